@@ -36,9 +36,14 @@ FOUR_NODES = (
 """Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
 LONGER = ("total_steps=300_000",)
 """Keys by which Catch is learned with batches of more steps than its own."""
-VALUES = ("total_steps=80_000",)
+DQN = (
+    *("algorithm.name=dqn", "algorithm.target_every_steps=1_000", "algorithm.epsilon_steps=20_000"),
+    *("model.activation=tanh", "optimizer.schedule=constant", "replay.batch_size=32", "replay.ratio=8"),
+)
+"""Numbers of DQN on Catch that entries of the ledger declare, whatever the defaults for vectors are."""
+VALUES = (*DQN, "total_steps=80_000")
 """Keys by which Catch is learned by value learning."""
-LONGER_VALUES = ("total_steps=120_000",)
+LONGER_VALUES = (*DQN, "total_steps=120_000")
 """The same with minibatches of many steps."""
 SECONDARY = (
     *LONGER_VALUES,
@@ -80,7 +85,7 @@ PAPERS: Mapping[str, Benchmark] = {
     "fast-dqn": _paper("fast_dqn:fast_dqn"),
     "fast-dqn-learning": _catch("fast_dqn:fast_dqn_learning", *VALUES),
     "fast-dqn-games": _paper("fast_dqn:fast_dqn_games", "atari/fast-dqn.yaml"),
-    "fast-dqn-repeated": _catch("fast_dqn:fast_dqn_repeated", "total_steps=10_000"),
+    "fast-dqn-repeated": _catch("fast_dqn:fast_dqn_repeated", *DQN, "total_steps=10_000"),
     "gossip": _catch("gossip:gossip", sets_modes=True),
     "gala-games": _paper("tables_of_games:gala_games", "gala-minatar.yaml", sets_modes=True),
     "experience": _catch("experience:experience", sets_modes=True),

@@ -168,6 +168,7 @@ def _pong(found: SuiteResult) -> Sequence[Comparison]:
             lower=True,
             form="{:.1f}",
             values=values,
+            wide=values,
         ),
         Comparison(
             f"minutes to {MASTERED:g}",
@@ -178,6 +179,7 @@ def _pong(found: SuiteResult) -> Sequence[Comparison]:
             lower=True,
             form="{:.1f}",
             values=values,
+            wide=values,
         ),
     )
 

@@ -95,6 +95,8 @@ class Comparison:
     form: str = "{:.2f}"
     values: str = ""
     """What the interval is made of, as text."""
+    wide: str = ""
+    """Why the interval is as wide as it is, if that is no noise between repetitions."""
     blind: str = ""
     """Why it can tell nothing, whatever the interval."""
 
@@ -106,18 +108,30 @@ class Comparison:
         if self.refuted is None:
             return HOLDS if self.here.low == self.here.high == self.number else FAILS
         sign = -1.0 if self.lower else 1.0
-        low, high = sorted((sign * self.here.low, sign * self.here.high))
-        refuted = sign * self.refuted
-        number = refuted if self.number is None else sign * self.number
+        low, high = sorted(sign * _rounded(end) for end in (self.here.low, self.here.high))
+        refuted = sign * _rounded(self.refuted)
+        number = refuted if self.number is None else sign * _rounded(self.number)
         if high <= refuted or high < number:
             return FAILS
         wide = low < number and high - low > number - refuted
-        return OPEN if low <= refuted or wide else HOLDS
+        return HOLDS if low > refuted and not wide else OPEN
+
+    @property
+    def unknown(self) -> str:
+        """Why it cannot tell, if it cannot."""
+        one = self.here.low == -math.inf and self.here.high == math.inf
+        noise = "one repetition: no interval" if one else "the noise is larger than the effect"
+        return self.blind or self.wide or noise
 
     @property
     def said(self) -> str:
         """Return what was measured as text."""
         return ": ".join(filter(None, (self.values, self.here.written(self.form), self.blind)))
+
+
+def _rounded(value: float) -> float:
+    """Return a value without the rounding errors of means and logarithms, so that equal numbers compare as equal."""
+    return float(f"{value:.12g}")
 
 
 class Game(IntEnum):
@@ -267,18 +281,12 @@ class Claim:
         """Return why the verdict is not *reproduced*, in some words; nothing if it is."""
         if small := self.too_small(found):
             return f"too small: {_listed(small, found, 'at least', [size.smallest for size in small])}"
-        comparisons, said = self.compare(found), self.verdict(found)
-        wrong = [one for one in comparisons if one.outcome == FAILS]
-        unknown = [one for one in comparisons if one.outcome == OPEN and (one.number is None or said == UNDECIDED)]
-        if said == UNDECIDED and unknown:
-            one = unknown[0]
-            if math.isinf(one.here.high - one.here.low):
-                return one.blind or "one repetition: no interval"
-            return one.blind or "the noise is larger than the effect"
-        if wrong:
+        comparisons = self.compare(found)
+        if wrong := [one for one in comparisons if one.outcome == FAILS]:
             return f"not so: {wrong[0].what}"
-        reduced = self.reduced(found)
-        if said == IN_SHAPE and reduced:
+        if unknown := [one for one in comparisons if one.outcome == OPEN]:
+            return unknown[0].unknown
+        if reduced := self.reduced(found):
             return f"smaller: {_listed(reduced, found, 'the paper', [size.paper for size in reduced])}"
         return ""
 

@@ -83,7 +83,8 @@ def _nodes(found: SuiteResult) -> Sequence[Comparison]:
     number = HOURS_ONE / HOURS_MOST if max(counts) == 64 else max(counts) / min(counts)
     missed = [case for case in (one, most) if case in rows and len(set(rows[case])) > 1]
     if missed:
-        never = found.has(one) and not found.has(most)
+        # Several runs with one node all reached the score, and none with the most.
+        never = one not in missed and not found.has(most) and rows[one] != ["1", "1"]
         speed_up = Interval.exact(0.0) if never else Interval(1.0, 0.0, math.inf)
     else:
         speed_up = found.ratio(one, most)
@@ -91,8 +92,8 @@ def _nodes(found: SuiteResult) -> Sequence[Comparison]:
     if missed:
         values = f"not reached by all runs on {' and '.join(missed)}"
     return [
-        Comparison(what, "sooner", speed_up, refuted=1.0, form="{:.1f}x", values=values),
-        Comparison(what, f"{number:.1f}x", speed_up, refuted=1.0, number=number, form="{:.1f}x", values=values),
+        Comparison(what, "sooner", speed_up, refuted=1.0, form="{:.1f}x", values=values, wide=values),
+        Comparison(what, f"{number:.1f}x", speed_up, 1.0, number, form="{:.1f}x", values=values, wide=values),
     ]
 
 

@@ -61,7 +61,8 @@ def _consensus(found: SuiteResult) -> Sequence[Comparison]:
     tight = Interval.of([fmean(distance / bound for _, distance, bound in run) for run in runs] or [0.0])
     beyond = sum(distance > bound for run in runs for _, distance, bound in run)
     here, there = (found.report.get(of, {}) for of in ("gradient_cosine", "gradient_cosine_sync"))
-    less = Interval.of([there[pair] - here[pair] for pair in here if pair in there] or [0.0])
+    apart = [there[pair] - here[pair] for pair in here if pair in there] or [0.0]
+    less = Interval.of(apart if len(runs) > 1 else [fmean(apart)])  # pairs of one run are no repetitions
     return (
         Comparison("comparisons with the bound that exceed it", "0", Interval.exact(beyond), number=0, form="{:.0f}"),
         Comparison("distance over its bound", "remarkably tight: nearer to it than to 0", tight, refuted=0.5),

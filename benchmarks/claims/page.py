@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchmarks.claims import CLAIMS
-from benchmarks.claims.claim import HOLDS, REPRODUCED, VERDICTS, Claim
+from benchmarks.claims.claim import FAILS, OPEN, REPRODUCED, VERDICTS, Claim
 from benchmarks.claims.ledger import LEDGER, LedgerEntry, read
 from launch.bench.report import described
 
@@ -66,7 +66,7 @@ def table(entries: Mapping[str, LedgerEntry]) -> str:
 
 def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
     comparisons = entry.comparisons
-    deciding = next((one for one in comparisons if one.outcome != HOLDS), comparisons[0])
+    deciding = next((one for said in (FAILS, OPEN) for one in comparisons if one.outcome == said), comparisons[0])
     steps = entry.report.get("steps")
     return (
         claim.paper.partition(",")[0],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
@@ -51,7 +52,7 @@ def alike(
     here, there = shares(found, case, of), shares(found, base, base_of or of)
     margin = (1 - AS_GOOD) * fmean(there)
     blind = ""
-    if Interval.of(there).high <= 0 or fmean(there) <= 0:
+    if fmean(there) <= 0:
         blind = f"{base} has not learned"
     elif Game.of(found.report.get("env", "")) == Game.CATCH and min(fmean(here), fmean(there)) > AS_GOOD:
         blind = "both are near the best score: they could not differ"
@@ -91,9 +92,7 @@ def won(
     lost = sum(one.high < 0 or (not ties and one.low == one.high == 0) for one in differences)
     games_won = Interval((sure + total - lost) / 2, sure, total - lost)
     said = f"{sure} won, {lost} lost, {total - sure - lost} of {total} not known"
-    return (
-        Comparison(f"{what}: games, against half", "most", games_won, refuted=total / 2, form="{:.1f}", values=said),
-        Comparison(
-            f"{what}: games", f"{paper} of {total}", games_won, total / 2, number=paper, form="{:.1f}", values=said
-        ),
+    half = Comparison(
+        f"{what}: games, against half", "most", games_won, total / 2, form="{:.1f}", values=said, wide=said
     )
+    return half, replace(half, what=f"{what}: games", paper=f"{paper} of {total}", number=paper)

@@ -388,7 +388,13 @@ CLEANRL = Library(
         },
     },
     fixed={
-        "ppo": {**_FIXED_PPO, **_FIXED_PERCEPTRON, **_PLAIN, "model.normalize_observation": False},
+        "ppo": {
+            **_FIXED_PPO,
+            **_FIXED_PERCEPTRON,
+            **_PLAIN,
+            "model.normalize_observation": False,
+            "algorithm.normalize_reward": False,
+        },
         "ppo_atari": {**_FIXED_PPO, **_ATARI},
         "ppo_continuous_action": {
             **_FIXED_PPO,

@@ -39,8 +39,8 @@ class ChildState(StrEnum):
 
 _BACKOFF, _STARTING, _RUNNING, _DRAINING, _EXITED, _FATAL = ChildState
 TRANSITIONS: dict[ChildState, frozenset[ChildState]] = {
-    #                    spawned    ended before it came back
-    _BACKOFF: frozenset({_STARTING, _EXITED}),
+    #                    spawned    ended before it came back  left out with its learner's node
+    _BACKOFF: frozenset({_STARTING, _EXITED, _FATAL}),
     #                     Hello accepted  died  refused, told to end  could not be started  ended
     _STARTING: frozenset({_RUNNING, _BACKOFF, _DRAINING, _FATAL, _EXITED}),
     #                    died      finished, told to end  died too often  died while the run drains

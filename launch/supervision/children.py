@@ -19,6 +19,7 @@ from launch.supervision.child import Child, ChildState, Jitter, cause_of
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
+_LEFT_OUT = "and nodes.lost: leave out forbids a restart on another node"
 WITH_TRAINER_LIMIT_S = 5.0  # from SIGTERM to SIGKILL, for processes that must leave with their trainer
 
 
@@ -295,7 +296,16 @@ class Children:
             else:
                 child.cause = why
                 self.note("died", child, child.cause)
-                self._give_up(child, f"{child.cause}, and nodes.lost: leave out forbids a restart on another node")
+                self._give_up(child, f"{why}, {_LEFT_OUT}")
+        if self.restarting and not event.elsewhere:
+            for child in self._waiting_on(event.node):
+                child.went_with_node = True
+                self._give_up(child, f"{why}, {_LEFT_OUT}")
+
+    def _waiting_on(self, node: str) -> list[Child]:
+        """Return the children of learners that wait for their restart on a node."""
+        waiting = [child for child in self.named.values() if child.state is ChildState.BACKOFF and not child.moved]
+        return [child for child in waiting if child.node == node and child.role.scope == "learner"]
 
     def _ended_to_move(self, child: Child, event: ev.Lost) -> None:
         """Handle the end of a process that the head has ended for a move: it is restarted, unless it was to end."""

@@ -288,9 +288,11 @@ class Supervisor:
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
 
-        If no trainer runs and the weights are in a store, a trainer that is restarted saves them.
+        A trainer that has finished, because its node leaves or for a move, has saved. If no trainer runs and the
+        weights are in a store, a trainer that is restarted saves them.
         """
-        running = any(trainer.state is ChildState.RUNNING for trainer in self._children.trainers())
+        trainers = self._children.trainers()
+        running = any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in trainers)
         saving = running or (self._mode.central and self._children.restart_one_trainer())
         if saving:
             self._drain(outcome)

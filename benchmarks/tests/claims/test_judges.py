@@ -85,7 +85,8 @@ def around(share: float, wide: float, repetitions: int = REPETITIONS) -> Cell:
 PAPER, BETTER, NEGATION = around(0.0, 0.001), around(-0.2, 0.001), around(1.0, 0.001)
 NOISE = around(0.5, 0.45)
 """Seeds differ as much as the paper's result and its negation."""
-ONE = around(0.0, 0.0, repetitions=1)
+OF_GAMES = {"paac-games": 12, "gala-games": 6}
+"""Claims about tables -> their games."""
 
 
 def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -> SuiteResult:
@@ -121,6 +122,19 @@ def test_the_papers_own_numbers_reproduce_it(name: str) -> None:
     claim = CLAIMS[name]
     assert claim.verdict(result(claim, PAPER)) == REPRODUCED
     assert claim.reason(result(claim, PAPER)) == ""
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_numbers_equal_to_the_papers_in_all_repetitions_reproduce_it(name: str) -> None:
+    """An interval without width may be a rounding error away from the number."""
+    assert CLAIMS[name].verdict(result(CLAIMS[name], around(0.0, 0.0))) == REPRODUCED
+
+
+def test_numbers_equal_to_those_that_refute_do_not_hold() -> None:
+    for share in (0.1, 0.2, 0.3, 0.7):
+        here = Interval.ratio([3 * share] * 3, [3.0] * 3)
+        assert Comparison("", "", here, refuted=share).outcome == FAILS, share
+        assert Comparison("", "", here, refuted=share, lower=True).outcome == FAILS, share
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -167,8 +181,14 @@ def claim_cases(name: str, of: str) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CLAIMS if name not in WITHOUT_NOISE])
-def test_one_repetition_decides_nothing(name: str) -> None:
-    assert CLAIMS[name].verdict(result(CLAIMS[name], ONE)) == UNDECIDED
+@pytest.mark.parametrize("share", [0.0, 1.0], ids=["paper", "negation"])
+def test_one_repetition_decides_nothing(name: str, share: float) -> None:
+    found = result(CLAIMS[name], around(share, 0.0, repetitions=1))
+    assert CLAIMS[name].verdict(found) == UNDECIDED
+    games = OF_GAMES.get(name)
+    assert CLAIMS[name].reason(found) == (
+        f"0 won, 0 lost, {games} of {games} not known" if games else "one repetition: no interval"
+    )
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -280,6 +300,17 @@ def test_a_number_is_reached_where_the_interval_reaches_it_and_excludes_the_nega
     assert Comparison("", "2.78x", here, refuted=1.0, number=2.78, blind="saturated").outcome == OPEN
 
 
+def test_what_is_not_a_number_cannot_tell() -> None:
+    assert Comparison("", "", Interval(math.nan, math.nan, math.nan), refuted=1.0).outcome == OPEN
+
+
+def test_a_number_that_the_noise_hides_leaves_the_shape_and_says_so() -> None:
+    claim = CLAIMS["dba3c-stragglers"]
+    found = result(claim, around(0.1, 0.3), {"learners": 64})
+    assert [one.outcome for one in claim.compare(found)] == [HOLDS, OPEN]
+    assert (claim.verdict(found), claim.reason(found)) == (IN_SHAPE, "the noise is larger than the effect")
+
+
 def test_an_identity_is_met_or_not() -> None:
     assert Comparison("", "", Interval.exact(538_119), number=538_119).outcome == HOLDS
     assert Comparison("", "", Interval.exact(538_118), number=538_119).outcome == FAILS
@@ -351,10 +382,12 @@ def test_runs_that_did_not_reach_a_score_are_not_left_out() -> None:
     assert minutes(3.9, None, 4.1) == UNDECIDED
     assert minutes(None, None, None) == NOT_REPRODUCED
     assert minutes(None) == UNDECIDED
+    missed = SuiteResult({"env": ENVS[Game.ATARI], "minutes_to_score": [3.9, None, 4.1]})
+    assert pong.reason(missed) == "1 of 3 runs did not reach it, and count as 10"
 
-    def on_nodes(**reached: tuple[float, ...]) -> str:
+    def on_nodes(total: int = 3, **reached: tuple[float, ...]) -> str:
         of = {"1 node": reached["one"], "2 nodes": (0.6, 0.7, 0.8), "4 nodes": reached["four"]}
-        rows = [{"": case, "reached 0.5": f"{len(values)} of 3"} for case, values in of.items()]
+        rows = [{"": case, "reached 0.5": f"{len(values)} of {total}"} for case, values in of.items()]
         bars = {case: spread(values) for case, values in of.items() if values}
         return nodes.verdict(SuiteResult({"rows": rows, "bars": bars}))
 
@@ -362,3 +395,5 @@ def test_runs_that_did_not_reach_a_score_are_not_left_out() -> None:
     assert on_nodes(one=(2.0, 2.1, 1.9), four=(0.5, 0.52)) == UNDECIDED
     assert on_nodes(one=(2.0, 2.1, 1.9), four=()) == NOT_REPRODUCED
     assert on_nodes(one=(), four=(0.5, 0.52, 0.49)) == UNDECIDED
+    assert on_nodes(one=(2.0,), four=()) == UNDECIDED, "most of the runs on one node did not reach it either"
+    assert on_nodes(total=1, one=(2.0,), four=()) == UNDECIDED, "one repetition"

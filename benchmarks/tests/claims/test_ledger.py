@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.__main__ import reproduce
 from benchmarks.claims import CLAIMS, fast_dqn, ledger
-from benchmarks.claims.claim import REPRODUCED, UNDECIDED
+from benchmarks.claims.claim import FAILS, NOT_REPRODUCED, OPEN, REPRODUCED, UNDECIDED
 from benchmarks.claims.page import TABLES, page, summary, table, with_table
 from benchmarks.learning import LearningRun, compare
 from benchmarks.papers import accelerated
@@ -101,6 +101,12 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
             assert [(one.algorithm.name, one.mode) for one in topologies.values()] == [
                 *(("a2c", "sync"), ("a2c", "async"), ("ppo", "sync"), ("ppo", "async"))
             ]
+        if suite in ("dqn-batches", "fast-dqn-learning"):  # as the ledger's pages say, whatever the defaults are
+            for one in topologies.values():
+                assert (one.algorithm.target_every_steps, one.algorithm.epsilon_steps) == (1_000, 20_000)
+                assert (one.model.activation, one.optimizer.schedule) == ("tanh", "constant")
+        if suite == "fast-dqn-learning":
+            assert {(one.replay.batch_size, one.replay.ratio) for one in topologies.values()} == {(32, 8.0)}
         if suite == "dqn-batches":
             assert [one.replay.batch_size for one in topologies.values() if one.replay] == list(accelerated.DQN_BATCHES)
         return SuiteReport("", (), (), {}, "")
@@ -173,6 +179,16 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert on_gpus.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", on_gpus.keys[-1])
     assert text.split("\n\n")[1] == f"In place of the paper's: {claim.differs}."
     assert claim.refutation in text and f"`{command}`" in text
+
+
+def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
+    rates = {"K = N, even": [1.0] * 3, "K = N, one slow": [0.1, 0.5, 0.2], "K = N - 1, one slow": [0.2, 0.21, 0.2]}
+    bars = {case: {"values": values} for case, values in rates.items()}
+    report = {"learners": 64, "env": "actorlearn.envs.catch:Catch", "bars": bars, "hours": 0.1}
+    entry = ledger.LedgerEntry("dba3c-stragglers", "", "2026-11-26", 3, 12.0, (), report)
+    assert [one.outcome for one in entry.comparisons] == [OPEN, FAILS]
+    assert (entry.verdict, entry.reason) == (NOT_REPRODUCED, f"not so: {entry.comparisons[1].what}")
+    assert f"| {entry.comparisons[1].what}: " in table({entry.claim: entry})
 
 
 def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -344,6 +344,7 @@ def test_arguments_of_cleanrls_ppo() -> None:
     assert (rate.learning_rate, rate.schedule, rate.learning_rate_final) == (2.5e-4, "linear", 0.0)
     assert (made.simulators.environments, made.algorithm.horizon, made.algorithm.minibatches) == (4, 128, 4)
     assert not made.algorithm.bootstrap_on_truncation
+    assert not (made.model.normalize_observation or made.algorithm.normalize_reward), "CleanRL's ppo.py has neither"
     assert left_out == {}
 
 

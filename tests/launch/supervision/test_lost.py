@@ -8,7 +8,7 @@ from actorlearn.wire.messages import Saved
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import RESTARTS, TWO, Story, asked, finished, received, spawned, up
+from tests.launch.supervision.story import RESTARTS, TWO, Story, asked, finished, hello, received, spawned, up
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
@@ -51,6 +51,24 @@ def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> No
     story.at(60, ev.Tick())
     assert not [spawn for spawn in story.ever(Start) if spawn.incarnation]
     assert story.supervisor.order.learners == [trainer("trainer-0")] and story.done is None
+
+
+@pytest.mark.parametrize("mode", ["sync", "gossip"])
+@pytest.mark.parametrize("waits", ["trainer-1", "simulator-1"])
+def test_a_process_that_waits_for_its_restart_is_left_out_with_its_learner(mode: str, waits: str) -> None:
+    members = {name: spawned(name).member for name in TWO}
+    on_nodes = [ev.Spawned(name, 0, 100, members[name], f"n{name[-1]}") for name in TWO]
+    story = Story(TWO, mode=mode).at(0, ev.Begin(), *on_nodes, *(hello(name) for name in TWO))
+    story.at(2, ev.Exited(waits, 0, 1))
+    story.at(2.1, ev.Lost("n1", tuple(own for own in ON_THE_NODE if own[0] != waits), False)).at(60, ev.Tick())
+    assert story.started == [] and story.done is None
+    assert {note.process for note in story.ever(ev.Note) if note.kind == "gave up"} == {"trainer-1", "simulator-1"}
+
+
+def test_a_process_that_waits_for_its_restart_on_a_node_that_is_lost_restarts_elsewhere() -> None:
+    story = two().at(2, ev.Exited("simulator-1", 0, 1)).at(2.1, ev.Lost("n1", (("trainer-1", 0),), True))
+    story.at(60, ev.Tick())
+    assert {name for name, *_ in story.started} == {"trainer-1", "simulator-1"}
 
 
 SERVED = {**TWO, "parameter_server-0": "parameter_server"}
@@ -137,6 +155,17 @@ def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if
     assert story.done is not None and story.done.status == "stopped"
     assert set(story.done.summary["learners"]) == {"trainer-0", "trainer-1"}
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
+
+
+@pytest.mark.parametrize("lost_first", [True, False])
+def test_a_run_that_is_stopped_after_its_only_learner_has_left_with_its_node_has_its_summary(lost_first: bool) -> None:
+    one = {"trainer-0": "trainer", "simulator-0": "simulator"}
+    story = Story(one).at(0, ev.Begin(), *up(*one)).at(2, finished("trainer-0", "stopped", env_steps=50))
+    lost = ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True)
+    events = [lost, ev.Interrupted()] if lost_first else [ev.Interrupted(), lost]
+    story.at(3, events[0]).at(3.1, events[1])
+    assert story.done is not None and story.done.status == "stopped"
+    assert story.done.summary["env_steps"] == 50
 
 
 def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
