@@ -8,7 +8,8 @@ settings as the third argument if it has ``Settings``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal, Self
 
@@ -35,7 +36,8 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
         bool,
         Meta(
             description="subtract the running mean from observations, divide by the standard deviation and clip to "
-            "±10; for images this is done for each pixel, which emphasises moving objects"
+            "±10; for images this is done for each pixel, which emphasises moving objects; the default of networks "
+            "of images is false with every algorithm"
         ),
     ] = False
     statistics_rows: Annotated[
@@ -175,6 +177,8 @@ class ModelSpec(Spec):
     """Whether each head has its own encoder."""
     convolutional: bool = False
     """Whether the network is for images and large enough that bfloat16 saves time."""
+    defaults: Mapping[str, bool] = field(default_factory=dict)
+    """Keys of ``model`` with other defaults for this network, before those of the algorithm."""
     strided: bool = False
     """Whether the network's first convolution has a stride, so that squares of pixels can become channels."""
 
@@ -186,6 +190,11 @@ class ModelSpec(Spec):
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
+AS_THEY_ARE: Mapping[str, bool] = {"normalize_observation": False}
+"""Images are not normalised pixel by pixel unless the topology says so: what algorithms gain by normalised observations
+was measured with vectors, and networks of images already get numbers from 0 to 1."""
+
+
 def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
     return ModelSpec(
         name=name,
@@ -193,6 +202,7 @@ def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
         made_by="actorlearn.models.encoders:ConvolutionalEncoder",
         convolutional=large,
         strided=strided,
+        defaults=AS_THEY_ARE,
     )
 
 
@@ -201,16 +211,29 @@ NATURE = _stack("nature")
 A3C = _stack("a3c")
 DQN_NET = _stack("dqn-net")
 GALA = _stack("gala")
-BA3C = ModelSpec(name="ba3c", settings=BA3CSettings, made_by="actorlearn.models.ba3c:BA3CEncoder", convolutional=True)
+BA3C = ModelSpec(
+    name="ba3c",
+    settings=BA3CSettings,
+    made_by="actorlearn.models.ba3c:BA3CEncoder",
+    convolutional=True,
+    defaults=AS_THEY_ARE,
+)
 MINATAR = _stack("minatar", strided=False, large=False)
 IMPALA = ModelSpec(
     name="impala",
     settings=tag_settings(ImageSettings, "impala"),
     made_by="actorlearn.models.residual:ResidualEncoder",
     convolutional=True,
+    defaults=AS_THEY_ARE,
 )
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 
-MIXED = ModelSpec(name="mixed", settings=MixedSettings, made_by="actorlearn.models.mixed:MixedEncoder", separate=True)
+MIXED = ModelSpec(
+    name="mixed",
+    settings=MixedSettings,
+    made_by="actorlearn.models.mixed:MixedEncoder",
+    separate=True,
+    defaults=AS_THEY_ARE,
+)
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)

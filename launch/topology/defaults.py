@@ -20,7 +20,7 @@ from msgspec import NODEFAULT
 
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.envs.specs import DEFAULTS, ENVIRONMENTS, FINER, EnvironmentSpec
-from actorlearn.models.specs import MIXED
+from actorlearn.models.specs import MIXED, MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from launch.machine.cores import usable_cores
 from launch.topology.keys import CHOSEN, Key, keys_of, learns_from_replay, section_of_role, struct_at, with_integers
@@ -77,6 +77,8 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
     algorithm = _spec(ALGORITHMS, resolved, "algorithm")
     likes = _likes(resolved, env, algorithm, ask) if algorithm else ()
     _fill(resolved, {"model": _mixed(resolved, env, ask)})
+    if named := _spec(MODELS, resolved, "model"):
+        _fill(resolved, {"model": named.defaults})
     for like in likes:
         _fill(resolved, algorithm.defaults.get(like, {}))
     _fill(resolved, env.defaults)

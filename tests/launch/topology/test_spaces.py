@@ -93,3 +93,12 @@ def test_a_wrong_key_of_the_environment_is_reported_as_written(file: Path) -> No
 
 def refuse_to_be_asked(env: Mapping[str, Any]) -> Spaces:
     raise AssertionError(f"asked of {env}")
+
+
+@pytest.mark.parametrize(("keys", "normalized"), [([], True), (["model.name=nature"], False)])
+def test_observations_of_networks_of_images_are_normalized_only_if_the_topology_says_so(
+    keys: list[str], normalized: bool
+) -> None:
+    ppo = ["env.id=CartPole-v1", "algorithm.name=ppo", *keys]
+    assert load.parse(PENDULUM, ppo).model.normalize_observation is normalized
+    assert load.parse(PENDULUM, [*ppo, "model.normalize_observation=true"]).model.normalize_observation
