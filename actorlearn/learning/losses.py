@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,13 +29,6 @@ class LossAndMetrics(NamedTuple):
     """Scalar; the sum if there are several losses."""
     metrics: dict[str, Tensor]
     """Metrics of the algorithm."""
-
-
-class Losses(Protocol):
-    """A rule that computes the gradient of a minibatch."""
-
-    def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the flat gradient of a minibatch."""
 
 
 class SingleLoss:
@@ -118,7 +111,9 @@ def _without_gradient(module: nn.Module, *rows: Tensor) -> Mapping[str, Tensor]:
     return outputs
 
 
-def make(algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str) -> Losses:
+def make(
+    algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
+) -> SingleLoss | LossPerNetwork:
     """Make the rule that computes gradients for this algorithm."""
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)

@@ -43,7 +43,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import AllGather, Rendezvous, open_rendezvous
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
@@ -117,8 +117,13 @@ class Sync(Exchange):
         )
         self._remote = self._meet_remotely() if settings.host else None
         """The rendezvous with learners on other machines; None if all are on this machine."""
-        self.rendezvous: Rendezvous = self._remote or open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
-        self._gathering = self._remote or AllGather(Segment.open(settings.gradients.file), self.rendezvous)
+        self.rendezvous: SharedRendezvous | RemoteRendezvous
+        self._gathering: AllGather | RemoteRendezvous
+        if self._remote is not None:
+            self.rendezvous = self._gathering = self._remote
+        else:
+            own = SharedRendezvous(Segment.open(settings.rendezvous.file), settings.rank, learner.alive)
+            self.rendezvous, self._gathering = own, AllGather(Segment.open(settings.gradients.file), own)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
