@@ -184,10 +184,7 @@ class Atari(ShortRepr):
         self, observation: npt.NDArray[Any], info: dict[str, Any], chosen: slice | npt.NDArray[np.bool_], row: Row
     ) -> None:
         row.observation[chosen] = self._kept(observation)[chosen]
-        row.reward[chosen] = 0.0
-        for flag in (row.terminated, row.truncated, row.life_lost):
-            flag[chosen] = False
-        row.first[chosen] = True
+        row.begin(chosen)
         self._ended[chosen] = False
         self._lives = info["lives"]
 
