@@ -83,7 +83,6 @@ class LoadedPolicy:
         self._moment = 0
 
     def __repr__(self) -> str:
-        """Return the names of the network and the environment, and the steps."""
         network, steps = self.settings.model.name, f"{self.env_steps:,} steps"
         return f"<LoadedPolicy {network} for {self.env.id}: {steps}, from {self.checkpoint}>"
 

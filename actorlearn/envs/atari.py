@@ -334,7 +334,6 @@ def _actions(name: str, full_action_space: bool) -> tuple[ale_py.Action, ...]:
 
 
 def _load(name: str) -> ale_py.ALEInterface:
-    """Return an emulator with this ROM."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each ROM prints a banner
     ale = ale_py.ALEInterface()
     path = roms.get_rom_path(name)

@@ -56,7 +56,6 @@ class EnvPoolAtari(Pooled):
         beat: Callable[[], object] = lambda: None,
         **options: Any,
     ) -> None:
-        """Make one game per seed; ``options`` are further arguments of EnvPool."""
         preset = atari.PRESETS[settings.preset]
         self._lines, self._stack = preset.lines, settings.stack
         options |= {

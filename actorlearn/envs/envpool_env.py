@@ -214,7 +214,6 @@ class Pooled(ShortRepr):
         row.begin(chosen)
 
     def _start(self, chosen: slice | npt.NDArray[np.bool_]) -> None:
-        """Reset the chosen environments."""
         observation, info = self._pool.reset(self._ids[chosen])
         self._newest[chosen] = self._converted(observation, info)
         self._lives[chosen] = info.get("lives", 0)
@@ -260,7 +259,6 @@ class EnvPool(Pooled):
         beat: Callable[[], object] = lambda: None,
         **options: Any,
     ) -> None:
-        """Make one environment per seed; ``options`` are further arguments of EnvPool."""
         observation, action, arguments = _described(settings)
         self._actions = ActionSpace(settings.id, action, settings.scale_actions)
         self._layout = layout_of(settings.id, observation)[0]

@@ -224,7 +224,6 @@ class RenderedPettingZoo(PettingZoo):
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed."""
         draw_without_screen()
         kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
         super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)

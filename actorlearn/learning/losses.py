@@ -35,7 +35,6 @@ class SingleLoss:
     """One loss for all parameters, from outputs for all rows; the passes are divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork) -> None:
-        """Use the loss of this algorithm."""
         self._algorithm, self._network = algorithm, network
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
@@ -57,7 +56,6 @@ class LossPerNetwork:
     def __init__(
         self, algorithm: MultiNetworkAlgorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
     ) -> None:
-        """Use the losses of this algorithm, which call the learner's networks and those of the target network."""
         self._algorithm, self._gradients, self._pool = algorithm, network.gradients, network.pool
         self._device, self._precision = device, precision
         self._generator = torch.Generator(device)

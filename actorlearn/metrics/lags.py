@@ -14,11 +14,9 @@ class Lags:
     """A histogram of the policy lags of steps."""
 
     def __init__(self) -> None:
-        """Start with no steps."""
         self._steps: Counter[int] = Counter()
 
     def __bool__(self) -> bool:
-        """Whether any step was counted."""
         return bool(self._steps)
 
     def add(self, lags: NDArray[np.int64]) -> None:

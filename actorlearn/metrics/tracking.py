@@ -40,7 +40,6 @@ class WandBRun:
     """A run of Weights & Biases, with files in ``RUN/wandb``; wandb itself reads WANDB_MODE and the account."""
 
     def __init__(self, about: About) -> None:
-        """Begin the run, or continue it."""
         import wandb
 
         self._run = wandb.init(
@@ -68,7 +67,6 @@ class TrackioRun:
     """A run of trackio, in its folder on this machine (TRACKIO_DIR), in TRACKIO_SPACE_ID or on its server."""
 
     def __init__(self, about: About) -> None:
-        """Begin the run, or continue it."""
         import trackio
 
         self._run = trackio.init(

@@ -206,7 +206,6 @@ class _Alone(ModeSpec):
 
     @property
     def asked_as(self) -> str:
-        """Mode sync: a sole learner is sync without other learners."""
         return "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
@@ -275,7 +274,6 @@ class _Async(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segment of the parameter store."""
         count, chunks = asked.learners.count, asked.learners.chunks
         fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
         return [Layout("store", fields, f"weights and optimizer state of all learners, in {chunks} chunks")]
@@ -362,7 +360,6 @@ class _Gossip(ModeSpec):
             )
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Return the topology's graph."""
         return _gossip(asked).mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:

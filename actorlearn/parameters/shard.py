@@ -80,7 +80,6 @@ class OptimizerRule:
     """As `StatisticsRule`, for parameters: they change by an optimizer step with a gradient."""
 
     def __init__(self, optimizer: GroupedOptimizer[Any], weights: Tensor) -> None:
-        """Change these weights by this optimizer."""
         self._optimizer, self.weights = optimizer, weights
         self.rates = 1 + max(part.group for part in optimizer.parts)
 

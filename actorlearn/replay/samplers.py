@@ -38,7 +38,6 @@ class Uniform:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return the length of the list."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
