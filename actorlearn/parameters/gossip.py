@@ -112,11 +112,9 @@ class Gossip(Alone):
         if self._log:
             self._before.copy_(self.weights)
         self._begin_steps()
-        return Joined(*self.counts.total, self._resumed_position(position))
-
-    def _resumed_position(self, position: Position) -> Position | None:
-        """Return the position after the last rollout that others may have mixed; None if it is not after `position`."""
-        return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
+        claimed = self.counts.claimed  # the rollout after the last one that others may have mixed
+        resumed = Position(claimed, position.used) if claimed > position.rollout else None
+        return Joined(*self.counts.total, resumed)
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False

@@ -204,9 +204,7 @@ class ModeSpec(Spec):
 class _Alone(ModeSpec):
     """Mode sync with one learner."""
 
-    @property
-    def asked_as(self) -> str:
-        return "sync"
+    asked_as = "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without addresses: there are no other learners."""
@@ -282,10 +280,7 @@ class _Async(ModeSpec):
 class _Served(ModeSpec):
     """Mode async with parameter servers: a learner sends them its gradient, and gets new weights from them."""
 
-    @property
-    def asked_as(self) -> str:
-        """Mode async: ``parameter_servers.count`` selects between the store and the servers."""
-        return "async"
+    asked_as = "async"  # ``parameter_servers.count`` selects between the store and the servers
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse the keys of a store in shared memory, and a quorum larger than the number of learners."""
