@@ -46,7 +46,6 @@ class ActingPolicy(nn.Module):
     """A policy as one function, from an environment's observations to the actions that it accepts."""
 
     def __init__(self, policy: LoadedPolicy, recipe: Recipe) -> None:
-        """Use the policy's network, and the recipe of its environment."""
         super().__init__()
         self.network, self.algorithm = policy.network, policy.algorithm
         self.recipe = recipe

@@ -27,7 +27,7 @@ from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.masks import Masks, find_masks
-from actorlearn.envs.observations import BatchLayout, MisfitError, layout_of
+from actorlearn.envs.observations import MisfitError, Vector, Whole, layout_of
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
@@ -38,7 +38,7 @@ from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings
 class _Spaces(NamedTuple):
     """Converts an observation of a gymnasium environment to a row, and a chosen action to the environment's form."""
 
-    layout: BatchLayout
+    layout: Whole | Vector
     actions: ActionSpace
     masks: Masks | None
 
@@ -83,7 +83,6 @@ class LoadedPolicy:
         self._moment = 0
 
     def __repr__(self) -> str:
-        """Return the names of the network and the environment, and the steps."""
         network, steps = self.settings.model.name, f"{self.env_steps:,} steps"
         return f"<LoadedPolicy {network} for {self.env.id}: {steps}, from {self.checkpoint}>"
 

@@ -28,7 +28,6 @@ class ActorCritic:
     """Columns recorded when acting: "log_prob" of the action, "value" of the observation."""
 
     def __init__(self, settings: ActorCriticSettings) -> None:
-        """Store the settings."""
         self.settings = settings
         self.parts: tuple[int, ...] = ()
         """Number of choices of each part of a MultiDiscrete action; set by `heads`."""

@@ -31,7 +31,6 @@ class C51(QLearning):
     settings: C51Settings
 
     def __init__(self, settings: C51Settings) -> None:
-        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=settings.atoms)
 
     def expected(self, outputs: Mapping[str, Tensor]) -> Tensor:

@@ -24,7 +24,6 @@ class DQN(QLearning):
     settings: DQNSettings
 
     def __init__(self, settings: DQNSettings) -> None:
-        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=1)
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:

@@ -16,7 +16,6 @@ class LagClass:
     """Largest lag of the class; None: no limit."""
 
     def __contains__(self, lag: int) -> bool:
-        """Whether a lag belongs to this class."""
         return self.first <= lag and (self.last is None or lag <= self.last)
 
     @property

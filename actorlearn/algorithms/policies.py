@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import log, pi
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,22 +25,6 @@ def without_invalid(outputs: Mapping[str, Tensor], scores: Tensor) -> Tensor:
     """Return logits or values […, A] in which the actions that the outputs' mask forbids have `LEAST`."""
     mask = outputs.get(MASK)
     return scores if mask is None else scores.masked_fill(mask == 0, LEAST)
-
-
-class ActionDistribution(Protocol):
-    """The distribution of actions for each row of some outputs."""
-
-    def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row: int64 […] or […, k], or float32 […, n]."""
-
-    def greedy(self) -> Tensor:
-        """Return the most probable action of each row."""
-
-    def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's probability or density: […]."""
-
-    def entropy(self) -> Tensor:
-        """Return the entropy of each row in nats: […]."""
 
 
 def heads(actions: Actions) -> dict[str, int]:
@@ -78,7 +61,7 @@ class Categorical:
         return self.logits.log_softmax(-1)
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row.
+        """Draw one action per row: int64 […].
 
         argmax(p / e) with e ~ Exponential(1) has distribution p. With logarithms no softmax is needed, because a
         constant per row does not change the argmax. This takes four small operations, and unlike torch.multinomial it
@@ -92,11 +75,11 @@ class Categorical:
         return self.logits.argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's probability."""
+        """Return the logarithm of each action's probability: […]."""
         return self.log_policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """Return -sum p log p of each row."""
+        """Return -sum p log p of each row, in nats: […]."""
         return -(self.log_policy.exp() * self.log_policy).sum(-1)
 
 
@@ -108,7 +91,7 @@ class MultiCategorical:
         self.parts = [Categorical(of_part) for of_part in torch.split(logits, list(sizes), -1)]
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row, part by part."""
+        """Draw one action per row, part by part: int64 […, k]."""
         return torch.stack([part.sample(generator) for part in self.parts], -1)
 
     def greedy(self) -> Tensor:
@@ -137,7 +120,7 @@ class Gaussian:
         self.log_std = log_std
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row."""
+        """Draw one action per row: float32 […, n]."""
         noise = torch.empty_like(self.mean).normal_(generator=generator)
         return self.mean + self.log_std.exp() * noise
 
@@ -146,10 +129,14 @@ class Gaussian:
         return self.mean
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's density."""
+        """Return the logarithm of each action's density: […]."""
         distance = (action - self.mean) * (-self.log_std).exp()  # in standard deviations
         return -(0.5 * distance.square() + self.log_std + 0.5 * log(2.0 * pi)).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the differential entropy of each row."""
+        """Return the differential entropy of each row, in nats: […]."""
         return (self.log_std + 0.5 * (1.0 + log(2.0 * pi))).sum(-1)
+
+
+ActionDistribution = Categorical | MultiCategorical | Gaussian
+"""The distribution of actions for each row of some outputs."""

@@ -41,7 +41,6 @@ class PQN(ActionValues):
     prepared_rows = 1
 
     def __init__(self, settings: PQNSettings) -> None:
-        """Store the settings; there is no other state."""
         super().__init__(settings, 1, settings.dueling)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -40,7 +40,6 @@ class R2D1(QLearning):
     settings: R2D1Settings
 
     def __init__(self, settings: R2D1Settings) -> None:
-        """Store the settings; there is no other state."""
         super().__init__(settings, numbers=1)
         self.prepared_rows = 0  # with `double`, the outputs for the loss select actions: they have all rows reached
 

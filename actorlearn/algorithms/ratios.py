@@ -50,5 +50,4 @@ def ratio_metrics(batch: Batch, log_ratio: Tensor, clipped: Tensor) -> dict[str,
 
 
 def _mean(x: Tensor) -> Tensor:
-    """Return the mean of x [n]; 0 if it is empty."""
     return x.sum() / max(len(x), 1)

@@ -125,18 +125,13 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     ] = None
 
     @property
-    def drops_stale(self) -> bool:
-        """Whether transitions beyond max_policy_lag are dropped, instead of opening fewer rollouts."""
-        return False
-
-    @property
     def lag_limit(self) -> int | None:
-        """Policy lag beyond which transitions are dropped; None: no transitions are dropped."""
-        return self.max_policy_lag if self.drops_stale else None
+        """Policy lag beyond which transitions are dropped, instead of opening fewer rollouts; None: none is dropped."""
+        return None
 
     def open_rollouts(self, blocks: int) -> int:
         """Return how many rollouts may be open at once; each one more than 1 adds one update of policy lag."""
-        if self.max_policy_lag is None or self.drops_stale:
+        if self.max_policy_lag is None or self.lag_limit is not None:
             return blocks
         return min(blocks, self.max_policy_lag + 1)
 
@@ -182,9 +177,9 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     ] = False
 
     @property
-    def drops_stale(self) -> bool:
-        """Whether transitions beyond max_policy_lag are dropped, instead of opening fewer rollouts."""
-        return self.max_policy_lag is not None and self.on_policy_lag == "drop"
+    def lag_limit(self) -> int | None:
+        """Policy lag beyond which transitions are dropped; None: no transitions are dropped."""
+        return self.max_policy_lag if self.on_policy_lag == "drop" else None
 
     @property
     def scales_reward(self) -> bool:

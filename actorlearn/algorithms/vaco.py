@@ -34,7 +34,6 @@ class VACO(ActorCritic):
     recorded = ("log_prob",)
 
     def __init__(self, settings: VACOSettings) -> None:
-        """Store the settings."""
         super().__init__(settings)
         self.prepared_rows = settings.horizon + 1
 

@@ -184,10 +184,7 @@ class Atari(ShortRepr):
         self, observation: npt.NDArray[Any], info: dict[str, Any], chosen: slice | npt.NDArray[np.bool_], row: Row
     ) -> None:
         row.observation[chosen] = self._kept(observation)[chosen]
-        row.reward[chosen] = 0.0
-        for flag in (row.terminated, row.truncated, row.life_lost):
-            flag[chosen] = False
-        row.first[chosen] = True
+        row.begin(chosen)
         self._ended[chosen] = False
         self._lives = info["lives"]
 
@@ -337,7 +334,6 @@ def _actions(name: str, full_action_space: bool) -> tuple[ale_py.Action, ...]:
 
 
 def _load(name: str) -> ale_py.ALEInterface:
-    """Return an emulator with this ROM."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each ROM prints a banner
     ale = ale_py.ALEInterface()
     path = roms.get_rom_path(name)

@@ -27,6 +27,7 @@ Reads: EnvPoolAtariSettings, seeds, actions. Writes: rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -49,9 +50,12 @@ class EnvPoolAtari(Pooled):
     """B games of one ROM."""
 
     def __init__(
-        self, settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
+        self,
+        settings: EnvPoolAtariSettings,
+        seeds: Sequence[int],
+        beat: Callable[[], object] = lambda: None,
+        **options: Any,
     ) -> None:
-        """Make one game per seed; ``options`` are further arguments of EnvPool."""
         preset = atari.PRESETS[settings.preset]
         self._lines, self._stack = preset.lines, settings.stack
         options |= {
@@ -86,28 +90,7 @@ class EnvPoolAtari(Pooled):
         return over, truncated & ~over
 
 
-class RenderedEnvPoolAtari(EnvPoolAtari):
-    """B games with pictures."""
-
-    def __init__(
-        self, settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-    ) -> None:
-        """Make one game per seed."""
-        super().__init__(settings, seeds, beat, render_mode="rgb_array")
-
-
-def make(
-    settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> EnvPoolAtari:
-    """Make one game per seed."""
-    return EnvPoolAtari(settings, seeds, beat)
-
-
-def make_rendered(
-    settings: EnvPoolAtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-) -> RenderedEnvPoolAtari:
-    """Make one game per seed, with pictures."""
-    return RenderedEnvPoolAtari(settings, seeds, beat)
+make, make_rendered = EnvPoolAtari, partial(EnvPoolAtari, render_mode="rgb_array")
 
 
 def spec(settings: EnvPoolAtariSettings) -> EnvSpec:

@@ -211,13 +211,9 @@ class Pooled(ShortRepr):
         self._start(chosen)
         self._check(row.reward[:0])
         row.observation[chosen] = self._newest[chosen]
-        row.reward[chosen] = 0.0
-        for flag in (row.terminated, row.truncated, row.life_lost):
-            flag[chosen] = False
-        row.first[chosen] = True
+        row.begin(chosen)
 
     def _start(self, chosen: slice | npt.NDArray[np.bool_]) -> None:
-        """Reset the chosen environments."""
         observation, info = self._pool.reset(self._ids[chosen])
         self._newest[chosen] = self._converted(observation, info)
         self._lives[chosen] = info.get("lives", 0)
@@ -257,9 +253,12 @@ class EnvPool(Pooled):
     """B environments of any EnvPool id except Atari games."""
 
     def __init__(
-        self, settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object], **options: Any
+        self,
+        settings: EnvPoolSettings,
+        seeds: Sequence[int],
+        beat: Callable[[], object] = lambda: None,
+        **options: Any,
     ) -> None:
-        """Make one environment per seed; ``options`` are further arguments of EnvPool."""
         observation, action, arguments = _described(settings)
         self._actions = ActionSpace(settings.id, action, settings.scale_actions)
         self._layout = layout_of(settings.id, observation)[0]
@@ -282,9 +281,7 @@ class EnvPool(Pooled):
             return values.astype(self.spec.observation_dtype, copy=False)
 
 
-def make(settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> EnvPool:
-    """Make one environment per seed."""
-    return EnvPool(settings, seeds, beat)
+make = EnvPool
 
 
 def make_rendered(
@@ -299,7 +296,7 @@ def make_rendered(
 
 def spec(settings: EnvPoolSettings) -> EnvSpec:
     """Return shapes and counts; makes one environment, because only this shows whether its arguments are valid."""
-    env = EnvPool(settings, [0], lambda: None)
+    env = EnvPool(settings, [0])
     env.close()
     return env.spec
 

@@ -227,7 +227,6 @@ class GymnasiumVector(CheckedRows):
             self._begin(anew)
 
     def _begin(self, chosen: Flags) -> None:
-        """Start a new game in the chosen environments."""
         self._gather_all(*self._reset(chosen), chosen=chosen)
         self._reward[chosen] = 0.0
         self._steps[chosen] = 0

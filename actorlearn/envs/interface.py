@@ -65,6 +65,13 @@ class Row:
     life_lost: npt.NDArray[np.bool_]  # [B] a life was lost and the game continues
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
+    def begin(self, chosen: slice | npt.NDArray[np.bool_]) -> None:
+        """Make the chosen environments' cells those of a first or void row, without changing their observations."""
+        self.reward[chosen] = 0.0
+        for flag in (self.terminated, self.truncated, self.life_lost):
+            flag[chosen] = False
+        self.first[chosen] = True
+
     def take(self, other: Row, chosen: npt.NDArray[np.bool_]) -> None:
         """Copy the chosen environments' cells from another row to this one."""
         for column in fields(self):

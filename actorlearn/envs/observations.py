@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,48 +55,7 @@ class MisfitError(ValueError):
         super().__init__(name, value, rule)
 
 
-class ObservationLayout(Protocol):
-    """The position of each number of an observation in a row."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one observation in a row."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Number type that `store` writes; all types but uint8 are cast to float32 in a row."""
-
-    @property
-    def words(self) -> str:
-        """Description of the contents in words."""
-
-    @property
-    def images(self) -> tuple[ImagePart, ...]:
-        """The images in a vector of several parts; empty for an observation that is one image."""
-
-    def store(self, observation: Any, into: Array, i: int) -> None:
-        """Write an observation to ``into[i]``; raises MisfitError."""
-
-    def name(self, place: list[int]) -> str:
-        """Return the name, in the observation, of the element at an index of the array."""
-
-
-class BatchLayout(ObservationLayout, Protocol):
-    """A layout for single observations and for batches of them."""
-
-    def store_all(self, observations: Any, into: Array) -> None:
-        """Write B observations, batched as in gymnasium's vectors, to ``into`` [B, …]; raises MisfitError."""
-
-    @property
-    def parts(self) -> list[dict[str, Any]]:
-        """Description of the parts of a row in order, for programs without actorlearn (``acting/play.py``).
-
-        ``keys`` from an observation to the part, its ``shape``, and ``scale``, by which its numbers are multiplied; or,
-        for a part that becomes one-hot, the ``sizes`` and the ``least`` value of its choices.
-        """
-
-
-def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
+def layout(space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
     """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
     held = list(_held(space, ()))
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
@@ -109,7 +68,7 @@ def layout(space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
     return Vector(kept, type(space).__name__), left_out
 
 
-def layout_of(env_id: str, space: Space[Any]) -> tuple[BatchLayout, tuple[str, ...]]:
+def layout_of(env_id: str, space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
     """Return `layout` of an environment's observations; raises ValueError, one line, also if they are empty."""
     try:
         found, left_out = layout(space)
@@ -143,14 +102,16 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 class Whole:
     """Layout of a single Box: unchanged, but images get their channels first."""
 
-    images = ()
+    images: tuple[ImagePart, ...] = ()
 
     def __init__(self, box: Box, keys: Keys) -> None:
         """Bind to the space, and the keys to it if it is in Dicts or Tuples."""
         self._box, self._keys = box, keys
         self.channels_last, self._bools = channels_come_last(box.shape), bool(box.dtype == np.bool_)
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
+        """Shape of one observation in a row."""
         self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
+        """Number type that `store` writes; all types but uint8 are cast to float32 in a row."""
         channels = ", channels first" if self.channels_last else ""
         self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 
@@ -159,7 +120,7 @@ class Whole:
         self._write(observation, into[i, ...], ())
 
     def store_all(self, observations: Any, into: Array) -> None:
-        """Write B observations to ``into`` [B, …]; raises MisfitError."""
+        """Write B observations, batched as in gymnasium's vectors, to ``into`` [B, …]; raises MisfitError."""
         self._write(observations, into, into.shape[:1])
 
     def _write(self, observation: Any, cells: Array, batch: tuple[int, ...]) -> None:
@@ -183,7 +144,7 @@ class Whole:
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """Description of the only part, with its axes as in the environment."""
+        """Description of the only part, with its axes as in the environment (`Vector.parts`)."""
         return [{"keys": self._keys, "shape": self._box.shape, "scale": 255 if self._bools else 1}]
 
 
@@ -204,7 +165,7 @@ def channels_come_last(shape: tuple[int, ...]) -> bool:
 class Vector:
     """Layout of several spaces, or of one space of choices, as one vector."""
 
-    dtype = np.dtype(np.float64)
+    dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
         """Lay out the spaces, each with its keys, in this order; ``name``: type of the whole space."""
@@ -213,7 +174,7 @@ class Vector:
         for keys, space in held:
             self._pieces.append(_piece(space, keys, start))
             start = self._pieces[-1].cells.stop
-        self.shape = (start,)
+        self.shape: tuple[int, ...] = (start,)
         held_by_key = ", ".join(f"{_path(piece.keys)} ({piece.words})" for piece in self._pieces)
         self.words = f"{name} of {held_by_key}" if held[0][0] else f"{name}, {self._pieces[0].words}"
 
@@ -223,7 +184,7 @@ class Vector:
             piece.write(_found(observation, piece.keys), into[i, piece.cells])
 
     def store_all(self, observations: Any, into: Array) -> None:
-        """Write B observations to ``into`` [B, …]; raises MisfitError."""
+        """Write B observations, batched as in gymnasium's vectors, to ``into`` [B, …]; raises MisfitError."""
         for piece in self._pieces:
             piece.write(_found(observations, piece.keys), into[:, piece.cells], into.shape[:1])
 
@@ -244,8 +205,38 @@ class Vector:
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """Description of the parts in order."""
+        """Description of the parts of a row in order, for programs without actorlearn (``acting/play.py``).
+
+        ``keys`` from an observation to the part, its ``shape``, and ``scale``, by which its numbers are multiplied; or,
+        for a part that becomes one-hot, the ``sizes`` and the ``least`` value of its choices.
+        """
         return [{"keys": piece.keys, "shape": piece.shape, **piece.conversion} for piece in self._pieces]
+
+
+class Indexed:
+    """Vectors of another layout, followed by the index of the row's agent in its game, one-hot."""
+
+    def __init__(self, vectors: Whole | Vector, agents: int) -> None:
+        """Append the one-hot index of ``agents`` agents to the vectors of another layout."""
+        (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
+        self.shape: tuple[int, ...] = (self._length + agents,)
+        self.dtype = vectors.dtype
+        self.words = f"{vectors.words}, and the index of the agent, one-hot of {agents}"
+        self._one = 255 if self.dtype == np.uint8 else 1  # networks divide bytes by 255
+        self.images = vectors.images
+
+    def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
+        """Write the observation of row ``i`` to ``into[i]``; raises MisfitError."""
+        self._vectors.store(observation, into[:, : self._length], i)
+        into[i, self._length :] = 0
+        into[i, self._length + i % self._agents] = self._one
+
+    def name(self, place: list[int]) -> str:
+        """Return the name, in the observation, of the element at an index of the array."""
+        return self._vectors.name(place)
+
+
+ObservationLayout = Whole | Vector | Indexed
 
 
 @dataclass(frozen=True)
@@ -264,7 +255,7 @@ class Piece:
 
     @property
     def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        """The conversion of its numbers, as in `Vector.parts`."""
         return {"scale": 1 / 255 if self.space.dtype == np.uint8 else 1}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
@@ -284,7 +275,7 @@ class Bits(Piece):
 
     @property
     def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        """The conversion of its numbers, as in `Vector.parts`."""
         return {"scale": 1}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
@@ -310,7 +301,7 @@ class OneHot(Piece):
 
     @property
     def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `BatchLayout.parts`."""
+        """The conversion of its numbers, as in `Vector.parts`."""
         return {"sizes": self.sizes.tolist(), "least": self.least.tolist()}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:

@@ -27,7 +27,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
 from actorlearn.envs.masks import Masks, find_masks, observed
-from actorlearn.envs.observations import ObservationLayout, layout_of, short
+from actorlearn.envs.observations import Indexed, ObservationLayout, layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
 from actorlearn.envs.specs import PettingZooSettings
@@ -224,7 +224,6 @@ class RenderedPettingZoo(PettingZoo):
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed."""
         draw_without_screen()
         kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
         super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
@@ -232,29 +231,6 @@ class RenderedPettingZoo(PettingZoo):
     def render(self) -> list[npt.NDArray[np.uint8]]:
         """Return a picture of each game; raises ValueError, one line, if there are none."""
         return [picture_of(self._id, game) for game in self._games]
-
-
-class Indexed:
-    """Vectors of another layout, followed by the index of the row's agent in its game, one-hot."""
-
-    def __init__(self, vectors: ObservationLayout, agents: int) -> None:
-        """Append the one-hot index of ``agents`` agents to the vectors of another layout."""
-        (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
-        self.shape: tuple[int, ...] = (self._length + agents,)
-        self.dtype = vectors.dtype
-        self.words = f"{vectors.words}, and the index of the agent, one-hot of {agents}"
-        self._one = 255 if self.dtype == np.uint8 else 1  # networks divide bytes by 255
-        self.images = vectors.images
-
-    def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
-        """Write the observation of row ``i`` to ``into[i]``; raises MisfitError."""
-        self._vectors.store(observation, into[:, : self._length], i)
-        into[i, self._length :] = 0
-        into[i, self._length + i % self._agents] = self._one
-
-    def name(self, place: list[int]) -> str:
-        """Return the name, in the observation, of the element at an index of the array."""
-        return self._vectors.name(place)
 
 
 make, make_rendered = PettingZoo, RenderedPettingZoo

@@ -31,7 +31,7 @@ class Recipe:
     calls: tuple[Call, ...] = ()
     """The first call makes the environment; each further call wraps the result of the previous one."""
     parts: tuple[dict[str, Any], ...] = ()
-    """Parts of an observation, without a mask, that make a row (`BatchLayout.parts`); empty if there is no recipe."""
+    """Parts of an observation, without a mask, that make a row (`Vector.parts`); empty if there is no recipe."""
     channels_last: bool = False
     """Whether observations are images [lines, columns, channels]; the policy needs channels first."""
     action_space: Space[Any] | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -31,18 +31,10 @@ class LossAndMetrics(NamedTuple):
     """Metrics of the algorithm."""
 
 
-class Losses(Protocol):
-    """A rule that computes the gradient of a minibatch."""
-
-    def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the flat gradient of a minibatch."""
-
-
 class SingleLoss:
     """One loss for all parameters, from outputs for all rows; the passes are divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork) -> None:
-        """Use the loss of this algorithm."""
         self._algorithm, self._network = algorithm, network
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
@@ -64,7 +56,6 @@ class LossPerNetwork:
     def __init__(
         self, algorithm: MultiNetworkAlgorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
     ) -> None:
-        """Use the losses of this algorithm, which call the learner's networks and those of the target network."""
         self._algorithm, self._gradients, self._pool = algorithm, network.gradients, network.pool
         self._device, self._precision = device, precision
         self._generator = torch.Generator(device)
@@ -118,7 +109,9 @@ def _without_gradient(module: nn.Module, *rows: Tensor) -> Mapping[str, Tensor]:
     return outputs
 
 
-def make(algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str) -> Losses:
+def make(
+    algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
+) -> SingleLoss | LossPerNetwork:
     """Make the rule that computes gradients for this algorithm."""
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)

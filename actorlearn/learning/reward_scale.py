@@ -40,7 +40,6 @@ class RewardScale:
     """
 
     def __init__(self, discount: float) -> None:
-        """Start without returns."""
         self._discount = discount
         self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 

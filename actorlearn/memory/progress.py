@@ -30,7 +30,6 @@ class Progress:
     """Sign of life and section times of one process, in its row of shared memory; read by the supervisor."""
 
     def __init__(self, segment: Segment, index: int) -> None:
-        """Bind to row ``index`` of the progress segment."""
         self._beat_ns = segment["beat_ns"][index]
         self.section_ns: NDArray[np.int64] = segment["section_ns"][index]
         """Nanoseconds spent in each section since the process started [sections]; written by its Timings."""

@@ -109,11 +109,9 @@ class Segment:
         raise SegmentError(f"{path}: the file has {size} bytes, but its fields need {segment_bytes(fields)}")
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        """Return the array of this name."""
         return self._arrays[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether the segment has an array of this name."""
         return name in self._arrays
 
     def close(self) -> None:

@@ -45,7 +45,6 @@ class SharedRollout:
     """One message, to be filled and sent, or received."""
 
     def __init__(self, fields: list[Field]) -> None:
-        """Make an empty message."""
         self._fields = fields
         self.numbers = np.zeros(message_size(fields), np.float32)
         """The message as it is sent."""

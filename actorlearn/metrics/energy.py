@@ -44,7 +44,6 @@ class Energy:
     """All energy counters that can be read on this machine."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
-        """Find all counters and begin to count."""
         processors, self.why = _rapl(powercap)
         self.counters = [*processors, *_gpus()]
         self._frames: int | None = None

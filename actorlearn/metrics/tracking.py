@@ -10,10 +10,10 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import yaml
 
@@ -36,21 +36,10 @@ class About:
     """The resolved topology, and under the key ``meta`` version, commit and machine."""
 
 
-class TrackerRun(Protocol):
-    """A tracker's run."""
-
-    def row(self, scalars: Mapping[str, float]) -> None:
-        """Log the numbers of one row, by name."""
-
-    def finish(self) -> None:
-        """Send all rows and wait until this is done."""
-
-
 class WandBRun:
     """A run of Weights & Biases, with files in ``RUN/wandb``; wandb itself reads WANDB_MODE and the account."""
 
     def __init__(self, about: About) -> None:
-        """Begin the run, or continue it."""
         import wandb
 
         self._run = wandb.init(
@@ -66,11 +55,11 @@ class WandBRun:
         )  # wandb's own steps may not decrease, but those of a restored trainer do
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Log one row."""
+        """Log the numbers of one row, by name."""
         self._run.log(dict(scalars))
 
     def finish(self) -> None:
-        """Finish the run."""
+        """Send all rows and wait until this is done."""
         self._run.finish()
 
 
@@ -78,7 +67,6 @@ class TrackioRun:
     """A run of trackio, in its folder on this machine (TRACKIO_DIR), in TRACKIO_SPACE_ID or on its server."""
 
     def __init__(self, about: About) -> None:
-        """Begin the run, or continue it."""
         import trackio
 
         self._run = trackio.init(
@@ -90,15 +78,15 @@ class TrackioRun:
         )
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Log one row at its ``env_steps``."""
+        """Log the numbers of one row, by name, at its ``env_steps``."""
         self._run.log(dict(scalars), step=int(scalars["env_steps"]))
 
     def finish(self) -> None:
-        """Finish the run."""
+        """Send all rows and wait until this is done."""
         self._run.finish()
 
 
-LOGS: dict[str, Callable[[About], TrackerRun]] = {"wandb": WandBRun, "trackio": TrackioRun}
+LOGS: dict[str, type[WandBRun | TrackioRun]] = {"wandb": WandBRun, "trackio": TrackioRun}
 
 
 def about(folder: Path) -> About:
@@ -119,7 +107,7 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def follow(log: TrackerRun, rows: Path, begin: int) -> None:
+def follow(log: WandBRun | TrackioRun, rows: Path, begin: int) -> None:
     """Log rows from byte ``begin`` on until standard input ends, then the remaining ones."""
     with open_regular(rows) as file:
         file.seek(begin)

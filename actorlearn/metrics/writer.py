@@ -52,36 +52,66 @@ class _LinesFile:
         self._file.close()
 
 
-class JsonLines:
+class JsonLines(_LinesFile):
     """Appends each row to ``metrics.jsonl``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Open the file for appending."""
-        self._lines = _LinesFile(run_dir / METRICS_FILE)
+        super().__init__(run_dir / METRICS_FILE)
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one line."""
-        self._lines.append(values)
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self._lines.close()
+        self.append(values)
 
 
 class TensorBoard:
-    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are named ``a/b``."""
+    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are named ``a/b``.
+
+    They are in one event file, which is made at the first row; records are written without a buffer.
+    """
 
     def __init__(self, run_dir: Path) -> None:
-        """Use a new file, which is made at the first row."""
-        self._scalars = _ScalarsFile(run_dir / TENSORBOARD_FOLDER)
+        self._folder = run_dir / TENSORBOARD_FOLDER
+        self._file: AppendedFile | None = None
+        self._last_step = 0
+        self._described: set[str] = set()
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Write the scalars of one row; they are lost if the file cannot be made."""
-        self._scalars.append(values["env_steps"], flat_scalars(values))
+        # Imported here because it takes a third of a second.
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+
+        from actorlearn.metrics.registry import describe_metric
+
+        step, scalars, records = values["env_steps"], flat_scalars(values), []
+        if self._file is None:
+            self._file = self._made()
+            records.append(Event(wall_time=time.time(), file_version="brain.Event:2"))
+            self._last_step = step + 1
+        if step < self._last_step:  # restored from a checkpoint: TensorBoard drops the points from this step on
+            restart = SessionLog(status=SessionLog.START)
+            records.append(Event(wall_time=time.time(), step=step, session_log=restart))
+        self._last_step = step
+        tagged = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        for value in tagged:
+            if value.tag not in self._described:  # TensorBoard reads a tag's description with its first value only
+                said = next(filter(None, map(describe_metric, value.tag.split("/"))), "")
+                value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
+        self._described.update(scalars)
+        summary = Summary(value=tagged)
+        records.append(Event(wall_time=time.time(), step=step, summary=summary))
+        self._file.append(b"".join(_framed(record.SerializeToString()) for record in records), restore=True)
 
     def close(self) -> None:
         """Close the file, if there is one."""
-        self._scalars.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _made(self) -> AppendedFile:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{socket.gethostname()}.{os.getpid()}"
+        number = len(list(self._folder.iterdir()))  # for two writers of one process in the same second
+        return AppendedFile(self._folder / f"{name}.{number}")
 
 
 class MetricsWriter:
@@ -147,7 +177,7 @@ def _as_os_error(name: str) -> Iterator[None]:
         raise OSError(f"the writer {name!r} failed: {type(error).__name__}: {error}") from error
 
 
-class EventsWriter:
+class EventsWriter(_LinesFile):
     """Writes events of processes: spawned, died, restarted, attached, …, each with its cause."""
 
     def __init__(
@@ -158,7 +188,7 @@ class EventsWriter:
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Append to ``run_dir/events.jsonl``; ``time_s`` counts from this call and never decreases."""
-        self._lines = _LinesFile(run_dir / EVENTS_FILE)
+        super().__init__(run_dir / EVENTS_FILE)
         self._monotonic = monotonic
         self._wall = wall
         self._started_s = monotonic()
@@ -177,65 +207,13 @@ class EventsWriter:
         if taken:
             raise ValueError(f"EventsWriter writes the field {taken[0]!r} itself; use another name")
         row.update((name, _plain(value)) for name, value in fields.items())
-        self._lines.append(row)
-
-    def close(self) -> None:
-        """Close the file; a second call does nothing."""
-        self._lines.close()
+        self.append(row)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class _ScalarsFile:
-    """One TensorBoard event file, made at the first row; records are written without a buffer."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file: AppendedFile | None = None
-        self._last_step = 0
-        self._described: set[str] = set()
-
-    def append(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Write the scalars of one step."""
-        # Imported here because it takes a third of a second.
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-
-        from actorlearn.metrics.registry import describe_metric
-
-        records = []
-        if self._file is None:
-            self._file = self._made()
-            records.append(Event(wall_time=time.time(), file_version="brain.Event:2"))
-            self._last_step = step + 1
-        if step < self._last_step:  # restored from a checkpoint: TensorBoard drops the points from this step on
-            restart = SessionLog(status=SessionLog.START)
-            records.append(Event(wall_time=time.time(), step=step, session_log=restart))
-        self._last_step = step
-        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        for value in values:
-            if value.tag not in self._described:  # TensorBoard reads a tag's description with its first value only
-                said = next(filter(None, map(describe_metric, value.tag.split("/"))), "")
-                value.metadata.CopyFrom(SummaryMetadata(summary_description=said))
-        self._described.update(scalars)
-        summary = Summary(value=values)
-        records.append(Event(wall_time=time.time(), step=step, summary=summary))
-        self._file.append(b"".join(_framed(record.SerializeToString()) for record in records), restore=True)
-
-    def close(self) -> None:
-        """Close the file, if there is one."""
-        if self._file is not None:
-            self._file.close()
-
-    def _made(self) -> AppendedFile:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{socket.gethostname()}.{os.getpid()}"
-        number = len(list(self._folder.iterdir()))  # for two writers of one process in the same second
-        return AppendedFile(self._folder / f"{name}.{number}")
 
 
 def _framed(record: bytes) -> bytes:

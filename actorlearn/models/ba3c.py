@@ -43,7 +43,6 @@ class BA3CEncoder(nn.Module):
     """
 
     def __init__(self, settings: BA3CSettings, shape: tuple[int, ...]) -> None:
-        """Make the layers for observations of this shape."""
         super().__init__()
         check_image(shape, smallest_side(), settings.name)
         seen, height, width = shape

@@ -79,7 +79,6 @@ class Free(nn.Module):
     """An output that is the same for every observation: a parameter, 0 until it is initialised."""
 
     def __init__(self, size: int) -> None:
-        """Make a parameter of ``size`` numbers."""
         super().__init__()
         self.value = nn.Parameter(torch.zeros(size))
 

@@ -21,7 +21,6 @@ class ResidualEncoder(nn.Module):
     """Three sections of convolution, pooling and two residual blocks; then one fully connected layer."""
 
     def __init__(self, settings: ImageSettings, shape: tuple[int, ...]) -> None:
-        """Make the layers for observations of this shape."""
         super().__init__()
         check_image(shape, 1, settings.name)
         channels, height, width = shape

@@ -50,7 +50,6 @@ class FreeParameters(nn.Module):
     """Outputs that do not depend on inputs: the parameters themselves, initially 0."""
 
     def __init__(self, heads: Mapping[str, int]) -> None:
-        """Make this number of parameters for each head."""
         super().__init__()
         self.heads = nn.ParameterDict({name: nn.Parameter(torch.zeros(size)) for name, size in heads.items()})
 

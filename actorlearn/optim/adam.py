@@ -77,7 +77,6 @@ class MultiStepAdam(Adam):
     """
 
     def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
-        """Make state and accumulators, as long as the flat `parameters` and on their device."""
         super().__init__(settings, parameters)
         self.gradient_sum = torch.zeros_like(parameters)  # the appendix's a_g
         self.square_sum = torch.zeros_like(parameters)  # a_g²

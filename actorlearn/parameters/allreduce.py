@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import sub
@@ -41,10 +41,10 @@ from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
-from actorlearn.parameters.interface import Agreed, Disagreement, Exchange, Joined, Learner, Stepped
+from actorlearn.parameters.interface import Agreed, Disagreement, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import AllGather, Rendezvous, open_rendezvous
-from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
+from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
@@ -105,20 +105,23 @@ class _NextBatch(NamedTuple):
     """Environment steps of the sender's `Position`."""
 
 
-class Sync(Exchange):
+class Sync(Alone):
     """The exchange of one of several learners that learn in lock-step."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Open the rendezvous of this learner; does not wait for others."""
         self.settings, self.learner, self.hash_every = settings, learner, hash_every
         self.weights = learner.weights
-        self.own = Alone(
-            AloneExchangeSettings(), replace(learner, consumed=learner.consumed or Consumed(settings.learners))
-        )
+        super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         self._remote = self._meet_remotely() if settings.host else None
         """The rendezvous with learners on other machines; None if all are on this machine."""
-        self.rendezvous: Rendezvous = self._remote or open_rendezvous(settings.rendezvous, settings.rank, learner.alive)
-        self._gathering = self._remote or AllGather(Segment.open(settings.gradients.file), self.rendezvous)
+        self.rendezvous: SharedRendezvous | RemoteRendezvous
+        self._gathering: AllGather | RemoteRendezvous
+        if self._remote is not None:
+            self.rendezvous = self._gathering = self._remote
+        else:
+            own = SharedRendezvous(Segment.open(settings.rendezvous.file), settings.rank, learner.alive)
+            self.rendezvous, self._gathering = own, AllGather(Segment.open(settings.gradients.file), own)
         self._waits = Waits(settings.learners)
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
@@ -130,10 +133,10 @@ class Sync(Exchange):
         """Number of steps of the batch that are done, and of all its steps."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of this batch are not yet in the statistics."""
-        self._batch_steps: list[int] = []
-        parameters = self.own.parameters
+        self._steps_by_rank: list[int] = []
+        """Environment steps of each learner's batch."""
         local = settings.local_steps > 1 or learner.outer is not None
-        self.outer = learner.outer or (Outer(OuterSettings(), parameters) if local else None)
+        self.outer = learner.outer or (Outer(OuterSettings(), self.parameters) if local else None)
         """Computes new weights from the mean of the learners' weights; None if gradients are exchanged."""
         self._local: list[list[int]] = []
         """Ranks of the learners that took part, for each local step since the last exchange."""
@@ -154,20 +157,12 @@ class Sync(Exchange):
         self._asks = self._ends = False
         """Whether this learner asks to break the batch off, and whether a learner has asked at the newest step."""
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the optimizer's state."""
-        return self.own.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's."""
-        self.own.restore(state)
-
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Wait for all learners, then take all state from the learner whose weights contain most updates and changes.
 
         Survivors of a lost learner are usually ahead of the newest checkpoint.
         """
-        counts, consumed = self.learner.carried.counts(), self.own.consumed
+        counts, consumed = self.learner.carried.counts(), self.consumed
         arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
         said = self.rendezvous.meet([*arrival, *counts])
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
@@ -182,11 +177,11 @@ class Sync(Exchange):
         for tensor, theirs in zip(own, taken, strict=True):  # only now, so that a lost peer leaves all unchanged
             tensor.copy_(theirs)
         if self.outer is None or arrivals[best][:3] != arrivals[self.settings.rank][:3]:
-            self.own.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
+            self.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
             if own_state is not None and their_state is not None:
                 own_state.copy_(their_state)
         if self.outer is not None:
-            self.outer.begin(self.own.parameters)
+            self.outer.begin(self.parameters)
             self._begin_local()
         hit("allreduce.adopted")
         self._numbers = [each.number for each in arrivals]
@@ -195,8 +190,8 @@ class Sync(Exchange):
                 consumed.begin(each.number, Position(each.rollout, each.used))
         self.learner.carried.adopt(said[:, len(arrival) : len(arrival) + len(counts)], best)
         self._waits = Waits(self.settings.learners)
-        self.own.join(arrivals[best].env_steps, arrivals[best].updates)
-        return Joined(self.own.env_steps, self.own.updates, consumed.position(self.learner.number))
+        super().join(arrivals[best].env_steps, arrivals[best].updates)
+        return Joined(self.env_steps, self.updates, consumed.position(self.learner.number))
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
@@ -222,7 +217,7 @@ class Sync(Exchange):
         self._compare([batch.fingerprint for batch in batches])
         if not leaving:
             self._begin(batches)
-        agreed = self.own.agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
+        agreed = super().agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
         return agreed if leaving else agreed._replace(idle=self._first[self.settings.rank])
 
     def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
@@ -245,7 +240,7 @@ class Sync(Exchange):
 
     def _begin(self, batches: Sequence[_NextBatch]) -> None:
         """Compute from which step each learner takes part, and whose moments the statistics do not have yet."""
-        consumed = self.own.consumed
+        consumed = self.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
             consumed.begin(number, Position(batch.rollout, batch.used))
@@ -254,7 +249,7 @@ class Sync(Exchange):
         most = max(batch.optimizer_steps for batch in batches)
         self._first, self._step, self._steps = [most - batch.optimizer_steps for batch in batches], 0, most
         self._asks = self._ends = False
-        self._batch_steps = [batch.env_steps for batch in batches]
+        self._steps_by_rank = [batch.env_steps for batch in batches]
 
     @property
     def taking_part(self) -> list[int]:
@@ -268,8 +263,8 @@ class Sync(Exchange):
         rows, self._early_rows = self._early_rows, None
         shown = self._gather(moments) if rows is None else [torch.from_numpy(row) for row in rows]
         for rank in self._merging:
-            combine(self.own.statistics, shown[rank].to(moments.device))
-            self.own.consumed.merge(self._numbers[rank])
+            combine(self.statistics, shown[rank].to(moments.device))
+            self.consumed.merge(self._numbers[rank])
         hit("allreduce.merged")
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
@@ -284,9 +279,9 @@ class Sync(Exchange):
             gradients.fill_(torch.nan)
         among = self.taking_part
         self._average(gradients, among)
-        stepped = self.own.apply(gradients, learning_rates, usable)  # an early sum may be finite all the same
+        stepped = self.apply(gradients, learning_rates, usable)  # an early sum may be finite all the same
         hit("allreduce.stepped")
-        self.own.consumed.step(self._numbers[rank] for rank in among)
+        self.consumed.step(self._numbers[rank] for rank in among)
         self._step += 1
         return stepped
 
@@ -304,17 +299,17 @@ class Sync(Exchange):
             self._state_then = self.learner.state.clone()
         stepped = Stepped(0.0, True)
         if self.settings.rank in among:
-            stepped = self.own.apply(gradients, learning_rates, usable)
+            stepped = self.apply(gradients, learning_rates, usable)
         self._local.append(among)
         self._step += 1
         if len(self._local) == self.settings.local_steps or self._step == self._steps:
-            mean = self.own.parameters.clone()
+            mean = self.parameters.clone()
             self._average(mean, sorted({rank for ranks in self._local for rank in ranks}))
-            self.own.parameters.copy_(mean)
-            outer.step(self.own.parameters)
+            self.parameters.copy_(mean)
+            outer.step(self.parameters)
             hit("allreduce.averaged")
             for ranks in self._local:
-                self.own.consumed.step(self._numbers[rank] for rank in ranks)
+                self.consumed.step(self._numbers[rank] for rank in ranks)
             self._begin_local()
         return stepped
 
@@ -325,8 +320,8 @@ class Sync(Exchange):
     def break_off(self) -> None:
         """Restore the weights and the states of the last exchange, if there were local steps since."""
         if self.outer is not None and self._local:
-            self.own.parameters.copy_(self.outer.anchor)
-            self.own.restore(self._optimizer_then)
+            self.parameters.copy_(self.outer.anchor)
+            self.restore(self._optimizer_then)
             if self.learner.state is not None and self._state_then is not None:
                 self.learner.state.copy_(self._state_then)
             self._local = []
@@ -351,8 +346,8 @@ class Sync(Exchange):
 
     def settle(self) -> None:
         """Count the batches of all learners."""
-        for number, env_steps in zip(self._numbers, self._batch_steps, strict=True):
-            self.own.consumed.settle(number, env_steps)
+        for number, env_steps in zip(self._numbers, self._steps_by_rank, strict=True):
+            self.consumed.settle(number, env_steps)
 
     def metrics(self) -> dict[str, float]:
         """Return the rank of the straggler, this learner's waiting time, and the bytes moved between machines."""
@@ -412,7 +407,7 @@ class Sync(Exchange):
         if len(set(values)) > 1:
             all_values = ", ".join(f"learner {rank}: {value}" for rank, value in enumerate(values))
             raise Disagreement(
-                f"the weights of the learners differ after update {self.own.updates}; their hashes: {all_values}"
+                f"the weights of the learners differ after update {self.updates}; their hashes: {all_values}"
             )
 
 

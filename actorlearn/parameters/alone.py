@@ -15,14 +15,14 @@ from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
-from actorlearn.parameters.settings import AloneExchangeSettings
+from actorlearn.parameters.settings import ExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of a sole learner; other exchanges use it for the steps that a learner takes by itself."""
+    """The exchange of a sole learner; base of exchanges in which each learner takes the steps by itself."""
 
-    def __init__(self, settings: AloneExchangeSettings, learner: Learner) -> None:
-        """Make an optimizer for the parameters, which are the first part of the weights."""
+    def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
+        """Make an optimizer for the parameters, which are the first part of the weights; no settings are needed."""
         weights, size = learner.weights, learner.gradients.numel()
         self.parameters, self.statistics = weights[:size], weights[size:]
         self.groups = make_groups(learner.optimizer, learner.networks, size)

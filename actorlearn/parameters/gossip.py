@@ -17,7 +17,7 @@ the rollout that they contain, and its next incarnation skips that rollout. No w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,10 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
-from actorlearn.parameters.interface import NEAR_END, Agreed, Exchange, Joined, Learner, Stepped
+from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
-from actorlearn.parameters.settings import AloneExchangeSettings, GossipExchangeSettings
+from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.parameters.socket_mailbox import SocketMailbox
 from actorlearn.wire.identity import trainer_id
@@ -51,17 +51,16 @@ _TURN_S = 1e-3
 """Seconds between two checks for new messages."""
 
 
-class Gossip(Exchange):
+class Gossip(Alone):
     """The exchange of one of several learners that mix their weights."""
 
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
         """Open this learner's segments, mailbox and log."""
-        self.settings, self.weights = settings, learner.weights
-        self.own, self.outer = Alone(AloneExchangeSettings(), learner), learner.outer
+        super().__init__(settings, learner)
+        self.settings, self.weights, self.outer = settings, learner.weights, learner.outer
         self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
-        self._rollout = 0
         self._segments: list[Segment] = []
         self.counts = SharedCounts(self._open(settings.counts), settings.rank)
         self.mailbox = self._open_mailbox(learner)
@@ -70,7 +69,7 @@ class Gossip(Exchange):
         self._message = np.empty(self.weights.numel(), np.float32)
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
         """The weights when a change of them was logged last; empty without a log."""
-        self._began = learner.weights[: self.own.parameters.numel() if settings.age_corrected else 0].clone()
+        self._began = learner.weights[: self.parameters.numel() if settings.age_corrected else 0].clone()
         """The parameters after the last exchange; empty without ``age_corrected``."""
         self._began_ns = self._posted_ns = time.monotonic_ns()
         """Time of the last exchange, and the time at which this learner's newest message was posted."""
@@ -82,7 +81,7 @@ class Gossip(Exchange):
         """Version of each peer's message that was used last."""
         self._near_end = False
         """Whether each batch is told to the others at once, and not with the next message."""
-        self._mixes = self._steps = self._pending = self._unmixed = self._batch_steps = 0
+        self._mixes = self._steps = self._pending = self._unmixed = 0
         self._steps_since = 0
         """Environment steps that this learner has counted since its newest message."""
         self._staleness: list[int] = []
@@ -94,14 +93,6 @@ class Gossip(Exchange):
         self._waited_s = 0.0
         self._moved_bytes = (0, 0)
         """Bytes sent and received up to the last report."""
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the state of this learner's optimizer."""
-        return self.own.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's."""
-        self.own.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Begin with this learner's weights; if restarted or attached, with the mean of its in-peers' weights.
@@ -121,11 +112,9 @@ class Gossip(Exchange):
         if self._log:
             self._before.copy_(self.weights)
         self._begin_steps()
-        return Joined(*self.counts.total, self._resumed_position(position))
-
-    def _resumed_position(self, position: Position) -> Position | None:
-        """Return the position after the last rollout that others may have mixed; None if it is not after `position`."""
-        return Position(self.counts.claimed, position.used) if self.counts.claimed > position.rollout else None
+        claimed = self.counts.claimed  # the rollout after the last one that others may have mixed
+        resumed = Position(claimed, position.used) if claimed > position.rollout else None
+        return Joined(*self.counts.total, resumed)
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
@@ -135,22 +124,18 @@ class Gossip(Exchange):
         The totals depend on the progress of the others, and learning rates and other schedules depend on the totals.
         Runs with the same seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
         """
+        super().agree(env_steps, optimizer_steps, position, draining)
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
-        self.own.agree(env_steps, optimizer_steps, position, draining)
         self._rollout = position.rollout
         before = self.counts.total
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
-
-    def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with this learner's statistics, which are mixed with the weights."""
-        self.own.merge(moments, combine)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Take a step of this learner's optimizer; exchange after every `local_steps` of them."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
-        stepped = self.own.step(gradients, learning_rates, usable)
+        stepped = super().step(gradients, learning_rates, usable)
         self._steps += 1
         self._pending += 1
         if self._pending >= self.settings.local_steps:
@@ -164,7 +149,7 @@ class Gossip(Exchange):
         self._steps_since += self._batch_steps
         if self._near_end and isinstance(self.mailbox, SocketMailbox):
             self.mailbox.tell_counts()
-        self.own.settle()
+        super().settle()
 
     def learned(self, end_steps: int) -> int:
         """Return the newest total of environment steps; near the end of the run, send counts after each batch.
@@ -209,7 +194,7 @@ class Gossip(Exchange):
             if self._log:
                 self._log.measured(measured)
         if self._gradients and rank == present[0]:  # one learner reports it for all
-            kept = {peer: np.empty_like(self._message[: self.own.parameters.numel()]) for peer in present}
+            kept = {peer: np.empty_like(self._message[: self.parameters.numel()]) for peer in present}
             kept = {peer: gradient for peer, gradient in kept.items() if self._gradients.take(peer, gradient) >= 0}
             apart["gradient_cosine"] = cosines(kept)
         return apart
@@ -246,7 +231,7 @@ class Gossip(Exchange):
             self._mixes += 1
             self._unmixed = 0 if self._mix(peers) or not peers else self._unmixed + 1
         if self.outer is not None:
-            self.outer.step(self.own.parameters)
+            self.outer.step(self.parameters)
         self._staleness.append(self._unmixed)
         self._begin_steps()
 
@@ -254,7 +239,7 @@ class Gossip(Exchange):
         """Keep the time and, with ``age_corrected``, the parameters from which the next local steps begin."""
         self._began_ns = time.monotonic_ns()
         if self.settings.age_corrected:
-            self._began.copy_(self.own.parameters)
+            self._began.copy_(self.parameters)
 
     def _present(self) -> tuple[int, ...]:
         """Return the present learners, always including this one; warn when the learners that it mixes with change."""
@@ -289,12 +274,12 @@ class Gossip(Exchange):
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
         """Replace the weights by their mean with these peers' messages; False if no message could be used."""
-        moved = self.own.parameters - self._began if self.settings.age_corrected else None
+        moved = self.parameters - self._began if self.settings.age_corrected else None
         used = self._add(peers, self.weights)
         shares = [progress_since(self.mailbox.posted_ns(peer), self._began_ns, self._posted_ns) for peer in used]
         self._ages += shares
         if moved is not None:
-            self.own.parameters.add_(moved, alpha=sum(shares))
+            self.parameters.add_(moved, alpha=sum(shares))
         self.weights /= 1 + len(used)
         if self._log and used:
             self._log.mixed(used, self._moved())
@@ -308,7 +293,7 @@ class Gossip(Exchange):
             version = self._used[peer] = self.mailbox.take(peer, self._message)
             if version < 0:
                 continue
-            parameters = self._message[: self.own.parameters.numel()]  # the statistics behind may exceed MOST
+            parameters = self._message[: self.parameters.numel()]  # the statistics behind may exceed MOST
             if parameters.min() >= -MOST and parameters.max() <= MOST and np.isfinite(self._message).all():
                 total += torch.from_numpy(self._message).to(total.device)
                 used[peer] = version
@@ -336,7 +321,7 @@ class Gossip(Exchange):
         if used:
             self.weights.copy_(total / len(used))
             if self.outer is not None:
-                self.outer.begin(self.own.parameters)
+                self.outer.begin(self.parameters)
         self._averaged = len(used)
         if self._log:
             self._log.adopted(used)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,31 +21,9 @@ from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.messages import Endpoint
 
 
-class Mailbox(Protocol):
-    """The messages of one learner and of its peers, by learner number."""
-
-    def post(self, weights: NDArray[np.float32]) -> int:
-        """Make ``weights`` [size] this learner's newest message and return its version; never waits.
-
-        Versions increase, also across restarts.
-        """
-
-    def version(self, peer: int) -> int:
-        """Return the newest available version of a peer's message; -1 = none."""
-
-    def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 (``out`` unchanged) if none."""
-
-    def posted_ns(self, peer: int) -> int | None:
-        """Return when the peer's message taken last was posted, by the monotonic clock; None if unknown."""
-
-    def close(self) -> None:
-        """Close the mailbox; posted messages stay where they are."""
-
-
 def open_mailbox(
     messages: ByLearner[Shm | Ipc], learner: int, size: int, readers: Callable[[], Collection[int]], incarnation: int
-) -> Mailbox:
+) -> SharedMailbox | SocketMailbox:
     """Open a learner's mailbox by the addresses of all learners; raises ChannelError if it cannot listen.
 
     ``size``: number of weights in a message. ``readers`` returns the learners that mix this learner's messages now.
@@ -92,18 +69,18 @@ class SharedMailbox:
         self._posted_ns: dict[int, int] = {}
 
     def post(self, weights: NDArray[np.float32]) -> int:
-        """Write the next version of this learner's message."""
+        """Make ``weights`` [size] this learner's newest message; returns its version, which never decreases."""
         return self._of(self._learner).publish(weights, time.monotonic_ns())  # the time instead of environment steps
 
     def version(self, peer: int) -> int:
-        """Return the version word of a learner's segment; ``peer`` may be this learner."""
+        """Return the newest version of a learner's message, -1 = none; ``peer`` may be this learner."""
         try:
             return self._of(peer).version
         except (FileNotFoundError, SegmentError):  # not made yet, or not finished
             return -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy a peer's newest message."""
+        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 (``out`` unchanged) if none."""
         found = self._of(peer).fetch(out) if self.version(peer) >= 0 else None
         if found is None:
             return -1
@@ -111,11 +88,11 @@ class SharedMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return the time that was published with the message."""
+        """Return when the peer's message taken last was posted, by the monotonic clock; None before the first."""
         return self._posted_ns.get(peer)
 
     def close(self) -> None:
-        """Unmap the segments."""
+        """Unmap the segments; posted messages stay."""
         for segment in self._segments.values():
             segment.close()
         self._segments = {}
@@ -124,3 +101,7 @@ class SharedMailbox:
         if learner not in self._segments:
             self._segments[learner] = Segment.open(self._messages.of(learner).file)
         return Published(self._segments[learner])
+
+
+Mailbox = SharedMailbox | SocketMailbox
+"""The messages of one learner and of its peers, by learner number; neither side waits."""

@@ -41,7 +41,6 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a graph that does not exist."""
         if self.name not in GRAPHS:
             raise ValueError(f"graph.name: {self.name!r} must be one of {list(GRAPHS)}")
         if self.peers < 1:

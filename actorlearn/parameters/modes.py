@@ -204,10 +204,7 @@ class ModeSpec(Spec):
 class _Alone(ModeSpec):
     """Mode sync with one learner."""
 
-    @property
-    def asked_as(self) -> str:
-        """Mode sync: a sole learner is sync without other learners."""
-        return "sync"
+    asked_as = "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without addresses: there are no other learners."""
@@ -275,7 +272,6 @@ class _Async(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segment of the parameter store."""
         count, chunks = asked.learners.count, asked.learners.chunks
         fields = store_fields(sizes.parameters, sizes.vectors, sizes.statistics, count, chunks)
         return [Layout("store", fields, f"weights and optimizer state of all learners, in {chunks} chunks")]
@@ -284,10 +280,7 @@ class _Async(ModeSpec):
 class _Served(ModeSpec):
     """Mode async with parameter servers: a learner sends them its gradient, and gets new weights from them."""
 
-    @property
-    def asked_as(self) -> str:
-        """Mode async: ``parameter_servers.count`` selects between the store and the servers."""
-        return "async"
+    asked_as = "async"  # ``parameter_servers.count`` selects between the store and the servers
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse the keys of a store in shared memory, and a quorum larger than the number of learners."""
@@ -362,7 +355,6 @@ class _Gossip(ModeSpec):
             )
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Return the topology's graph."""
         return _gossip(asked).mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,29 +46,6 @@ def rendezvous_fields(learners: int) -> list[Field]:
     return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
 
 
-class Rendezvous(Protocol):
-    """The place of one learner in a generation, on one machine or on several."""
-
-    rank: int
-    """This learner's index among the learners that meet."""
-    learners: int
-    """Number of learners that meet."""
-
-    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute `numbers` and wait for all learners; returns all contributions, [learners, NUMBERS].
-
-        Raises PeerLost, and Stopped if this process is told to end while it waits, unless `stay`.
-        """
-
-    def close(self) -> None:
-        """Leave the generation, which cannot be joined again; a second call does nothing."""
-
-
-def open_rendezvous(address: Shm, rank: int, alive: Callable[[], bool]) -> Rendezvous:
-    """Take a learner's place in a generation; raises RuntimeError if another process has or had this place."""
-    return SharedRendezvous(Segment.open(address.file), rank, alive)
-
-
 class SharedRendezvous:
     """The place of one learner in a generation on one machine, in a segment of shared memory."""
 
@@ -94,9 +71,9 @@ class SharedRendezvous:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Write this learner's row, wake the others, and sleep until all rows are of this meeting.
+        """Contribute `numbers` and sleep until all learners have come; returns all contributions, [learners, NUMBERS].
 
-        Raises PeerLost, and Stopped unless `stay`.
+        Raises PeerLost, and Stopped if this process is told to end while it waits, unless `stay`.
         """
         slot = self.meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
@@ -130,7 +107,7 @@ class SharedRendezvous:
         return [rank for rank, met in enumerate(self._met) if met < self.meetings]
 
     def close(self) -> None:
-        """Release the lock of this learner; a second call does nothing."""
+        """Leave the generation, which cannot be joined again; a second call does nothing."""
         if self._locks:
             for lock in self._locks:
                 os.close(lock)
@@ -186,7 +163,7 @@ class AllGather:
     that was killed earlier is never read. Therefore all living learners get the rows of a meeting, or none does.
     """
 
-    def __init__(self, segment: Segment, rendezvous: Rendezvous) -> None:
+    def __init__(self, segment: Segment, rendezvous: SharedRendezvous) -> None:
         """Bind to a segment of rows; writes nothing."""
         self._rows = segment["rows"]
         self._rendezvous = rendezvous

@@ -259,7 +259,6 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
         return self.learners
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a rank that is too large."""
         _make_sure_of_rank(self.rank, self.learners)
 
 
@@ -273,7 +272,6 @@ class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=
     """Optimizer steps between two exchanges, counted across batches; more than 1 only with adam."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a rank that is too large."""
         _make_sure_of_rank(self.rank, self.learners)
 
 

@@ -16,7 +16,7 @@ change is in the weights of the learner that made it, or in newer ones. A change
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -54,29 +54,32 @@ Answers = dict[int, ShardFrame]
 """Frames to send, by learner."""
 
 
-class UpdateRule(Protocol):
-    """The rule by which a shard's weights are changed, with the rule's state."""
+class StatisticsRule:
+    """How a shard's weights change, with the state that this needs; statistics of observations: by merging moments."""
 
-    weights: Tensor
-    """The shard's weights [size]."""
-    rates: int
+    rates = 0
     """Smallest number of learning rates that a change must have."""
 
+    def __init__(self, weights: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
+        """Change these statistics by ``combine(statistics, moments)``."""
+        self.weights, self._combine = weights, combine
+
     def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        """Change the weights by values that learners have sent."""
+        """Merge the moments that a learner has sent."""
+        self._combine(self.weights, values)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return vectors as long as the weights, not copied, and scalars."""
+        """Return vectors as long as the weights, not copied, and scalars: none."""
+        return [], []
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
         """Replace the state by this one."""
 
 
 class OptimizerRule:
-    """Rule for parameters: an optimizer step by a gradient."""
+    """As `StatisticsRule`, for parameters: they change by an optimizer step with a gradient."""
 
     def __init__(self, optimizer: GroupedOptimizer[Any], weights: Tensor) -> None:
-        """Change these weights by this optimizer."""
         self._optimizer, self.weights = optimizer, weights
         self.rates = 1 + max(part.group for part in optimizer.parts)
 
@@ -93,25 +96,7 @@ class OptimizerRule:
         self._optimizer.restore(join_state(self._optimizer, vectors, scalars))
 
 
-class StatisticsRule:
-    """Rule for statistics of observations: a merge of moments."""
-
-    rates = 0
-
-    def __init__(self, weights: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Change these statistics by ``combine(statistics, moments)``."""
-        self.weights, self._combine = weights, combine
-
-    def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        """Merge the moments."""
-        self._combine(self.weights, values)
-
-    def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return an empty state."""
-        return [], []
-
-    def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Do nothing."""
+UpdateRule = StatisticsRule | OptimizerRule
 
 
 def split_state(optimizer: GroupedOptimizer[Any]) -> tuple[list[Tensor], list[float]]:

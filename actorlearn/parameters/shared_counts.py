@@ -51,7 +51,6 @@ class SharedCounts:
     """Environment steps and updates of all learners, to which one of them adds."""
 
     def __init__(self, segment: Segment, learner: int) -> None:
-        """Bind to the learner's row."""
         self._began, self._claimed = segment["began"], segment["claimed"][:, 0]
         settled, done = segment["settled"], segment["done"]
         self._records = [CommittedRecord(settled[other], done[:, other]) for other in range(len(settled))]

@@ -142,7 +142,7 @@ class SocketMailbox:
         return self._here[peer][0] if peer in self._here else -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy the newest message that has arrived from a peer."""
+        """Copy the newest message that has arrived from a peer to ``out``; returns its version, or -1 if none."""
         if peer not in self._here:
             return -1
         version, frame = self._here[peer]

@@ -23,7 +23,6 @@ class Stragglers:
     """For each learner, how often it came last at an update, and how long the others waited for it."""
 
     def __init__(self, learners: int) -> None:
-        """Begin with no updates."""
         self._last = np.zeros(learners, np.int64)
         self._cost_s = np.zeros(learners)
 
@@ -77,7 +76,6 @@ class Waits:
     """
 
     def __init__(self, learners: int) -> None:
-        """Start the clock."""
         self.busy_ns = 0
         """Nanoseconds of this learner's work since the last `count`."""
         self._since_ns = time.monotonic_ns()

@@ -65,12 +65,8 @@ class TrainerState:
     rewards: RewardScale | None
     """The reward scale; None if rewards are not scaled."""
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors that learning changes, by name."""
-        return self.learning.tensors()
-
     def plain(self) -> dict[str, Any]:
-        """Return all other state as plain values, except the weights by which simulators act."""
+        """Return the state besides tensors as plain values, except the weights by which simulators act."""
         return {
             **self.counts.state(),
             "in_flight": self.members.in_flight(),
@@ -206,7 +202,7 @@ class Checkpoints:
             path = checkpoint.save(
                 self._settings.checkpoints,
                 env_steps,
-                {**self._state.tensors(), **acting},
+                {**self._state.learning.tensors(), **acting},
                 {
                     **self._state.plain(),
                     "published": published_at,

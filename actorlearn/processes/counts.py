@@ -6,6 +6,7 @@ A report is a row of these counts with rates and metrics; reports are sent at re
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.algorithms.lags import LAG_CLASSES
 from actorlearn.learning.minibatches import Gathered
 from actorlearn.memory.account import Account, StepCounts
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.metrics.lags import Lags
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.wire.control import Control
 from actorlearn.wire.messages import Report
@@ -148,6 +149,29 @@ class TrainerCounts:
 def elapsed_s(settings: TrainerSettings) -> float:
     """Return the seconds on the run's clock, which continues across restarts."""
     return time.monotonic() - settings.began_s
+
+
+class Lags:
+    """A histogram of policy lags, the ages of the acting weights in updates, of the steps that were learned from."""
+
+    def __init__(self) -> None:
+        self._steps: Counter[int] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    def add(self, lags: NDArray[np.int64]) -> None:
+        """Count the steps of a batch, given the lag of each."""
+        values, steps = np.unique(lags, return_counts=True)
+        self._steps.update(dict(zip(values.tolist(), steps.tolist(), strict=True)))
+
+    def row(self) -> dict[str, float | int]:
+        """Return metrics: mean, largest, and the share of steps in each class of lags; all 0 if no step was counted."""
+        total = max(self._steps.total(), 1)
+        mean = sum(lag * steps for lag, steps in self._steps.items()) / total
+        counted = {each: sum(steps for lag, steps in self._steps.items() if lag in each) for each in LAG_CLASSES}
+        shares = {f"policy_lag_{each.name}": steps / total for each, steps in counted.items()}
+        return {"policy_lag_mean": mean, "policy_lag_max": max(self._steps, default=0), **shares}
 
 
 class Reports:

@@ -68,11 +68,9 @@ class Films:
         self._played: list[Game] = []
 
     def __enter__(self) -> Films:
-        """Film until the context ends."""
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        """Remove all films that were not kept."""
         for _, container, _ in self._running.values():
             with suppress(Exception):  # the disk may be full; the file is removed anyway
                 container.close()

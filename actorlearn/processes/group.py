@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row, VectorEnv, empty_row
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
 
@@ -44,10 +43,7 @@ class GameStarts:
         """Make the rows of waiting environments void: they are stepped with the others, but their game is over."""
         if not self._waits:
             return
-        row.reward[self._over] = 0.0
-        for flag in (row.terminated, row.truncated, row.life_lost):
-            flag[self._over] = False
-        row.first[self._over] = True
+        row.begin(self._over)
         self._over |= row.terminated | row.truncated
 
     def restart(self) -> None:
@@ -144,3 +140,32 @@ class EnvGroup:
 
     def _last_row(self, rollout: int) -> Row:
         return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
+
+
+def decorrelate(env: VectorEnv, row: Row, most_steps: int, seeds: Sequence[int]) -> Iterator[None]:
+    """Start every environment and let it take 0 to ``most_steps`` random actions: start-state decorrelation.
+
+    Without it all environments reach the same part of the game at the same time, and the first batches have many rows
+    of the same situation (Stooke & Abbeel 2018, section 5.3; their code seeds from the clock).
+
+    The number and the actions are drawn uniformly, from ``seeds``; all agents of a game take the same number. Yields
+    after each step, so that the caller can give a sign of life. All environments are stepped together, so those that
+    take fewer steps are restarted when their steps begin. At the end ``row`` has the newest row of each environment; a
+    game that has just ended is restarted.
+    """
+    random = np.random.default_rng(seeds)
+    agents = env.spec.agents
+    steps = random.integers(most_steps, size=env.count // agents, endpoint=True).repeat(agents)
+    env.reset(row)
+    for left in reversed(range(steps.max())):
+        env.step(env.random_actions(random), row)
+        _restart(env, steps == left, row)
+        yield
+    over, out = row.terminated | row.truncated, row.terminated | row.truncated | row.first
+    ended = out.reshape(-1, agents).all(axis=1) & over.reshape(-1, agents).any(axis=1)
+    _restart(env, ended.repeat(agents), row)
+
+
+def _restart(env: VectorEnv, chosen: NDArray[np.bool_], row: Row) -> None:
+    if chosen.any():
+        env.restart(chosen, row)

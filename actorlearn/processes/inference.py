@@ -27,7 +27,6 @@ class InferenceServer:
     """The simulators (members) that this server answers, in the order in which the supervisor lists them."""
 
     def __init__(self, settings: InferenceSettings) -> None:
-        """Start without members."""
         self.number = settings.id.number
         self.members: dict[str, Blocks] = {}
         self.wakeups = Wakeups()

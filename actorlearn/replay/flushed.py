@@ -46,7 +46,6 @@ class Flushed:
     """The newest record, and the previous one until the next commit begins."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to a replay's segment."""
         self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in FlushRecord._fields))
         self._sampled = segment["sampled"]
         self.now = FlushRecord._make(self._record.now)

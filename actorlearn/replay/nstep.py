@@ -25,7 +25,6 @@ class NStep(msgspec.Struct, frozen=True, kw_only=True):
     """False: a time limit is a terminal, as in all five papers' code. True: the final observation's value counts."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for settings for which no return is defined."""
         if self.steps < 1:
             raise ValueError(f"steps {self.steps} must be 1 or more")
         if not 0.0 <= self.discount <= 1.0:

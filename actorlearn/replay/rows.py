@@ -63,7 +63,6 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     """Length of a recurrent network's state, stored for rows at which an item may begin; 0: none is stored."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for numbers with which no ring can be laid out."""
         if min(self.rings, self.size, self.margin, self.stack, self.length, self.every) < 1:
             raise ValueError(f"rings, size, margin, stack, length and every must be 1 or more: {self}")
         if self.stack > 1 and self.observation_shape[0] != self.stack:

@@ -1,13 +1,14 @@
 """Samplers: draw the cells of a minibatch's items and return their probabilities. They do not read the stored rows.
 
-The replay inserts and removes the cells at which an item can be drawn. A restored sampler draws the same cells for the
-same random numbers.
+At a flush, the replay removes cells at which items can no longer be drawn, and then inserts new ones; per minibatch it
+draws, and updates priorities. After its process was killed, it first calls ``recover``. A restored sampler draws the
+same cells for the same random numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,40 +26,6 @@ class Drawn(NamedTuple):
     probability: NDArray[np.float64]
 
 
-class Sampler(Protocol):
-    """A sampler. Replays call ``remove`` and then ``insert`` at a flush, and ``draw`` and ``update`` per minibatch."""
-
-    def __len__(self) -> int:
-        """Return the number of cells that can be drawn."""
-
-    def insert(self, cell: Cells) -> None:
-        """Make these cells [N] drawable; none of them was before."""
-
-    def remove(self, cell: Cells) -> None:
-        """Make these cells [N] no longer drawable; all of them must be drawable before the call."""
-
-    def recover(self, cell: Cells, new: Cells) -> None:
-        """Make exactly these cells [N] drawable after a process was killed; called before any other method.
-
-        The insertion of the ``new`` cells [M] among them was interrupted or not begun; they count as inserted now.
-        """
-
-    def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw ``count`` cells; raises LookupError if none can be drawn."""
-
-    def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
-        """Set the priorities [N] of cells that can be drawn."""
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays to save, as views."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the plain numbers to save."""
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Restore saved arrays and numbers; raises ValueError if they do not fit."""
-
-
 class Uniform:
     """Draws every cell with the same probability."""
 
@@ -71,18 +38,17 @@ class Uniform:
         self._count = 0
 
     def __len__(self) -> int:
-        """Return the length of the list."""
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Append the cells to the list."""
+        """Append the cells [N], which are not in it, to the list."""
         place = np.arange(self._count, self._count + len(cell))
         self._cell[place] = cell
         self._place[cell] = place
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Remove the cells from the list, and fill the gaps with its last elements."""
+        """Remove the cells [N], which are all in it, from the list, and fill the gaps with its last elements."""
         kept = self._count - len(cell)
         gaps = self._place[cell]
         gaps = gaps[gaps < kept]
@@ -98,7 +64,7 @@ class Uniform:
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw elements of the list independently."""
+        """Draw elements of the list independently; raises LookupError if it is empty."""
         if not self._count:
             raise LookupError("the replay has no item that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
@@ -167,7 +133,11 @@ class Prioritised:
         self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Keep the priorities of these cells from memory, but give the ``new`` cells the priority of new ones."""
+        """Keep the priorities of these cells [N] from memory, and remove all other cells.
+
+        The insertion of the ``new`` cells [M] among them was interrupted or not begun: they get the priority of new
+        ones.
+        """
         priority = np.zeros_like(self._tree.priorities)
         priority[cell] = self._tree.priorities[cell]
         priority[new] = self._largest[0] ** self._alpha
@@ -198,6 +168,9 @@ class Prioritised:
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
+
+
+Sampler = Uniform | Prioritised
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:

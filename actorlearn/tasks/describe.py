@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import fields
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import AlgorithmSpec
 from actorlearn.algorithms.state import declared_by
-from actorlearn.envs.interface import EnvSpec
+from actorlearn.envs.interface import EnvSpec, Row, VectorEnv, empty_row
 from actorlearn.envs.make import make as make_env
 from actorlearn.exceptions import in_one_line, place_of
 from actorlearn.models.make import make as make_model
@@ -35,12 +37,13 @@ from actorlearn.tasks.rehearse import (
     check_extra_networks,
     check_heads,
 )
-from actorlearn.tasks.restored_games import difference_after_restore
 from actorlearn.worker.passes import ComputePool, FlatNetwork
 from actorlearn.worker.roles import ROLES
 from actorlearn.worker.settings import DescribeSettings
 
 SEED = 0
+COMPARED_STEPS = 8
+"""Number of steps that an environment and a restored one take after the state was saved."""
 
 
 def run(settings: DescribeSettings) -> dict[str, Any]:
@@ -132,3 +135,42 @@ def check_devices(devices: Mapping[str, str]) -> None:
             raise ValueError(
                 f"{key}: there is no device {device!r}: torch {torch.__version__} finds {found} GPU(s); set it to cpu"
             )
+
+
+def difference_after_restore(env: VectorEnv, other: VectorEnv) -> str:
+    """Return how a restored environment plays another game than ``env``; empty if all rows are equal.
+
+    ``env`` has been reset, and its ``spec.inexact`` is empty. ``other`` has the same settings and other seeds.
+    Exceptions of ``env.step`` are raised.
+    """
+    try:
+        state = {name: array.copy() for name, array in env.state().items()}
+    except Exception as error:  # a user's environment may raise anything
+        return f"its state cannot be saved: {in_one_line(error)}{place_of(error)}"
+    try:
+        other.restore(state)
+    except Exception as error:
+        return f"its state cannot be restored: {in_one_line(error)}{place_of(error)}"
+    row, other_row = empty_row(env.spec, env.count), empty_row(env.spec, env.count)
+    random = np.random.default_rng(0)
+    for step in range(1, COMPARED_STEPS + 1):
+        actions = env.random_actions(random)
+        env.step(actions.copy(), row)
+        try:
+            other.step(actions.copy(), other_row)
+        except Exception as error:
+            return f"once restored, it cannot take a step: {in_one_line(error)}{place_of(error)}"
+        if differing := _differing(row, other_row):
+            return (
+                f"an environment that was restored from its state plays another game: {differing} differs after "
+                f"{step} steps; state() has to return all that determines the next rows"
+            )
+    return ""
+
+
+def _differing(row: Row, other: Row) -> str:
+    """Return the name of the first column whose cells differ; empty if none does."""
+    for column in fields(row):
+        if not np.array_equal(getattr(row, column.name), getattr(other, column.name)):
+            return column.name
+    return ""

@@ -146,7 +146,6 @@ class _Monitor:
             found.append((int(event["event"]), int(event["value"])))
 
     def close(self) -> None:
-        """Stop watching."""
         self._watched.disable_monitor()
         self.socket.close()
 

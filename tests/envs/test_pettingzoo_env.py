@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.group import decorrelate
 from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.testing.environment import FLAGS, column, play, poisoned_row, random_actions

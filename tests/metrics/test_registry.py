@@ -12,9 +12,9 @@ from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from actorlearn.memory.account import REASONS
 from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.energy import Energy
-from actorlearn.metrics.lags import Lags
 from actorlearn.metrics.registry import DROPPED, GROUPS, METRICS, is_registered, metric
 from actorlearn.metrics.timings import SECTIONS
+from actorlearn.processes.counts import Lags
 
 ROOT = Path(__file__).parents[2]
 

@@ -45,8 +45,9 @@ class Scene:
         state: Any = SimpleNamespace(
             counts=self.counts,
             members=SimpleNamespace(rollouts=SimpleNamespace(open=1)),
-            learning=SimpleNamespace(beat=lambda: None, save=lambda _folder: {}),
-            tensors=lambda: {"weights": torch.ones(1)},
+            learning=SimpleNamespace(
+                beat=lambda: None, save=lambda _folder: {}, tensors=lambda: {"weights": torch.ones(1)}
+            ),
             plain=lambda: {"env_steps": self.counts.env_steps},
         )
         nothing = dict.fromkeys(("take", "close"), lambda: None)

@@ -10,7 +10,7 @@ import pytest
 
 from actorlearn.envs.catch import Catch
 from actorlearn.envs.interface import empty_row
-from actorlearn.tasks.restored_games import difference_after_restore
+from actorlearn.tasks.describe import difference_after_restore
 from launch.plan import probe
 from launch.plan.exactness import choose_exact
 from launch.topology.load import parse

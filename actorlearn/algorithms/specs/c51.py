@@ -32,7 +32,6 @@ class C51Settings(QSettings, frozen=True, kw_only=True, tag="c51"):
     ] = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless value_max is above value_min."""
         if self.value_max <= self.value_min:
             raise ValueError(f"algorithm.value_max: {self.value_max!r} must be above value_min, {self.value_min}")
         super().__post_init__()

@@ -65,7 +65,6 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
         )
 
     def __post_init__(self) -> None:
-        """Raise ValueError if epsilon_final_min is above epsilon_final."""
         least = self.epsilon_final_min
         if least is not None and least > self.epsilon_final:
             raise ValueError(

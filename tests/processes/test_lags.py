@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actorlearn.metrics.lags import Lags
+from actorlearn.processes.counts import Lags
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=20), max_size=6))

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from actorlearn.envs.decorrelation import decorrelate
 from actorlearn.envs.interface import Row
+from actorlearn.processes.group import decorrelate
 from actorlearn.testing.environment import FLAGS, poisoned_row
 from tests import named
 from tests.envs.playing import opened
