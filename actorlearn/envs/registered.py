@@ -40,6 +40,8 @@ COME_WITH = {
 }
 """Module of a known package, which may not be installed -> pattern of the beginning of the ids that it registers."""
 
+FEW_IDS = 2
+"""Number of ids below which those that a package's files contain as text are not all: shimmy's contain one."""
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _OLD_ATARI = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
 """Ids of Atari games in gym and in older versions of ale-py, such as PongNoFrameskip-v4."""
@@ -112,7 +114,8 @@ def way_out(env_id: str) -> str:
             continue
         if importlib.util.find_spec(package) is None:
             return f"{package} registers such ids: {imports.own_extra(package)}, and write '{module}:{env_id}'"
-        if not any(re.match(beginning, known) for known in packaged):  # it computes its ids
+        literal = [known for known in packaged if re.match(beginning, known)]
+        if len(literal) < FEW_IDS:  # it computes its ids
             return f"{package} registers such ids when it is imported: write '{module}:{env_id}'"
     if (old := _OLD_ATARI.fullmatch(env_id)) and (game := f"ALE/{old[1]}-v5") in atari.ids():
         return f"did you mean {game!r}? {EXAMPLES}"

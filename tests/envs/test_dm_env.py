@@ -259,6 +259,12 @@ def test_an_environment_of_dm_control_needs_shimmy(monkeypatch: pytest.MonkeyPat
 
 def test_a_player_cannot_make_what_was_converted_by_shimmy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The player calls the class or function and expects an environment of gymnasium, as those of shimmy's ids are."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shimmy"]:
+        monkeypatch.delitem(sys.modules, name)
+    # Both modules are forgotten again at the end, so that the last test has the real ones.
+    for name in ("shimmy", "shimmy.dm_control_compatibility"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.delitem(sys.modules, name)
     (tmp_path / "shimmy").mkdir()
     (tmp_path / "shimmy" / "__init__.py").touch()
     (tmp_path / "shimmy" / "dm_control_compatibility.py").write_text(SHIMMY)

@@ -297,7 +297,8 @@ def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path
 
 @pytest.mark.parametrize("source", ["info", "observation"])
 def test_each_agent_has_its_own_mask(source: str) -> None:
-    with opened(named.env("pettingzoo:tests.envs.parallel:Masked", kwargs={"source": source}), [0, 1]) as env:
+    settings = named.env("pettingzoo:tests.envs.parallel:Masked", kwargs={"source": source}, action_mask="auto")
+    with opened(settings, [0, 1]) as env:
         assert env.spec.action_mask is not None and env.spec.action_mask.source == source
         assert env.spec.observation_shape == (4 + 3,)
         row, random = empty_row(env.spec, env.count), np.random.default_rng(0)
