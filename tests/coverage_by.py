@@ -124,7 +124,6 @@ COVERED_BY = {
     "launch/display/screen.py": "tests/launch/display/test_console.py",
     "launch/foreign/": "tests/launch/commands/test_import_curves.py",
     "launch/engines/local.py": "tests/system/test_engines.py",
-    "launch/commands/manifest.py": "tests/launch/plan/test_manifest.py",
     "launch/engines/ssh.py": "tests/system/test_engines.py",
     "launch/plan/segments.py": "tests/launch/plan/test_plan.py",
     "launch/plan/addresses.py": "tests/launch/plan/test_plan.py",
