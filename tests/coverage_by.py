@@ -133,7 +133,6 @@ COVERED_BY = {
     "launch/runs/client.py": "tests/launch/test_cli.py",
     "launch/runs/": "tests/launch/runs/test_find.py",
     "launch/commands/node.py": "tests/system/test_nodes.py",
-    "launch/machine/file_locks.py": "tests/launch/runtime/test_workspace.py",
     "launch/machine/folders.py": "tests/launch/runtime/test_workspace.py",
     "launch/nodes/accounts.py": "tests/system/test_accounting.py",
     "launch/nodes/agent.py": "tests/launch/nodes/test_head.py",
