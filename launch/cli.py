@@ -34,6 +34,13 @@ AnyRun = Annotated[
         metavar="[RUN]", help="Folder or name of a run, or the beginning of its name. Default: the newest run."
     ),
 ]
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
+    ),
+]
+Column = Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")]
 Engine = Annotated[
     str | None,
     typer.Option(
@@ -313,9 +320,9 @@ def stop(
 @app.command(rich_help_panel=_CARE)
 def save(run: RunWord, json: Json = False) -> int:
     """Save a checkpoint of a living run now. Returns when it is on disk."""
-    from launch.commands.manage import save
+    from launch.commands.manage import change
 
-    return save(run, json)
+    return change(run, "save", json)
 
 
 @app.command(rich_help_panel=_CARE)
@@ -336,9 +343,10 @@ def attach(
     json: Json = False,
 ) -> int:
     """Add simulators to a living run, or learners in mode gossip."""
-    from launch.commands.manage import attach
+    from launch.commands.manage import change
 
-    return attach(run, simulators or (0 if learners else 1), learners or 0, overrides or [], json)
+    count = simulators or (0 if learners else 1)
+    return change(run, "attach", json, simulators=count, learners=learners or 0, overrides=overrides or [])
 
 
 @app.command(rich_help_panel=_CARE)
@@ -350,9 +358,9 @@ def detach(
     json: Json = False,
 ) -> int:
     """Remove simulators from a living run at the next rollout, or learners after their update."""
-    from launch.commands.manage import detach
+    from launch.commands.manage import change
 
-    return detach(run, names, json)
+    return change(run, "detach", json, names=names)
 
 
 @app.command(rich_help_panel=_CARE)
@@ -413,12 +421,7 @@ def _drawing(output: Path | None) -> Iterator[None]:
 
 @app.command(rich_help_panel=_RESULTS)
 def plot(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
-        ),
-    ],
+    runs: Runs,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -452,13 +455,8 @@ def plot(
 
 @app.command(rich_help_panel=_RESULTS)
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
-        ),
-    ],
-    column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
+    runs: Runs,
+    column: Column = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for a picture: .png, .svg or .pdf.")
     ] = None,
@@ -504,12 +502,7 @@ def import_curves(
 
 @app.command(rich_help_panel=_RESULTS)
 def report(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Folders or names of runs, beginnings of names (all runs that begin so), or newest."
-        ),
-    ],
+    runs: Runs,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -519,7 +512,7 @@ def report(
             "folder.",
         ),
     ] = None,
-    column: Annotated[str, typer.Option("--y", help="Column of metrics.jsonl. Default: the score.")] = "",
+    column: Column = "",
 ) -> int:
     """Write one HTML file about runs: curves, topology, machine, commit and commands. It needs no network."""
     from launch.commands.desk import report

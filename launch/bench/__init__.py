@@ -86,16 +86,12 @@ class Suite:
     """Whether it reads runs instead of measuring; runs then take the place of topology and overrides."""
     in_rows: bool = False
     """Whether it is a table of topologies; names of rows then take the place of topology and overrides."""
-    to_score: bool = False
-    """Whether its runs end at a score."""
     sets_modes: bool = False
     """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
     keys: tuple[str, ...] = ()
     """Overrides of the default topology, before those of the request."""
-    draws_seeds: bool = False
-    """Whether it takes seeds; without them it draws them from the clock."""
-    in_parts: bool = False
-    """Whether it has parts that a request can select, and a device to measure."""
+    takes: tuple[str, ...] = ()
+    """Fields of a SuiteRequest that only some suites take, such as ``score``."""
 
     def path(self) -> str:
         """Return the path of its topology; of pong.yaml if the suite has its own topologies."""
@@ -114,9 +110,9 @@ SUITES: Mapping[str, Suite] = {
     "replay": Suite("launch.bench.replay:replay", topology=None),
     "memory": Suite("launch.bench.memory:memory"),
     "neighbours": Suite("launch.bench.neighbours:neighbours", topology="atari/paac.yaml"),
-    "time-to-score": Suite("launch.bench.time_to_score:time_to_score", draws_seeds=True, to_score=True),
-    "zoo": Suite("launch.bench.zoo:zoo", topology=None, draws_seeds=True, in_rows=True),
-    "gpu": Suite("launch.bench.gpu:gpu", topology=None, in_parts=True),
+    "time-to-score": Suite("launch.bench.time_to_score:time_to_score", takes=("seeds_wanted", "score", "whole")),
+    "zoo": Suite("launch.bench.zoo:zoo", topology=None, in_rows=True, takes=("seeds_wanted", "at_once")),
+    "gpu": Suite("launch.bench.gpu:gpu", topology=None, takes=("parts", "device")),
     "games": Suite("launch.bench.games:games_of", topology=None, reads_runs=True),
 }
 """Name on the command line -> suite."""

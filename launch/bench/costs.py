@@ -44,14 +44,6 @@ _FEWEST = 10
 """Least number of updates for an estimate of the deviation."""
 
 
-class Wire(msgspec.Struct, frozen=True):
-    """Costs of a message on this machine; the fields are as in `Costs`."""
-
-    message_s: float
-    byte_s: float
-    hop_s: float
-
-
 def alone(overrides: Sequence[str]) -> list[str]:
     """Return the overrides for one learner instead of several; its stages take turns, so none slows another."""
     return [*(word for word in overrides if not word.startswith(_TOGETHER)), *_ALONE]
@@ -62,21 +54,17 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
         times = run.publications(seconds)
-    with Parts(path, alone(overrides)) as parts:
-        optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
-    costs = costs_of(reading, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+    costs = costs_of(reading, work, cores, measure_rest(path, overrides, weights))
     return msgspec.structs.replace(costs, deviation=deviation_of(times, costs, work))
 
 
 def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: RunFolder) -> Costs:
     """Return the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
-    with Parts(path, alone(overrides)) as parts:
-        optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
-    return costs_of_run(run, work, cores, optimizer_s, measure_wire(), measure_addition(weights))
+    return costs_of_run(run, work, cores, measure_rest(path, overrides, weights))
 
 
-def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
-    """Return the costs in a reading of one learner's run; ``optimizer_s`` is a part of the time of learning."""
+def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
+    """Return the costs in a reading of one learner's run; ``rest``: as `measure_rest` returns it."""
     spent = {role: dict.fromkeys(SECTIONS, 0.0) for role in set(reading.roles.values())}
     for process, shares in reading.wall.items():
         for section, share in shares.items():
@@ -85,7 +73,7 @@ def costs_of(reading: Reading, work: Work, cores: float, optimizer_s: float, wir
         spent["simulator"]["simulate"] -= idle_s
         spent["simulator"][_IDLE] = idle_s
     updates = reading.env_steps / work.env_steps
-    return _costs(spent, updates, reading.seconds, work, cores, optimizer_s, wire, add_s)
+    return _costs(spent, updates, reading.seconds, work, cores, rest)
 
 
 def _idle_s(reading: Reading) -> float:
@@ -111,17 +99,14 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
     apart_s = float(np.abs(spans[:, None] - spans).mean()) * len(spans) / (len(spans) - 1)
     variance = max(0.0, math.pi / 4 * apart_s**2 - POLL_S**2 / 6) / together
     one = work.with_simulators(blocks=1)
-    collect_s = update_s(Scenario(costs=costs, work=one)) - costs.wake_s - _learning_s(costs, work)
+    steps_s = work.optimizer_steps * (costs.gradient_s + costs.optimizer_s)
+    learning_s = costs.copy_s + steps_s + costs.publish_s
+    collect_s = update_s(Scenario(costs=costs, work=one)) - costs.wake_s - learning_s
     gradients = work.optimizer_steps * costs.gradient_s**2
     return float(np.sqrt(variance / (collect_s**2 + gradients + costs.copy_s**2 + costs.publish_s**2)))
 
 
-def _learning_s(costs: Costs, work: Work) -> float:
-    steps_s = work.optimizer_steps * (costs.gradient_s + costs.optimizer_s)
-    return costs.copy_s + steps_s + costs.publish_s
-
-
-def costs_of_run(run: RunFolder, work: Work, cores: float, optimizer_s: float, wire: Wire, add_s: float) -> Costs:
+def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
     """Return the costs in the reports of a run on one machine; raises RunError if the reports are insufficient.
 
     Reports have the shares of all processes together. Learners that share too few cores appear slower than they are.
@@ -142,7 +127,7 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, optimizer_s: float, w
         "trainer": {section: 0.0 if section in simulating else own[section] for section in SECTIONS},
     }
     rate = statistics.fmean(row["env_steps_per_s"] for row in rows) / learners
-    return _costs(spent, rate * seconds / work.env_steps, seconds, work, cores, optimizer_s, wire, add_s)
+    return _costs(spent, rate * seconds / work.env_steps, seconds, work, cores, rest)
 
 
 def _costs(
@@ -151,9 +136,7 @@ def _costs(
     seconds: float,
     work: Work,
     cores: float,
-    optimizer_s: float,
-    wire: Wire,
-    add_s: float,
+    rest: Mapping[str, float],
 ) -> Costs:
     """Divide the time of each role's sections by the work done in it; ``spent``: role -> section -> seconds."""
     if updates <= 0:
@@ -169,17 +152,15 @@ def _costs(
     simulators = work.simulators
     passes = work.horizon * simulators.groups * (work.servers or simulators.count)
     learned_s = of("learn", "trainer") / work.optimizer_steps if work.optimizer_steps else 0.0
-    optimizer_s = min(optimizer_s, learned_s)
+    optimizer_s = min(rest["optimizer_s"], learned_s)  # a part of the time of learning
     found = Costs(
         step_s=of("simulate", "simulator") / work.env_steps * with_core(simulators.count),
         step_wait_s=of(_IDLE, "simulator") / work.env_steps,
         pass_s=of("infer", "simulator", "inference") / passes * with_core(work.servers or simulators.count),
         copy_s=of("copy", "trainer"),
         gradient_s=learned_s - optimizer_s,
-        optimizer_s=optimizer_s,
         publish_s=of("publish", "trainer"),
-        add_s=add_s,
-        **msgspec.structs.asdict(wire),
+        **{**rest, "optimizer_s": optimizer_s},
     )
     plain = work.horizon * (simulators.envs * found.step_s + simulators.groups * found.pass_s)
     crowded = max(1.0, simulators.count / cores) * plain
@@ -187,8 +168,15 @@ def _costs(
     return msgspec.structs.replace(found, wake_s=max(0.0, seconds / updates - chain_s))
 
 
-def measure_wire() -> Wire:
-    """Measure the costs of messages: send small and large ones, and answers, over TCP and CURVE on this machine."""
+def measure_rest(path: str, overrides: Sequence[str], weights: int) -> dict[str, float]:
+    """Return the costs that the times of a run's sections do not show, by their names in `Costs`."""
+    with Parts(path, alone(overrides)) as parts:
+        optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
+    return {"optimizer_s": optimizer_s, "add_s": measure_addition(weights), **measure_wire()}
+
+
+def measure_wire() -> dict[str, float]:
+    """Return the costs of messages: send small and large ones, and answers, over TCP and CURVE on this machine."""
     listener, dialler = new_pair(), new_pair()
     names = {dialler.public: "peer"}
     limit = 2 * _LARGE_BYTES
@@ -214,9 +202,11 @@ def measure_wire() -> Wire:
         dealer.close()
         router.close()
     message_s = small_cpu_s / 4  # a turn is two messages, each sent and received
-    return Wire(
-        message_s, max(0.0, large_cpu_s - small_cpu_s) / 4 / _LARGE_BYTES, max(0.0, small_s / 2 - 2 * message_s)
-    )
+    return {
+        "message_s": message_s,
+        "byte_s": max(0.0, large_cpu_s - small_cpu_s) / 4 / _LARGE_BYTES,
+        "hop_s": max(0.0, small_s / 2 - 2 * message_s),
+    }
 
 
 def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:

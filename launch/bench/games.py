@@ -10,6 +10,7 @@ on training games.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,19 +114,6 @@ def read(run: RunFolder) -> Played:
             f"{run.name} has no score: no evaluation and no game has ended; let it run longer, with evaluator.count=1"
         )
     return Played(run, game, frames, score, score, "last 100 training games")
-
-
-def found_in(folder: str, known: list[RunFolder]) -> list[Played]:
-    """Return the scores of all runs that have a score in a game of the table; raises RunError if none has."""
-    found = []
-    for run in known:
-        try:
-            found.append(read(run))
-        except RunError:
-            continue
-    if not found:
-        raise RunError(f"no run in {folder}/ has a score in one of the table's games; name folders of runs")
-    return found
 
 
 @dataclass(frozen=True)
@@ -275,4 +263,10 @@ def games_of(request: SuiteRequest) -> SuiteReport:
     """Human-normalised scores of RUN... (default: all in runs/) next to DQN and Fast DQN, on 49 Atari games."""
     if request.runs:
         return compare([read(find.find(word)) for word in request.runs])
-    return compare(found_in(str(find.RUNS), find.all_runs()))
+    found = []
+    for run in find.all_runs():
+        with suppress(RunError):  # it has no score, or its game is not in the table
+            found.append(read(run))
+    if not found:
+        raise RunError(f"no run in {find.RUNS}/ has a score in one of the table's games; name folders of runs")
+    return compare(found)

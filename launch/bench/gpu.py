@@ -68,7 +68,6 @@ class GpuHost:
         return f"no CUDA device (torch {self.torch})"
 
     def __str__(self) -> str:
-        """Return the machine and the device in one line."""
         gpus = f"{len(self.gpus)} GPU{'s' if len(self.gpus) > 1 else ''} ({', '.join(self.gpus)})" if self.gpus else ""
         return f"{self.cores} cores, {gpus or 'no GPU'}, torch {self.torch}, measured on {self.device}"
 

@@ -48,11 +48,9 @@ class Parts:
         self.topology = self._plan.topology
 
     def __enter__(self) -> Parts:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the settings."""
         self._folder.cleanup()
 
     def simulate(self, seconds: float) -> float:
@@ -86,8 +84,8 @@ class Parts:
         try:
             for _ in range(processes * self.topology.learners.count):
                 running.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env))
-            _wait_until_ready(running)
-            answers = [self._answer(part, process, seconds) for process in _begun(running)]
+            _begin_together(running)
+            answers = [self._answer(part, process, seconds) for process in running]
         finally:
             for process in running:
                 process.kill()
@@ -125,8 +123,11 @@ class Parts:
             raise FailedError(f"{part} alone: {none}") from None
 
 
-def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Read the first line of each process, within a limit: it is ready, or it has ended and its answer says why."""
+def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
+    """Wait until each process has written its first line, and tell all to begin.
+
+    A process is then ready, or it has ended and its answer says why; one that is late is killed.
+    """
 
     def give_up() -> None:
         for process in running:
@@ -140,16 +141,11 @@ def _wait_until_ready(running: Sequence[subprocess.Popen[str]]) -> None:
             process.stdout.readline()
     finally:
         limit.cancel()
-
-
-def _begun(running: Sequence[subprocess.Popen[str]]) -> Sequence[subprocess.Popen[str]]:
-    """Tell all ready processes to begin at the same moment; return them."""
     for process in running:
         assert process.stdin is not None
         with suppress(BrokenPipeError):
             process.stdin.write("begin\n")
             process.stdin.flush()
-    return running
 
 
 def bound(rates: Sequence[float]) -> float:

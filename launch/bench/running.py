@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -121,14 +120,11 @@ class Running:
         try:
             self._report(time.monotonic() + self._start_limit_s)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the run and remove its folder."""
+    def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
             self._process.wait(_STOP_LIMIT_S)
@@ -207,8 +203,10 @@ class Running:
         return {event["process"]: event["pid"] for event in self.events("spawned")}
 
     def new_reports(self) -> list[dict[str, Any]]:
-        """Return the reports written since the last call."""
-        return list(self._lines.new())
+        """Return the reports written since the last call; they are in ``seen`` from now on."""
+        rows = list(self._lines.new())
+        self.seen += rows
+        return rows
 
     @property
     def ended(self) -> bool:
@@ -225,14 +223,13 @@ class Running:
         deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:
             self._check()
-            self._newest_report()
+            self.new_reports()
             time.sleep(_TURN_S)
-        self._newest_report()
+        self.new_reports()
         return self._report(deadline_s)
 
     def _report(self, deadline_s: float) -> dict[str, Any]:
-        """Wait for the next report, and return it; raises FailedError."""
-        while not self._newest_report():
+        while not self.new_reports():
             self._check()
             if time.monotonic() > deadline_s:
                 raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
@@ -253,12 +250,6 @@ class Running:
         """Return the error with which the run ended; empty if there was none, or if it has not ended."""
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
-    def _newest_report(self) -> bool:
-        """Read new reports into ``seen``; return whether there were any."""
-        rows = list(self._lines.new())
-        self.seen += rows
-        return bool(rows)
-
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
         """Return the nanoseconds of each section as counted by each process."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
@@ -267,7 +258,6 @@ class Running:
         return {own.name: section_ns[index] for own, index in self._started()}
 
     def _started(self) -> list[tuple[ProcessId, int]]:
-        """Return each process that was started, and its row in the progress segment."""
         found = [json.loads(path.read_text()) for path in sorted((self.run_dir / "settings").glob("*.json"))]
         return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
 

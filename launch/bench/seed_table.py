@@ -7,7 +7,6 @@ continues with the first seed without a record. Starts no run.
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -196,9 +195,3 @@ def _row(run: SeedRun) -> tuple[str, ...]:
 
 def _or_never(number: float, form: str) -> str:
     return "never" if number == inf else format(number, form)
-
-
-def as_json(table: SeedTable) -> dict[str, Any]:
-    """Return the table as plain values."""
-    plain: dict[str, Any] = json.loads(msgspec.json.encode(table))
-    return plain

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from launch.bench import SuiteRequest
 from launch.bench.interleaved import Spread
 from launch.bench.report import SuiteReport, machine_line, show
@@ -20,7 +22,6 @@ from launch.bench.seed_table import (
     Question,
     SeedRun,
     SeedTable,
-    as_json,
     open_table,
     record,
     write,
@@ -70,7 +71,7 @@ def _report(table: SeedTable) -> SuiteReport:
         bars={f"{table.question.topology} to {table.question.score:g}": Spread(minutes)} if minutes else {},
         unit="minutes",
         notes=table.notes(),
-        figures={"table": as_json(table)},
+        figures={"table": msgspec.to_builtins(table)},
     )
 
 
@@ -84,7 +85,7 @@ def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> 
             rows = run.seen
             while True:
                 ended = run.ended
-                rows += run.new_reports()
+                run.new_reports()  # which are in rows then
                 minutes = (time.monotonic() - began_s) / 60
                 if first is None and (row := _with_score(rows, question.score)):
                     first = Moment(minutes=minutes, steps=row["env_steps"], score=row["episode_return_mean"])
@@ -108,7 +109,6 @@ def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> 
 
 
 def _precision(folder: Path) -> str:
-    """Return the precision in the trainers' settings."""
     found = {json.loads(path.read_text())["precision"] for path in (folder / "settings").glob("trainer*.json")}
     return " and ".join(sorted(found))
 

@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import msgspec
 
@@ -111,7 +110,6 @@ class RowFolder:
     """The files of one row."""
 
     def __init__(self, row: ZooRow, folder: Path) -> None:
-        """Read nothing yet."""
         self.row, self.folder = row, folder
         self._sweep_file = folder / f"{row.row}.yaml"
         self._runs = folder / "runs"
@@ -194,7 +192,6 @@ class RowFolder:
         return found
 
     def _ended(self) -> list[Ended]:
-        """Return the ends of the runs, in the order of the seeds."""
         ended = read_history(self._runs / STATE_FILE).ended
         return [ended[run] for run in (RunId(0, seed) for seed in self.seeds) if run in ended]
 
@@ -262,7 +259,8 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
                 said,
             )
         )
-        figures.append(_as_json(row, scored, found, said))
+        its = {"iqm": found._asdict() if found else None, "verdict": said, "runs": [asdict(one) for one in scored]}
+        figures.append({**msgspec.structs.asdict(row), **its})
         notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in scored if one.score is None]
         if seeds and len(scored) < len(seeds):
             notes.append(f"{row.row}: {len(scored)} of {len(seeds)} runs have ended; the same command continues it")
@@ -287,11 +285,6 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
         figures={"zoo": figures},
         picture=partial(_draw, with_curves) if with_curves else None,
     )
-
-
-def _as_json(row: ZooRow, scored: Sequence[Scored], found: Interval | None, said: str) -> dict[str, Any]:
-    its = {"iqm": found._asdict() if found else None, "verdict": said, "runs": [asdict(one) for one in scored]}
-    return {**msgspec.structs.asdict(row), **its}
 
 
 def _draw(folders: Sequence[RowFolder], path: Path) -> None:

@@ -14,6 +14,13 @@ from launch.errors import FailedError, RunError
 from launch.topology.load import load
 from launch.topology.overrides import expand
 
+OPTIONS = {
+    "--seeds": ("seeds_wanted",),
+    "--score or --whole": ("score", "whole"),
+    "--at-once": ("at_once",),
+    "--part or --device": ("parts", "device"),
+}
+"""Options that only some suites take -> their fields in a SuiteRequest."""
 _CHECKOUT = "papers and other programs are measured in a checkout, with python -m benchmarks"
 
 
@@ -28,14 +35,9 @@ def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], jso
     if name not in SUITES:
         raise RunError(f"there is no suite {name!r}; choose one of {', '.join(SUITES)}; {_CHECKOUT}")
     suite = SUITES[name]
-    for flag, fields, options in (
-        ("draws_seeds", ("seeds_wanted",), "--seeds"),
-        ("to_score", ("score", "whole"), "--score or --whole"),
-        ("in_rows", ("at_once",), "--at-once"),
-        ("in_parts", ("parts", "device"), "--part or --device"),
-    ):
-        if any(wanted.get(field) != getattr(SuiteRequest, field) for field in fields) and not getattr(suite, flag):
-            takers = ", ".join(known for known, one in SUITES.items() if getattr(one, flag))
+    for options, fields in OPTIONS.items():
+        if any(wanted.get(field) != getattr(SuiteRequest, field) for field in fields) and fields[0] not in suite.takes:
+            takers = ", ".join(known for known, one in SUITES.items() if fields[0] in one.takes)
             raise RunError(f"suite {name} does not take {options}; omit them; suites that take them: {takers}")
     measure(name, suite, SuiteRequest(**what_to_measure(name, suite, words), **wanted), json)
     return 0

@@ -165,7 +165,6 @@ def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table
 
 
 def _environment(found: Description) -> str:
-    """Return the line about an environment's observations and actions."""
     of = f", from {found.observation_from}" if found.observation_from else ""
     said = [
         f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
@@ -185,7 +184,6 @@ def placement(made: Plan) -> dict[str, list[int]]:
 
 
 def _nodes(made: Plan) -> str:
-    """Return the line about nodes and their learners."""
     need = need_of(made.topology, made.description)
     each = f"a learner takes {need.cores:g} cores and {as_bytes(need.shm_bytes)} of shared memory"
     try:
@@ -196,7 +194,6 @@ def _nodes(made: Plan) -> str:
 
 
 def _mixing(found: Mixing) -> str:
-    """Return the line about the mixing properties of the learners' graph."""
     low, high = found.in_degree
     within, period = found.connected_within, found.period
     drawn = "" if found.repeats else f" in {period} draws"

@@ -92,7 +92,6 @@ def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compare
 
 
 def _other_environments(groups: Sequence[Compared]) -> Iterator[str]:
-    """Yield a warning if the runs are of several environments."""
     games = sorted({curve.game for its in groups for curve in its.group.curves if curve.game})
     if len(games) > 1:
         yield (
@@ -113,7 +112,10 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared], names: Sequen
         around = f"{as_number(middle.low)} to {as_number(middle.high)}" if len(its.last) > 1 else ONE_RUN
         said = (as_number(middle.estimate), around)
         numbers = map(as_number, (its.last.mean(), its.numbers.mean()))
-        against = (DASH, DASH) if its is first else (f"{its.better_than(first).estimate:.2f}", _as_p(_p(first, its)))
+        against = (DASH, DASH)
+        if its is not first:
+            p = permutation_p(first.last, its.last)
+            against = (f"{its.better_than(first).estimate:.2f}", f"{p:.2f}" if p >= 0.01 else f"{p:.1g}")
         seeds = " ".join(DASH if seed is None else str(seed) for seed in its.group.seeds)
         table.add_row(name, seeds, *said, *numbers, *against)
     Console(width=None if os.isatty(1) else WIDE, highlight=False, markup=False).print(table)
@@ -128,14 +130,6 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared], names: Sequen
             "p: probability of a difference from the first row's mean at least this large if the keys have no effect,\n"
             f"by a permutation test; with {len(first.last)} and {len(groups[1].last)} runs p is at least {smallest:.2g}"
         )
-
-
-def _p(first: Compared, other: Compared) -> float:
-    return permutation_p(first.last, other.last)
-
-
-def _as_p(p: float) -> str:
-    return f"{p:.2f}" if p >= 0.01 else f"{p:.1g}"
 
 
 def _interval(found: Interval, *groups: Compared) -> dict[str, float | None]:
@@ -157,7 +151,7 @@ def _as_json(column: str, steps: Numbers, groups: Sequence[Compared]) -> dict[st
             "deviation": its.deviation,
             "mean_of_all_steps": float(its.numbers.mean()),
             "better_than_first": None if its is first else _interval(its.better_than(first), its, first),
-            "p": None if its is first else _p(first, its),
+            "p": None if its is first else permutation_p(first.last, its.last),
         }
         for its in groups
     ]

@@ -55,7 +55,6 @@ REGISTRIES: tuple[PlugIns[Any], ...] = (
 )
 _COLOURS = {OK: "green", WARN: "yellow", STOP: "bold red"}
 
-_MINIMUM_PYTHON = (3, 11)
 _EEVDF, _SLICES = (6, 6), (6, 12)  # first Linux version with each
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
 _SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB by default
@@ -92,7 +91,7 @@ def doctor(json: bool) -> int:
 def examine() -> list[Finding]:
     """Return the findings of all checks."""
     return [
-        _python(),
+        Finding("python", f"{platform.python_version()} ({sys.executable})"),
         _platform(),
         _cores(),
         *_scheduler(),
@@ -103,7 +102,7 @@ def examine() -> list[Finding]:
         _limit("processes", resource.RLIMIT_NPROC, 4 * MOST_PROCESSES, "ulimit -u"),
         _libzmq(),
         *_torch(),
-        _energy(),
+        Finding("energy", Energy().said()),  # if it cannot be read, rows have no frames_per_kj, which is no error
         *_needed(),
         *(finding for registry in REGISTRIES for finding in _registry(registry)),
     ]
@@ -123,13 +122,6 @@ def _registry(registry: PlugIns[Any]) -> list[Finding]:
             sources.setdefault(entry.distribution, []).append(entry.name)
     said = "; ".join(f"{', '.join(names)} (of {source})" for source, names in sources.items())
     return [Finding(registry.group, said or "none"), *broken]
-
-
-def _python() -> Finding:
-    found = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info < _MINIMUM_PYTHON:
-        return Finding("python", found, STOP, "install Python 3.11 or newer")
-    return Finding("python", found)
 
 
 def _platform() -> Finding:
@@ -181,7 +173,8 @@ def _scheduler() -> list[Finding]:
     if not (batch and idle):
         refused = " and ".join(name for name, given in (("batch", batch), ("idle", idle)) if not given)
         classes = Finding("classes", f"{refused} refused", WARN, "an evaluator gets as much CPU time as a trainer")
-    return [scheduler, classes, _nice(), _autogroup()]
+    grouped = {True: "on: nice applies within a session, and sessions share the cores evenly", False: "off"}
+    return [scheduler, classes, _nice(), Finding("autogroup", "none" if (on := autogroups()) is None else grouped[on])]
 
 
 def _nice() -> Finding:
@@ -193,11 +186,6 @@ def _nice() -> Finding:
             "nice", found, WARN, "a run started here yields to other programs; start it from a shell with nice 0"
         )
     return Finding("nice", found)
-
-
-def _autogroup() -> Finding:
-    found = {True: "on: nice applies within a session, and sessions share the cores evenly", False: "off", None: "none"}
-    return Finding("autogroup", found[autogroups()])
 
 
 def _memory() -> Finding:
@@ -291,11 +279,6 @@ def _torch() -> list[Finding]:
         )
         gpu = Finding("gpu", "none", WARN, way_out)
     return [Finding("torch", version), gpu]
-
-
-def _energy() -> Finding:
-    """Return whether energy can be read; if not, rows have no frames_per_kj, which is not an error."""
-    return Finding("energy", Energy().said())
 
 
 def _needed() -> Iterator[Finding]:

@@ -81,7 +81,10 @@ def write(
             wanted = ExportSettings(
                 run_dir=str(run.path), learner=learner, at=at, folder=str(folder), onnx=not weights_only
             )
-            told = _written(run, wanted)
+            try:
+                told: dict[str, Any] = ask_task("export", msgspec.json.encode(wanted))
+            except NoAnswerError as error:
+                raise FailedError(f"{run.name} cannot be exported: {error}") from None
             scored = None if episodes == 0 else _scored(run, topology, episodes, learner, at)
             lives = lives_of(run, told["env_steps"])
             (folder / TOPOLOGY).write_text(dump(parse(as_text(lives[-1].topology), source=f"{run.name}: {TOPOLOGY}")))
@@ -91,15 +94,6 @@ def write(
     except OSError as error:
         raise RunError(f"--output {output}: cannot be written: {error.strerror}; name another folder") from None
     return told, scored, files
-
-
-def _written(run: RunFolder, wanted: ExportSettings) -> dict[str, Any]:
-    """Write the weights in a separate process, and return its answer; raises FailedError with its last line."""
-    try:
-        answer: dict[str, Any] = ask_task("export", msgspec.json.encode(wanted))
-    except NoAnswerError as error:
-        raise FailedError(f"{run.name} cannot be exported: {error}") from None
-    return answer
 
 
 def _scored(run: RunFolder, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:

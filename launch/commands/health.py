@@ -34,7 +34,6 @@ def health(word: str | None, json: bool) -> int:
 
 
 def _line(change: HealthChange) -> str:
-    """Return a change in one line."""
     who = f"{change.learner} " if change.learner else ""
     if not change.ill:
         return f"{who}well again: {change.rule.name} ({change.env_steps:,} steps)"

@@ -24,7 +24,7 @@ from launch.reports.format import as_number, as_whole, printable
 from launch.runs.curves import SCORE
 from launch.runs.find import IMPORTED, SUMMARY_FILE
 from launch.topology import strict_yaml
-from launch.topology.load import literal
+from launch.topology.load import as_text
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
         raise RunError(f"{there} already exists; remove it, or import into another folder with --into")
     for log in logs:
         try:
-            strict_yaml.read(_topology_text(log), "topology.yaml")
+            strict_yaml.read(as_text(_topology(log)), "topology.yaml")
         except strict_yaml.TopologyError as error:
             raise refusal(log.source, f"its settings cannot be written: {error}") from None
     for path, (log, rows) in made.items():
@@ -99,14 +99,9 @@ def _name(log: Log) -> str:
 
 
 def _topology(log: Log) -> dict[str, Any]:
-    """Return the keys by which runs are named and grouped."""
     seed = {} if log.seed is None else {"seed": log.seed}
     settings = {"hyperparameters": dict(log.settings)} if log.settings else {}
     return {"name": log.algorithm, **seed, "env": {"id": log.env_id}, "algorithm": {"name": log.algorithm}, **settings}
-
-
-def _topology_text(log: Log) -> str:
-    return "".join(f"{key}: {literal(value)}\n" for key, value in _topology(log).items())
 
 
 def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> None:
@@ -123,4 +118,4 @@ def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> 
     write_atomically(path / METRICS_FILE, lines)
     write_atomically(path / SUMMARY_FILE, f"{json_format.dumps(summary, indent=2)}\n".encode())
     write_atomically(path / "meta.json", f"{json_format.dumps(meta, indent=2)}\n".encode())
-    write_atomically(path / "topology.yaml", _topology_text(log).encode())
+    write_atomically(path / "topology.yaml", as_text(_topology(log)).encode())

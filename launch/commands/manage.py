@@ -159,26 +159,10 @@ def _wait(run: RunFolder, timeout_s: float) -> bool:
     return True
 
 
-def attach(word: str, simulators: int, learners: int, overrides: list[str], json: bool) -> int:
-    """Add simulators or learners; return the exit status."""
+def change(word: str, command: str, json: bool, **request: Any) -> int:
+    """Let a living run attach, detach or save, and print its reply; return the exit status."""
     run = find.find_living(word)
-    reply = ask(run, "attach", simulators=simulators, learners=learners, overrides=overrides, timeout_s=CHANGE_S)
-    return _answer(run, reply, json)
-
-
-def detach(word: str, names: list[str], json: bool) -> int:
-    """Drain simulators or learners; return the exit status."""
-    run = find.find_living(word)
-    return _answer(run, ask(run, "detach", names=names, timeout_s=CHANGE_S), json)
-
-
-def save(word: str, json: bool) -> int:
-    """Save a checkpoint; return the exit status."""
-    run = find.find_living(word)
-    return _answer(run, ask(run, "save", timeout_s=CHANGE_S), json)
-
-
-def _answer(run: RunFolder, reply: Any, json: bool) -> int:
+    reply = ask(run, command, timeout_s=CHANGE_S, **request)
     if json:
         print(json_format.dumps({"run": run.name, "text": reply.text, **reply.data}))
     else:

@@ -1,13 +1,25 @@
-"""``actorlearn manifest``: prints a run as a manifest for Kubernetes."""
+"""``actorlearn manifest``: prints a run as a manifest for Kubernetes.
+
+It has a JobSet of a head and its nodes, and the topology as a ConfigMap. The fields are those of
+``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import yaml
 
-from launch.plan.manifest import LISTEN, manifest
-from launch.topology.load import load
+from launch.topology.load import Topology, dump, load
+
+PORT = 5555
+LISTEN = f"0.0.0.0:{PORT}"
+"""Address at which a head listens; the address of its pod is not known in advance."""
+_RUNS, _TOPOLOGY, _SECRET, _OWN = "/runs", "/etc/actorlearn", "/secret", "/tmp/keys"
+_LONGEST_NAME = 40
+"""Maximum length of a JobSet's name: pods add a suffix, and their names have at most 63 characters."""
 
 
 def show(topology: str, overrides: Sequence[str], image: str, secret: str, claim: str | None) -> int:
@@ -28,3 +40,86 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 
 _Readable.add_representer(str, _text)
+
+
+def manifest(topology: Topology, *, image: str, secret: str, claim: str | None) -> list[dict[str, Any]]:
+    """Return the Kubernetes objects of a run.
+
+    ``image``: with actorlearn installed; ``secret``: name of a Secret with the files that `actorlearn keys new` makes;
+    ``claim``: claim of a persistent volume for the run's folder; None: the folder is in the head's pod.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", topology.name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "run"
+    nodes = [f"node-{number}" for number in range(topology.nodes.count)]
+    mounts = {"keys": _SECRET, "memory": "/dev/shm"}
+    run, keys = f"{_RUNS}/{name}", f"umask 077; mkdir -p {_OWN}; "
+    head = _pod(
+        image=image,
+        mounts={**mounts, "topology": _TOPOLOGY, "runs": _RUNS},
+        script=f"{keys}cp -rL {_SECRET}/head.key {_SECRET}/nodes {_OWN}; "
+        f"if [ -e {run}/meta.json ]; then exec actorlearn resume {run} --keys {_OWN}; fi; "
+        f"exec actorlearn run {_TOPOLOGY}/topology.yaml --keys {_OWN} --run-dir {run}",
+        volumes=[
+            _keys(secret, {"head.key": "head.key", **{f"{node}.pub": f"nodes/{node}.pub" for node in nodes}}),
+            _memory(),
+            {"name": "topology", "configMap": {"name": f"{name}-topology"}},
+            {"name": "runs", **({"persistentVolumeClaim": {"claimName": claim}} if claim else {"emptyDir": {}})},
+        ],
+    )
+    node = _pod(
+        image=image,
+        mounts=mounts,
+        script=f'{keys}cp "{_SECRET}/node-$JOB_COMPLETION_INDEX.key" {_OWN}/key; '
+        f"exec actorlearn node --join {name}-head-0-0.{name}:{PORT} --key {_OWN}/key",
+        volumes=[_keys(secret, {f"{node}.key": f"{node}.key" for node in nodes}), _memory()],
+    )
+    node["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_apart(name)]}}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"{name}-topology"},
+            "data": {"topology.yaml": dump(topology)},
+        },
+        {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": name},
+            "spec": {
+                "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+                "successPolicy": {"operator": "All", "targetReplicatedJobs": ["head"]},
+                "failurePolicy": {"maxRestarts": 0},
+                "replicatedJobs": [_job("head", 1, 6, head), _job("node", topology.nodes.count, 1000, node)],
+            },
+        },
+    ]
+
+
+def _job(name: str, pods: int, failures: int, pod: dict[str, Any]) -> dict[str, Any]:
+    counts = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "backoffLimit": failures}
+    return {"name": name, "replicas": 1, "template": {"spec": {**counts, "template": {"spec": pod}}}}
+
+
+def _pod(*, image: str, script: str, mounts: dict[str, str], volumes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    container = {
+        "name": "actorlearn",
+        "image": image,
+        "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
+    }
+    return {"restartPolicy": "OnFailure", "containers": [container], "volumes": list(volumes)}
+
+
+def _memory() -> dict[str, Any]:
+    """Return the volume for shared memory; by default a container has only 64 MiB."""
+    return {"name": "memory", "emptyDir": {"medium": "Memory"}}
+
+
+def _keys(secret: str, files: dict[str, str]) -> dict[str, Any]:
+    items = [{"key": key, "path": path} for key, path in files.items()]
+    return {"name": "keys", "secret": {"secretName": secret, "defaultMode": 0o400, "items": items}}
+
+
+def _apart(name: str) -> dict[str, Any]:
+    """Return the rule that puts each node on a separate machine."""
+    labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}

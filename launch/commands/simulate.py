@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -22,22 +21,8 @@ from launch.simulate.sweep import curves, scenario_of, work_of
 from launch.topology.load import Topology, load
 from launch.topology.overrides import expand
 
-if TYPE_CHECKING:
-    from launch.simulate import report
-
 _NODES = "nodes.count="
 _LEARNERS = "learners.count="
-
-
-class SimulateRequest(NamedTuple):
-    """The parsed command line."""
-
-    path: str
-    overrides: Sequence[str]
-    topology: Topology
-    keys: simulate_keys.SimulateKeys
-    costs: dict[str, float]
-    """Costs that are given and not measured."""
 
 
 def simulate(
@@ -52,17 +37,25 @@ def simulate(
         if missing.name != "simpy":
             raise
         raise RunError("simulate needs SimPy, which is not installed: pip install 'actorlearn[simulate]'") from None
-    asked = _read(topology, overrides)
+    keys, given, words = simulate_keys.read(expand(overrides))
+    loaded = _load(topology, words)
     if output is not None:
         report.refuse_kind(output)
-    costs, weights = _costs(asked, run, seconds)
-    whole = scenario_of(asked.topology, asked.keys, costs, weights, begun_cores(), asked.topology.nodes.count)
+    weights = keys.weights or describe(loaded).weights
+    costs = _given(given)
+    if costs is None or run is not None:
+        end_in_order()
+        alone = (topology, words, work_of(loaded), weights, float(begun_cores()))
+        measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))
+        costs = msgspec.structs.replace(measured, **given)
+    whole = scenario_of(loaded, keys, costs, weights, begun_cores(), loaded.nodes.count)
     found = {
         name: [report.Point(at, predict(case), estimate(case)) for at, case in cases.items()]
-        for name, cases in curves(whole, asked.topology, asked.keys).items()
+        for name, cases in curves(whole, loaded, keys).items()
     }
     if json:
-        print(json_format.dumps(_as_json(whole, found)))
+        plain = {name: [{"at": point.at, **point.row()} for point in curve] for name, curve in found.items()}
+        print(json_format.dumps({"scenario": msgspec.to_builtins(whole), "curves": plain}))
     else:
         console = Console(highlight=False, markup=False)
         console.width = max(console.width, report.LEAST_WIDTH)
@@ -78,9 +71,8 @@ def simulate(
     return 0
 
 
-def _read(path: str, overrides: Sequence[str]) -> SimulateRequest:
-    """Read the topology; nodes.count in the overrides gives each node a learner, unless learners.count is given."""
-    keys, costs, words = simulate_keys.read(expand(overrides))
+def _load(path: str, words: list[str]) -> Topology:
+    """Read the topology; nodes.count in ``words`` adds a learner for each node, unless learners.count is given."""
     given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
     more = bool(given) and given[-1].isdigit() and int(given[-1]) > 1
     if more and not any(word.startswith(_LEARNERS) for word in words):
@@ -89,27 +81,21 @@ def _read(path: str, overrides: Sequence[str]) -> SimulateRequest:
     learners, nodes = loaded.learners.count, loaded.nodes.count
     if learners < nodes:
         raise RunError(f"learners.count={learners}: each of the {nodes} nodes needs a learner; write at least {nodes}")
-    return SimulateRequest(path, words, loaded, keys, costs)
+    return loaded
 
 
-def _costs(asked: SimulateRequest, run: str | None, seconds: float) -> tuple[Costs, int]:
-    """Return the costs and the number of weights: given, from a run, or measured."""
-    weights = asked.keys.weights or describe(asked.topology).weights
-    given = [asked.costs[name] for name in simulate_keys.STAGES if name in asked.costs]
-    if len(given) == len(simulate_keys.STAGES):
-        if not any(given):
-            words = ", ".join(f"{simulate_keys.PREFIX}{name}=0" for name in simulate_keys.STAGES)
-            raise RunError(f"{words}: an update must take some time; give one of them a value above 0")
-        if run is None:
-            return Costs(**asked.costs), weights
-    end_in_order()
-    alone = (asked.path, asked.overrides, work_of(asked.topology), weights, float(begun_cores()))
-    measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))
-    return msgspec.structs.replace(measured, **asked.costs), weights
+def _given(costs: dict[str, float]) -> Costs | None:
+    """Return the costs if those of all stages are given; else None, and they must be measured."""
+    stages = [costs[name] for name in simulate_keys.STAGES if name in costs]
+    if len(stages) < len(simulate_keys.STAGES):
+        return None
+    if not any(stages):
+        words = ", ".join(f"{simulate_keys.PREFIX}{name}=0" for name in simulate_keys.STAGES)
+        raise RunError(f"{words}: an update must take some time; give one of them a value above 0")
+    return Costs(**costs)
 
 
 def _said(whole: Scenario) -> str:
-    """Return the scenario and its costs in two lines."""
     costs = ", ".join(f"{name} {value:.3g}" for name, value in msgspec.structs.asdict(whole.costs).items())
     learners = f"{whole.learners} learner{'s' * (whole.learners > 1)}"
     machines = f"{whole.machines} machine{'s' * (whole.machines > 1)} of {whole.cores:g} cores"
@@ -118,8 +104,3 @@ def _said(whole: Scenario) -> str:
         f"{learners} on {machines}, {link}; {whole.weights:,} weights, exchange: {whole.exchanging}\n"
         f"costs in seconds: {costs}"
     )
-
-
-def _as_json(whole: Scenario, found: report.Curves) -> dict[str, Any]:
-    points = {name: [{"at": point.at, **point.row()} for point in curve] for name, curve in found.items()}
-    return {"scenario": msgspec.to_builtins(whole), "curves": points}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from launch.commands.run import find_engine
 from launch.errors import RunError
 from launch.runs.find import RUNS
 from launch.sweeps import table
+from launch.sweeps.axes import Values
 from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.file import Sweep, as_json, changed, read
 from launch.sweeps.history import FORMAT, Begun, History
@@ -87,7 +87,6 @@ def _begin(asked: Sweep, state: State) -> Sweep:
 
 
 def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
-    """Print what would be run, without starting anything."""
     history = read_history(place / STATE_FILE)
     search = sweep.search()
     if json:
@@ -107,8 +106,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
         return 0
     if isinstance(search, Listed):
         for number, values in enumerate(search.trials):
-            said = " ".join(f"{key}={literal(value)}" for key, value in values.items())
-            print(f"trial {number:>4}  {said or 'values of the topology'}")
+            print(f"trial {number:>4}  {_written(values) or 'values of the topology'}")
     print(f"ok {sweep.name}: {_size(sweep)}; at most {slots.at_once} at once: {slots.why}")
     if history.begun:
         print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` continues the sweep")
@@ -125,7 +123,6 @@ def _size(sweep: Sweep) -> str:
 
 
 def _show(sweep: Sweep, search: Search, history: History, place: Path, json: bool) -> None:
-    """Print the table, and the commands that show more."""
     found = table.rows(search, history, sweep.sign)
     if json:
         print(json_format.dumps({"folder": str(place), "trials": table.as_json(found)}))
@@ -133,25 +130,18 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     console.print(table.table(found, sweep.keys, console.width))
     if isinstance(search, Population) and found:
-        _show_lineage(search, history, found[0].trial)
+        for trial in table.lineage(history, found[0].trial):
+            print(f"generation {search.generation(trial.number)}: trial {trial.number}  {_written(trial.values)}")
     runs = [str(path.parent) for path in sorted(place.glob("*/meta.json"))]
     print(f"{len(runs)} runs in {place}; compare them with: actorlearn compare {place}/{sweep.name}-*/")
-    _report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
-
-
-def _report(runs: Sequence[str], metric: str, output: Path) -> None:
-    """Write the runs as one page, if there is anything to show."""
     try:
-        report(runs, metric, output)
-    except (ValueError, OSError) as error:
-        print(f"{output}: cannot be written: {error}")
+        report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
+    except (ValueError, OSError) as error:  # perhaps there is nothing to show
+        print(f"{place / REPORT_FILE}: cannot be written: {error}")
 
 
-def _show_lineage(search: Population, history: History, best: int) -> None:
-    """Print the values of the best member and its predecessors."""
-    for trial in table.lineage(history, best):
-        values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
-        print(f"generation {search.generation(trial.number)}: trial {trial.number}  {values}")
+def _written(values: Values) -> str:
+    return " ".join(f"{key}={literal(value)}" for key, value in values.items())
 
 
 def _say(line: str, stream: TextIO) -> None:

@@ -6,9 +6,9 @@ Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/v
 from __future__ import annotations
 
 import json as json_format
-import os
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -26,8 +26,6 @@ from launch.runs.view import RunReader, RunView
 
 _LOOK_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 0.2
-_BYTES_A_LINE = 400
-"""Estimate of a long line; the lines of a traceback are shorter."""
 
 
 def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
@@ -48,7 +46,6 @@ def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
 
 
 def _follow(reader: RunReader, view: RunView, terminal: Terminal) -> None:
-    """Redraw until the run ends."""
     with Live(console=terminal, auto_refresh=False, screen=True) as live:
         while reader.run.alive:
             live.update(picture(view, terminal.width, terminal.height), refresh=True)
@@ -121,16 +118,11 @@ class Tail:
     """The last lines of a growing text file, then the lines that are added."""
 
     def __init__(self, path: Path, lines: int) -> None:
-        """Start about ``lines`` lines before the end."""
+        """Start ``lines`` lines before the end."""
         self._path = path
         with open_regular(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            self._offset = file.seek(max(0, size - lines * _BYTES_A_LINE))
-            read = file.read(size - self._offset)
-        ends = [i for i, byte in enumerate(read) if byte == ord("\n")]
-        starts = [0, *(end + 1 for end in ends)] if self._offset == 0 else [end + 1 for end in ends]
-        starts = [start for start in starts if start < len(read)]
-        self._offset += starts[-lines] if 0 < lines <= len(starts) else (starts[0] if lines and starts else len(read))
+            newest = deque(file, maxlen=lines)
+            self._offset = file.tell() - sum(map(len, newest))
 
     def new(self, last: bool = False) -> Iterator[str]:
         """Yield the lines written since the last call; an incomplete line only if this is the ``last`` call."""

@@ -42,7 +42,6 @@ class Cast:
     """The processes of a run by name."""
 
     def __init__(self) -> None:
-        """Start without processes."""
         self._processes: dict[str, Process] = {}
 
     def note(self, event: Mapping[str, Any]) -> None:

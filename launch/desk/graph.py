@@ -41,19 +41,14 @@ def graph(
     processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the boxes and lines that the page draws; ``meta`` has the sizes of observations and weights, if known."""
-    boxes = [box for group in _groups(processes) for box in _boxes(group)]
+    groups: dict[tuple[Any, ...], list[Process]] = {}
+    for process in processes:
+        groups.setdefault((process.learner, process.role, process.node), []).append(process)
+    boxes = [box for group in groups.values() for box in _boxes(group)]
     learners = sorted({box["learner"] for box in boxes})
     lines = [line for learner in learners for line in _lines(learner, boxes, row, meta)]
     exchange, memory = _between_learners(boxes, row, topology)
     return {"boxes": [*boxes, *memory], "lines": [*lines, *exchange]}
-
-
-def _groups(processes: Sequence[Process]) -> list[list[Process]]:
-    """Return the processes grouped by role, learner and node."""
-    groups: dict[tuple[Any, ...], list[Process]] = {}
-    for process in processes:
-        groups.setdefault((process.learner, process.role, process.node), []).append(process)
-    return list(groups.values())
 
 
 def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:

@@ -19,7 +19,6 @@ class Load:
     """Samples of each process by its name."""
 
     def __init__(self) -> None:
-        """Start without samples."""
         self._begin_s = time.monotonic()
         self._measured: dict[str, psutil.Process] = {}
         self._samples: dict[str, deque[tuple[float, float, int]]] = {}

@@ -204,7 +204,7 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
                 "name": name,
                 "place": group_place[index],
                 "env": printable(firsts[index].env_id),
-                "algorithm": _name_in(topologies[index], "algorithm"),
+                "algorithm": printable(str(_mapping(topologies[index].get("algorithm")).get("name") or "")),
                 "mode": printable(str(topologies[index].get("mode") or "")),
                 "runs": [watched.id for watched in group.members],
                 "values": [_value(differing[index][key]) for key in keys],
@@ -221,10 +221,6 @@ def _value(value: object) -> float | str:
     return printable(str(value))
 
 
-def _name_in(topology: Mapping[str, Any], section: str) -> str:
-    return printable(str(_mapping(topology.get(section)).get("name") or ""))
-
-
 def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
     """Return the curves of metrics of a run, and the events marked on them."""
     metrics, timed = {}, None
@@ -232,7 +228,7 @@ def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
         points = watched.curve(name).points
         steps, timed = points.that_count(), points.with_times()
         metrics[name] = {
-            "by_steps": [_whole(steps.steps), _rounded(steps.numbers)],
+            "by_steps": [steps.steps.astype(int).tolist(), _rounded(steps.numbers)],
             "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
         }
     marks = [] if timed is None else [_mark(timed, one) for one in list(watched.marks)]
@@ -278,10 +274,6 @@ def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
     return [_rounded(column) for column in (places, *band(interquartile_mean, [numbers.T], resamples=BAND_DRAWS))]
 
 
-def _whole(numbers: npt.NDArray[np.float64]) -> list[int]:
-    return [int(number) for number in numbers]
-
-
 def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
     """Return numbers rounded to six digits: more than a picture shows, in half of the bytes."""
     return [float(f"{number:.6g}") for number in numbers]
@@ -311,11 +303,11 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
 
 def process_list(processes: Sequence[Process], load: Load | None, now: datetime) -> Part:
     """Return a line for each process of a run; a number is its value and its text."""
-    return [_process_line(process, load.newest(process.name) if load else None, now) for process in processes]
+    return [_process_line(process, load, now) for process in processes]
 
 
-def _process_line(process: Process, load: tuple[float, int] | None, now: datetime) -> dict[str, Any]:
-    cores, memory = load or (None, None)
+def _process_line(process: Process, load: Load | None, now: datetime) -> dict[str, Any]:
+    cores, memory = (load and load.newest(process.name)) or (None, None)
     born = None if process.state in ("died", "exited", "fatal") else _time(process.since)
     age_s = None if born is None else max(0.0, (now - born).total_seconds())
     return {
@@ -379,7 +371,6 @@ def _stages(row: Mapping[str, Any]) -> Part:
 
 
 def _histograms(row: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield histograms by age of the acting weights, and by age of gradients, if they are reported."""
     classes = [(one.name, one.words) for one in LAG_CLASSES]
     for prefix, title in (
         ("policy_lag_", "Steps by age of the acting weights"),

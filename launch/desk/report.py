@@ -50,7 +50,6 @@ def page(runs: Sequence[RunFolder], metric: str) -> str:
 
 
 def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
-    """Return the overview of these runs, and all parts of each run."""
     watched = WatchedRuns(RUNS, runs)
     found = Overview(watched, (metric,), columns=None, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]

@@ -97,7 +97,6 @@ class Guard:
             await self._app(scope, receive, dressed)
 
     def _refusal(self, request: Request, known: bool) -> str:
-        """Return why a request is refused; empty if it is allowed."""
         host = request.headers.get("host", "")
         if host.partition(":")[0] not in HOSTS:  # a foreign name that was made to resolve to this address
             return f"host {host!a:.100}: the desk answers only at {HOST}"

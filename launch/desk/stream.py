@@ -130,7 +130,6 @@ class Changes:
     """Encodes parts and leaves out those that have not changed since they were sent."""
 
     def __init__(self) -> None:
-        """Start with nothing sent."""
         self._sent: dict[str, bytes] = {}
         """Digest of each part as last sent; digests take less memory than the text for many pages and runs."""
 

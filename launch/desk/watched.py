@@ -97,7 +97,6 @@ class WatchedRun:
             self.version += 1
 
     def _files(self) -> tuple[int, ...]:
-        """Return the sizes of the growing files."""
         return tuple(_size(path) for path in self._growing)
 
     def curve(self, metric: str) -> GrowingCurve:

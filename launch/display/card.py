@@ -146,7 +146,6 @@ def _score_in_training(told: Mapping[str, Any]) -> str:
 
 
 def _resumed(before: Life, now: Life) -> str:
-    """Return at which steps a run was resumed, and which keys this changed."""
     if not now.recorded:
         return f"at {now.resumed_at:,} steps, by a version that did not record changed keys"
     changed = printable(say(changes(before.topology, now.topology)))

@@ -42,7 +42,6 @@ class LiveConsole:
     """A picture redrawn in place; when closed, the last picture stays, followed by how the run ended."""
 
     def __init__(self, view: RunView, terminal: Terminal, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Draw the first picture."""
         self.view = view
         self._terminal = terminal
         self._now_s = now_s
@@ -94,19 +93,11 @@ class LiveConsole:
 class PlainConsole:
     """Prints a short line for every event; for reports, and for saved checkpoints, at most one every ten seconds."""
 
-    def __init__(
-        self,
-        view: RunView,
-        stream: TextIO,
-        now_s: Callable[[], float] = time.monotonic,
-        every_s: float = _LINE_EVERY_S,
-    ) -> None:
-        """Print nothing yet."""
+    def __init__(self, view: RunView, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         self.view = view
         self._stream = stream
         self._now_s = now_s
         self._started_s = now_s()
-        self._every_s = every_s
         self._said_s: float | None = None
         self._unsaid = False
         self._saved_s: float | None = None
@@ -128,7 +119,7 @@ class PlainConsole:
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
         line = timed_line(elapsed_s, event_line(event))
-        if note.kind == "saved" and self._saved_s is not None and self._now_s() - self._saved_s < self._every_s:
+        if note.kind == "saved" and self._saved_s is not None and self._now_s() - self._saved_s < _LINE_EVERY_S:
             self._unsaid_save = line
             return
         if note.kind == "saved":
@@ -142,7 +133,7 @@ class PlainConsole:
         """Add a report of the trainer; the first is always printed."""
         self.view = self.view.with_row(row)
         self._unsaid = True
-        if self._said_s is None or self._now_s() - self._said_s >= self._every_s:
+        if self._said_s is None or self._now_s() - self._said_s >= _LINE_EVERY_S:
             self._say_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import describe_metric
@@ -55,7 +57,6 @@ def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apar
 
 
 def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
-    """Return the curves of the runs by their names in the legend."""
     if not runs:
         raise ValueError("there is no run to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
@@ -74,10 +75,6 @@ def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: P
     _draw(figure, groups)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
-
-
-def _step_unit(most_steps: float) -> tuple[float, str]:
-    return (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
 
 
 def make_figure(output: Path, width: float) -> Figure:
@@ -124,7 +121,7 @@ def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]])
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
     most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)
-    unit, unit_name = _step_unit(most_steps)
+    unit, unit_name = (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
     for number, (name, curves) in enumerate(groups):
         colour = COLOURS[number % len(COLOURS)]
         style = STYLES[number // len(COLOURS) % len(STYLES)]
@@ -172,7 +169,6 @@ def _last(curve: LearningCurve) -> str:
 
 
 def _speed(curves: Sequence[LearningCurve]) -> str:
-    """Return the median speed of the runs; empty if none is known."""
     speeds = [curve.steps_per_s for curve in curves if curve.steps_per_s is not None]
     return f", {median(speeds):,.0f} steps/s" if speeds else ""
 
@@ -231,14 +227,7 @@ def _add_frames(axes: Axes, curves: Sequence[LearningCurve], unit_name: str) -> 
     ratio = ratios.pop()
     if ratios or ratio is None or ratio == 1.0:
         return
-
-    def to_frames(steps: Any) -> Any:
-        return steps * ratio
-
-    def to_steps(frames: Any) -> Any:
-        return frames / ratio
-
-    top = axes.secondary_xaxis("top", functions=(to_frames, to_steps))
+    top = axes.secondary_xaxis("top", functions=(partial(np.multiply, ratio), partial(np.multiply, 1 / ratio)))
     top.set_xlabel(f"frames ({unit_name}, {ratio:g} a step)", fontsize=9, color=INK)
     top.tick_params(colors=INK, labelsize=8)
     top.spines["top"].set_color("#888888")

@@ -104,7 +104,6 @@ def _progress(view: RunView, width: int) -> RenderableType:
 
 
 def _awaited(view: RunView) -> list[RenderableType]:
-    """Return the line about the update that is awaited; empty if updates are more frequent than reports."""
     return [_line((f" {view.awaited}", "yellow"))] if view.awaited else []
 
 
@@ -185,7 +184,6 @@ def _lost(row: Mapping[str, Any]) -> bool:
 
 
 def _account(row: Mapping[str, Any]) -> str:
-    """Return the steps used, and the steps dropped for each reason."""
     dropped = row.get("steps_dropped") or 0
     why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
     return f"{row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
@@ -282,7 +280,7 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
             printable(str(line.get("name", DASH))),
             Text(state, style=_STATES.get(state, "yellow")),
             *([printable(str(line.get("node", DASH)))] if several else []),
-            *(_text(line.get(heading)) for heading in told),
+            *(DASH if line.get(heading) is None else str(line[heading]) for heading in told),
             as_percent(busy),
             Text("━" * filled, style="cyan"),
         )
@@ -333,7 +331,3 @@ def slow_stage(shares: Mapping[str, float]) -> str | None:
     """Return the stage that takes the most time; waiting does not count as work."""
     work = {stage: share for stage, share in shares.items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]) if any(work.values()) else None
-
-
-def _text(value: object) -> str:
-    return DASH if value is None else str(value)

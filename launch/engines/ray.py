@@ -83,7 +83,6 @@ class RayEngine:
         self._driver = None
 
     def _told(self) -> Iterator[tuple[str, str]]:
-        """Yield the nodes that the driver has reported since the last call, with the reason."""
         assert self._driver is not None and self._driver.stdout is not None
         self._heard += self._driver.stdout.read() or b""
         *lines, self._heard = self._heard.split(b"\n")

@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from launch.engines.specs import NodeCommand
-from launch.machine.print_locks import open_beside, somebody_prints_to
+from launch.machine.locks import last_line, open_beside, somebody_prints_to
 from launch.topology.schema import NodesSection
 
 FOLDER = "nodes"
@@ -63,7 +63,6 @@ class ShellEngine:
     """Starts each node in a shell on this machine; the output goes to ``nodes/NAME.log`` in the run's folder."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start no shell yet."""
         self.nodes = nodes
         self._folder = run_dir / FOLDER
         self._shells: dict[str, subprocess.Popen[bytes]] = {}
@@ -98,7 +97,11 @@ class ShellEngine:
         ended = {name: status for name, shell in self._shells.items() if (status := shell.poll()) is not None}
         for name in ended:
             _hang_up(self._shells.pop(name))
-        return {name: self._last_words(name, status) for name, status in ended.items()}
+        words = {name: (said := last_line(self._log(name))) and f": {said:.300}" for name in ended}
+        return {
+            name: f"it has ended with exit status {status}{words[name]} ({FOLDER}/{name}.log)"
+            for name, status in ended.items()
+        }
 
     def close(self) -> None:
         """End all nodes, after a wait for them to end by themselves."""
@@ -120,13 +123,6 @@ class ShellEngine:
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
 
-    def _last_words(self, name: str, status: int) -> str:
-        said = f"it has ended with exit status {status}"
-        with suppress(OSError):
-            lines = list(_lines(self._log(name)))
-            said += f": {lines[-1]:.300}" if lines else ""
-        return f"{said} ({FOLDER}/{name}.log)"
-
 
 def shells_live(run_dir: Path) -> bool:
     """Whether a shell of a node of this run is alive, also one from an earlier life of the run."""
@@ -142,9 +138,3 @@ def _hang_up(shell: subprocess.Popen[bytes]) -> None:
     assert shell.stdin is not None
     with suppress(OSError):
         shell.stdin.close()
-
-
-def _lines(log: Path) -> Iterator[str]:
-    for line in log.read_bytes()[-4096:].decode(errors="replace").splitlines():
-        if line.strip():
-            yield line.strip()

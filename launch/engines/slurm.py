@@ -81,7 +81,6 @@ class SlurmJobs:
     """Nodes that are the elements of a job array."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Submit no job yet."""
         self._run_dir, self._options = run_dir, nodes.options
         self._file = run_dir / FOLDER / "slurm.job"
         """File with the id of the job, until the job is cancelled."""

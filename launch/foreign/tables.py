@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -105,7 +105,6 @@ def _first(names: Sequence[str], columns: Sequence[str]) -> str | None:
 
 
 def _number(cell: str | None) -> float | None:
-    """Return a cell's number; None for an empty cell, for text, and for a number that is not finite."""
     try:
         number = float(cell) if cell else math.nan
     except ValueError:
@@ -115,7 +114,7 @@ def _number(cell: str | None) -> float | None:
 
 def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alone: bool) -> Log:
     env_id, algorithm, seed, run = whose
-    name = "" if alone else "-".join(_said(algorithm, env_id, seed, run))
+    name = "" if alone else "-".join(filter(None, (algorithm, env_id, seed, run)))
     return Log(path, points, env_id or None, algorithm or None, _seed(seed), name=name)
 
 
@@ -123,7 +122,3 @@ def _seed(cell: str) -> int | None:
     """Return a seed; pandas writes 1.0 in a column in which other rows have none."""
     number = _number(cell)
     return int(number) if number is not None and number.is_integer() and 0 <= number <= MOST_SEED else None
-
-
-def _said(*parts: str) -> Iterator[str]:
-    yield from (part for part in parts if part)

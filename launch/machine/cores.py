@@ -109,7 +109,6 @@ def _core(cpu: int, system: Path) -> int:
 
 
 def _nodes(system: Path) -> list[tuple[int, list[int]]]:
-    """Return the NUMA nodes and their CPUs."""
     found = []
     for path in system.glob("node/node[0-9]*/cpulist"):
         found.append((int(path.parent.name.removeprefix("node")), _numbers(path.read_text())))

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from launch.names.library import (
+    EVERY_STEP,
+    WHOLE_COPIES,
+    Converted,
     Keys,
     Library,
     Name,
-    NoCounterpartError,
     Values,
+    count,
     environments,
-    every_step,
     integer,
+    learning_starts,
     nothing,
+    only,
+    random_start,
     share_of_steps,
-    whole,
-    whole_copies,
+    unless,
+    without,
 )
 
 PPO = ("ppo", "ppo_atari", "ppo_continuous_action")
 DQN = ("dqn", "dqn_atari")
 SAC = ("sac_continuous_action",)
 ALL = (*PPO, *DQN, *SAC)
+SAVING = ("ppo_continuous_action", *DQN)
 COMPUTED = "the script computes it from other arguments"
 _STARTS = "learning_starts, or batch_size if it is larger"
 
@@ -40,22 +47,14 @@ def _filmed(values: Values) -> Keys:
     return {"evaluator.count": 1, "evaluator.record": True} if values["capture_video"] else {}
 
 
-def _name(values: Values) -> Keys:
-    return {} if values["exp_name"] is None else {"name": values["exp_name"]}
-
-
-def _rate(values: Values) -> Keys:
-    return {"optimizer.learning_rate": values["learning_rate"]}
-
-
 def _annealed(values: Values) -> Keys:
     if not values["anneal_lr"]:
         return {"optimizer.schedule": "constant"}
     return {"optimizer.schedule": "linear", "optimizer.learning_rate_final": 0.0}
 
 
-def _constant(values: Values) -> Keys:
-    return {"optimizer.learning_rate": values["learning_rate"], "optimizer.schedule": "constant"}
+def _constant(name: str) -> Callable[[Values], Keys]:
+    return lambda values: {"optimizer.learning_rate": values[name], "optimizer.schedule": "constant"}
 
 
 def _target_kl(values: Values) -> Keys:
@@ -67,33 +66,15 @@ def _value_clip(values: Values) -> Keys:
     return {"algorithm.value_clip": values["clip_coef"] if values["clip_vloss"] else None}
 
 
-def _learned_alpha(values: Values) -> Keys:
-    if not values["autotune"]:
-        raise NoCounterpartError("the temperature is always learned")
-    return {}
-
-
 def _ratio(values: Values) -> Keys:
     steps = integer(values["train_frequency"])
     ratio = values["batch_size"] / (steps * values["num_envs"])
     return {"algorithm.horizon": steps, "replay.ratio": ratio}
 
 
-def _random_start(values: Values) -> Keys:
-    first = integer(values["learning_starts"])
-    return {
-        "replay.learning_starts_steps": max(first, integer(values["batch_size"])),
-        "algorithm.random_steps": first,
-    }
-
-
 def _sac_batch(values: Values) -> Keys:
     size = integer(values["batch_size"])
     return {"replay.batch_size": size, "replay.ratio": size / integer(values["num_envs"])}
-
-
-def _policy_rate(values: Values) -> Keys:
-    return {"optimizer.learning_rate": values["policy_lr"], "optimizer.schedule": "constant"}
 
 
 def _critic_rate(values: Values) -> Keys:
@@ -104,9 +85,9 @@ _LEARNED_WITH_Q_LR = ("critic_1", "critic_2", "temperature")
 
 TABLE = (
     # Experiment
-    Name("exp_name", ALL, ("name",), "the name of the run and of its folder", _name),
+    Name("exp_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "exp_name", "name")),
     Name("seed", ALL, ("seed",)),
-    Name("torch_deterministic", ALL, (), "no key is needed; docs/guarantees.md says which runs are repeatable"),
+    *without("torch_deterministic", ALL, "no key is needed; docs/guarantees.md says which runs are repeatable"),
     Name(
         "cuda",
         ALL,
@@ -115,17 +96,12 @@ TABLE = (
         _device,
     ),
     Name("track", ALL, ("report.writers",), "true = [tensorboard, wandb]; false sets no key", _tracked),
-    Name("wandb_project_name", ALL, (), "the environment variable WANDB_PROJECT names the project"),
-    Name("wandb_entity", ALL, (), "the environment variable WANDB_ENTITY names the team"),
+    *without("wandb_project_name", ALL, "the environment variable WANDB_PROJECT names the project"),
+    *without("wandb_entity", ALL, "the environment variable WANDB_ENTITY names the team"),
     Name("capture_video", ALL, ("evaluator.record",), "true also sets evaluator.count: 1", _filmed),
-    Name(
-        "save_model",
-        ("ppo_continuous_action", *DQN),
-        (),
-        "every run saves checkpoints; the keys are in the section checkpoint",
-    ),
-    Name("upload_model", ("ppo_continuous_action", *DQN), (), "actorlearn export writes a policy that you can upload"),
-    Name("hf_entity", ("ppo_continuous_action", *DQN), (), "actorlearn uploads nothing"),
+    *without("save_model", SAVING, "every run saves checkpoints; the keys are in the section checkpoint"),
+    *without("upload_model", SAVING, "actorlearn export writes a policy that you can upload"),
+    *without("hf_entity", SAVING, "actorlearn uploads nothing"),
     Name(
         "env_id",
         ALL,
@@ -133,17 +109,13 @@ TABLE = (
         "give it as the first argument of train; ids of Atari games are as ALE/Pong-v5",
         nothing,
     ),
-    Name("total_timesteps", ALL, ("total_steps",), "", whole("total_steps", "total_timesteps")),
+    count("total_timesteps", ALL, "total_steps"),
     Name(
-        "num_envs",
-        ALL,
-        ("simulators.count", "simulators.envs"),
-        "their product is num_envs",
-        lambda values: environments(values["num_envs"]),
+        "num_envs", ALL, ("simulators.count", "simulators.envs"), "their product is num_envs", environments("num_envs")
     ),
     Name("gamma", ALL, ("algorithm.discount",)),
     # PPO
-    Name("learning_rate", PPO, ("optimizer.learning_rate",), "", _rate),
+    Name("learning_rate", PPO, ("optimizer.learning_rate",)),
     Name(
         "anneal_lr",
         PPO,
@@ -151,7 +123,7 @@ TABLE = (
         "true = linear, to 0 at the end of the run; false = constant",
         _annealed,
     ),
-    Name("num_steps", PPO, ("algorithm.horizon",), "", whole("algorithm.horizon", "num_steps")),
+    count("num_steps", PPO, "algorithm.horizon"),
     Name("gae_lambda", PPO, ("algorithm.gae_lambda",)),
     Name("num_minibatches", PPO, ("algorithm.minibatches",)),
     Name("update_epochs", PPO, ("algorithm.epochs",)),
@@ -175,19 +147,17 @@ TABLE = (
         "CleanRL after each epoch",
         _target_kl,
     ),
-    Name("batch_size", PPO, (), COMPUTED, nothing),
-    Name("minibatch_size", PPO, (), COMPUTED, nothing),
-    Name("num_iterations", PPO, (), COMPUTED, nothing),
+    *without("batch_size minibatch_size num_iterations", PPO, COMPUTED, nothing),
     # DQN
-    Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant),
-    Name("tau", DQN, (), "dqn always copies the whole network, as with tau = 1", whole_copies),
     Name(
-        "target_network_frequency",
+        "learning_rate",
         DQN,
-        ("algorithm.target_every_steps",),
-        "",
-        whole("algorithm.target_every_steps", "target_network_frequency"),
+        ("optimizer.learning_rate",),
+        "with optimizer.schedule: constant",
+        _constant("learning_rate"),
     ),
+    *without("tau", DQN, WHOLE_COPIES, only("tau", (1,), WHOLE_COPIES)),
+    count("target_network_frequency", DQN, "algorithm.target_every_steps"),
     Name("batch_size", DQN, ("replay.batch_size",)),
     Name("start_e", DQN, ("algorithm.epsilon_initial",)),
     Name("end_e", DQN, ("algorithm.epsilon_final",)),
@@ -198,15 +168,7 @@ TABLE = (
         "exploration_fraction x total_timesteps",
         partial(share_of_steps, total="total_timesteps"),
     ),
-    Name(
-        "learning_starts",
-        DQN,
-        ("replay.learning_starts_steps",),
-        _STARTS,
-        lambda values: {
-            "replay.learning_starts_steps": max(integer(values["learning_starts"]), integer(values["batch_size"]))
-        },
-    ),
+    Name("learning_starts", DQN, ("replay.learning_starts_steps",), _STARTS, learning_starts),
     Name(
         "train_frequency",
         DQN,
@@ -215,7 +177,7 @@ TABLE = (
         _ratio,
     ),
     # SAC
-    Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _policy_rate),
+    Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant("policy_lr")),
     Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate),
     Name("batch_size", SAC, ("replay.batch_size", "replay.ratio"), "replay.ratio = batch_size / num_envs", _sac_batch),
     Name("tau", SAC, ("algorithm.target_rate",)),
@@ -224,31 +186,28 @@ TABLE = (
         SAC,
         ("replay.learning_starts_steps", "algorithm.random_steps"),
         _STARTS,
-        _random_start,
+        random_start,
     ),
-    Name(
+    *without(
         "policy_frequency",
         SAC,
-        (),
         "the actor is updated in every step, as often as the critics; on average this is so in CleanRL too",
     ),
-    Name(
+    *without(
         "target_network_frequency",
         SAC,
-        (),
         "the target critics move after every optimizer step",
-        every_step("target_network_frequency"),
+        only("target_network_frequency", (1,), EVERY_STEP),
     ),
-    Name("alpha", SAC, (), "the temperature is always learned"),
-    Name("autotune", SAC, (), "the temperature is always learned, as with autotune = true", _learned_alpha),
+    *without("alpha", SAC, "the temperature is always learned"),
+    *without(
+        "autotune",
+        SAC,
+        "the temperature is always learned, as with autotune = true",
+        only("autotune", (True,), "the temperature is always learned"),
+    ),
     # Both
-    Name(
-        "buffer_size",
-        (*DQN, *SAC),
-        ("replay.capacity_steps",),
-        "",
-        whole("replay.capacity_steps", "buffer_size"),
-    ),
+    count("buffer_size", (*DQN, *SAC), "replay.capacity_steps"),
 )
 
 _EXPERIMENT: dict[str, Any] = {
@@ -427,3 +386,18 @@ CLEANRL = Library(
     },
     names_here={**dict.fromkeys(PPO, "ppo"), **dict.fromkeys(DQN, "dqn"), SAC[0]: "sac"},
 )
+
+
+def from_cleanrl(script: str, args: Mapping[str, Any] | object) -> Converted:
+    """Return arguments of a script of CleanRL as keys, with which ``train(env, **keys)`` trains.
+
+    Args:
+        script: ppo, ppo_atari, ppo_continuous_action, dqn, dqn_atari or sac_continuous_action.
+        args: Its ``Args``, or a mapping. Names that are left out have the defaults of the script.
+
+    Returns the keys, and the given names whose values have no counterpart, each with the reason.
+
+    Raises:
+        ValueError: The script has no such name, or a value is of a wrong type.
+    """
+    return CLEANRL.convert(script, args if isinstance(args, Mapping) else vars(args))

@@ -6,11 +6,14 @@ made from these tables. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from actorlearn.nearest import did_you_mean
+
+WHOLE_COPIES = "dqn always copies the whole network, as with tau = 1"
+EVERY_STEP = "sac moves the target critics after every optimizer step, as with the value 1"
 
 Values = Mapping[str, Any]
 """Name -> value: those that were given, and the library's defaults of the others."""
@@ -99,9 +102,16 @@ class Library:
         return Converted(keys, left_out)
 
 
-def whole(key: str, name: str) -> Callable[[Values], Keys]:
-    """Return the conversion of a count, which files often write as 1e6."""
-    return lambda values: {key: integer(values[name])}
+def count(name: str, algorithms: tuple[str, ...], key: str) -> Name:
+    """Return a name whose value is a count, which files often write as 1e6."""
+    return Name(name, algorithms, (key,), "", lambda values: {key: integer(values[name])})
+
+
+def without(
+    names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[Values], Keys] | None = None
+) -> Iterator[Name]:
+    """Yield names, separated by spaces, that have no counterpart; ``convert`` refuses some values, or none."""
+    yield from (Name(name, algorithms, (), why, convert) for name in names.split())
 
 
 def integer(value: Any) -> int:
@@ -111,22 +121,33 @@ def integer(value: Any) -> int:
     return int(value)
 
 
-def whole_copies(values: Values) -> Keys:
-    """Return no keys for ``tau`` of DQN; raises NoCounterpartError for another tau than 1."""
-    if values["tau"] != 1:
-        raise NoCounterpartError("dqn always copies the whole network, as with tau = 1")
-    return {}
-
-
-def every_step(name: str) -> Callable[[Values], Keys]:
-    """Return the conversion of the interval at which SAC's target critics move; one step is the only counterpart."""
+def only(name: str, accepted: Collection[Any], why: str) -> Callable[[Values], Keys]:
+    """Return the conversion of a name that needs no key for the accepted values; ``why``: the reason against others."""
 
     def convert(values: Values) -> Keys:
-        if values[name] != 1:
-            raise NoCounterpartError("sac moves the target critics after every optimizer step, as with the value 1")
+        if values[name] not in accepted:
+            raise NoCounterpartError(why)
         return {}
 
     return convert
+
+
+def unless(
+    default: Any, name: str, key: str, convert: Callable[[Any], Any] = lambda value: value
+) -> Callable[[Values], Keys]:
+    """Return the conversion of a name that sets a key, unless it has this default."""
+    return lambda values: {} if values[name] == default else {key: convert(values[name])}
+
+
+def learning_starts(values: Values) -> Keys:
+    """Return the steps of the first minibatch, which cannot be fewer than its transitions."""
+    first = max(integer(values["learning_starts"]), integer(values["batch_size"]))
+    return {"replay.learning_starts_steps": first}
+
+
+def random_start(values: Values) -> Keys:
+    """Return the same steps, and the random actions with which SAC begins."""
+    return {**learning_starts(values), "algorithm.random_steps": integer(values["learning_starts"])}
 
 
 def nothing(values: Values) -> Keys:
@@ -135,11 +156,15 @@ def nothing(values: Values) -> Keys:
     return {}
 
 
-def environments(count: Any) -> Keys:
-    """Return keys for a number of environments: two simulators if it is even, else one."""
-    number = integer(count)
-    processes = 1 if number % 2 else 2
-    return {"simulators.count": processes, "simulators.envs": number // processes}
+def environments(name: str) -> Callable[[Values], Keys]:
+    """Return the conversion of a number of environments: two simulators if it is even, else one."""
+
+    def convert(values: Values) -> Keys:
+        number = integer(values[name])
+        processes = 1 if number % 2 else 2
+        return {"simulators.count": processes, "simulators.envs": number // processes}
+
+    return convert
 
 
 def minibatches(steps: int, size: Any) -> int:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isclose
 from typing import Any, NamedTuple
 
 from actorlearn.curves import curve
 from launch.names.library import (
+    EVERY_STEP,
+    WHOLE_COPIES,
     Converted,
     Keys,
     Library,
     Name,
     NoCounterpartError,
     Values,
+    count,
     environments,
-    every_step,
     integer,
+    learning_starts,
     minibatches,
     nothing,
+    only,
+    random_start,
     share_of_steps,
-    whole,
-    whole_copies,
+    unless,
+    without,
 )
 
 ON_POLICY = ("ppo", "a2c")
@@ -71,8 +76,6 @@ def _literal(node: ast.AST) -> Any:
 
 
 class _Scheduled(NamedTuple):
-    """A number that changes during training."""
-
     first: float
     last: float
     schedule: str
@@ -136,40 +139,25 @@ def _epsilon_steps(values: Values) -> Keys:
 
 def _train_freq(values: Values) -> tuple[int, str]:
     given = values["train_freq"]
-    count, unit = (given, "step") if isinstance(given, int | float) else given
-    return integer(count), str(unit)
+    steps, unit = (given, "step") if isinstance(given, int | float) else given
+    return integer(steps), str(unit)
 
 
 def _horizon(values: Values) -> Keys:
-    count, unit = _train_freq(values)
+    steps, unit = _train_freq(values)
     if unit != "step":
         raise NoCounterpartError("only a number of steps has a counterpart, not of episodes; set algorithm.horizon")
-    return {"algorithm.horizon": count}
+    return {"algorithm.horizon": steps}
 
 
 def _ratio(values: Values) -> Keys:
     gradient_steps, batch = integer(values["gradient_steps"]), integer(values["batch_size"])
     if gradient_steps < 0:  # as many as steps of all environments
         return {"replay.ratio": float(batch)}
-    count, unit = _train_freq(values)
+    steps, unit = _train_freq(values)
     if unit != "step" or not gradient_steps:
         raise NoCounterpartError("only a positive number with train_freq in steps, not episodes, has a counterpart")
-    return {"replay.ratio": batch * gradient_steps / (count * integer(values["n_envs"]))}
-
-
-def _learning_starts(values: Values) -> Keys:
-    first = max(integer(values["learning_starts"]), integer(values["batch_size"]))
-    return {"replay.learning_starts_steps": first}
-
-
-def _random_start(values: Values) -> Keys:
-    return {**_learning_starts(values), "algorithm.random_steps": integer(values["learning_starts"])}
-
-
-def _learned_temperature(values: Values) -> Keys:
-    if values["ent_coef"] not in ("auto", "auto_1", "auto_1.0"):
-        raise NoCounterpartError("the temperature is always learned and begins at 1, as with auto")
-    return {}
+    return {"replay.ratio": batch * gradient_steps / (steps * integer(values["n_envs"]))}
 
 
 def _target_entropy(values: Values) -> Keys:
@@ -271,18 +259,6 @@ def _init(values: Values) -> Keys:
     return {"model.init": "orthogonal" if values["ortho_init"] else "torch"}
 
 
-def _device(values: Values) -> Keys:
-    return {} if values["device"] == "auto" else {"trainer.device": str(values["device"])}
-
-
-def _seed(values: Values) -> Keys:
-    return {} if values["seed"] is None else {"seed": integer(values["seed"])}
-
-
-def _name(values: Values) -> Keys:
-    return {} if values["tb_log_name"] is None else {"name": values["tb_log_name"]}
-
-
 def _normalized(values: Values) -> Keys:
     """Return the keys for VecNormalize, whose clips are 10."""
     given = values["normalize"]
@@ -294,12 +270,6 @@ def _normalized(values: Values) -> Keys:
         "algorithm.normalize_reward": rewards,
         **({"algorithm.reward_clip": wanted.get("clip_reward", 10.0)} if rewards else {}),
     }
-
-
-def _not_normalized(values: Values) -> Keys:
-    if values["normalize"]:
-        raise NoCounterpartError("algorithms with a replay normalise neither observations nor rewards")
-    return {}
 
 
 def _wrappers(values: Values) -> list[tuple[str, Mapping[str, Any]]]:
@@ -345,20 +315,8 @@ def _stacked(values: Values) -> Keys:
     return {"env.stack": integer(values["frame_stack"])}
 
 
-def _environment_arguments(values: Values) -> Keys:
+def _arguments(values: Values) -> Keys:
     return {"env.kwargs": {**values["env_kwargs"]}} if values["env_kwargs"] else {}
-
-
-def _environments(values: Values) -> Keys:
-    return environments(values["n_envs"])
-
-
-def _count(name: str, algorithms: tuple[str, ...], key: str, how: str = "") -> Name:
-    return Name(name, algorithms, (key,), how, whole(key, name))
-
-
-def _none(names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[Values], Keys] | None = None) -> Any:
-    return [Name(name, algorithms, (), why, convert) for name in names.split()]
 
 
 _SCHEDULE = "the schedule is constant, linear or cosine; linear and cosine also set optimizer.learning_rate_final"
@@ -367,6 +325,9 @@ _SIZES = "pi becomes model.hidden_sizes; vf or qf becomes model.value_hidden_siz
 _POLICIES = "MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if there are images, else mlp"
 _WRAPPERS = "package.module:Class; TimeLimit = env.time_limit_steps; AtariWrapper = env.preset: dqn"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs); if gradient_steps is -1, batch_size"
+_REPLAYED = "algorithms with a replay normalise neither observations nor rewards"
+_FROM_ONE = "the temperature is always learned and begins at 1, as with auto"
+_AUTO = only("ent_coef", ("auto", "auto_1", "auto_1.0"), _FROM_ONE)
 _EPSILON = "exploration_fraction x total_timesteps"
 _STARTS = "learning_starts, or batch_size if it is larger"
 
@@ -375,11 +336,11 @@ TABLE: tuple[Name, ...] = (
     Name("policy", ("sac",), ("model.name",), _POLICIES, _no_images),
     Name("env", ALL, ("env.id",), "give it as the first argument of train", nothing),
     Name("learning_rate", ALL, ("optimizer.learning_rate", "optimizer.schedule"), _SCHEDULE, _rate),
-    _count("n_steps", ON_POLICY, "algorithm.horizon"),
-    _count("n_steps", OFF_POLICY, "algorithm.n_step"),
+    count("n_steps", ON_POLICY, "algorithm.horizon"),
+    count("n_steps", OFF_POLICY, "algorithm.n_step"),
     Name("batch_size", ("ppo",), ("algorithm.minibatches",), "n_steps x n_envs / batch_size, rounded up", _minibatches),
-    _count("batch_size", OFF_POLICY, "replay.batch_size"),
-    _count("n_epochs", ("ppo",), "algorithm.epochs"),
+    count("batch_size", OFF_POLICY, "replay.batch_size"),
+    count("n_epochs", ("ppo",), "algorithm.epochs"),
     Name("gamma", ALL, ("algorithm.discount",)),
     Name("gae_lambda", ON_POLICY, ("algorithm.gae_lambda",)),
     Name(
@@ -391,30 +352,30 @@ TABLE: tuple[Name, ...] = (
     ),
     Name("clip_range_vf", ("ppo",), ("algorithm.value_clip",), "", _value_clip),
     Name("normalize_advantage", ("ppo",), ("algorithm.normalize_advantage",)),
-    *_none(
+    *without(
         "normalize_advantage", ("a2c",), "a2c does not normalise advantages; ppo with one epoch and one minibatch does"
     ),
     Name("ent_coef", ON_POLICY, ("algorithm.entropy_cost",)),
-    *_none("ent_coef", ("sac",), "the temperature is always learned, as with auto", _learned_temperature),
+    *without("ent_coef", ("sac",), "the temperature is always learned, as with auto", _AUTO),
     Name("vf_coef", ON_POLICY, ("algorithm.value_cost",)),
     Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",)),
     Name("use_rms_prop", ("a2c",), ("optimizer.name",), "true = rmsprop, as in torch; false = adam", _rmsprop),
     Name("rms_prop_eps", ("a2c",), ("optimizer.epsilon",), "only with use_rms_prop", nothing),
-    *_none("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
-    *_none("use_sde_at_warmup", ("sac",), _NOISE),
-    *_none("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
+    *without("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
+    *without("use_sde_at_warmup", ("sac",), _NOISE),
+    *without("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
     Name("target_kl", ("ppo",), ("algorithm.target_kl",)),
     # DQN and SAC
-    _count("buffer_size", OFF_POLICY, "replay.capacity_steps"),
-    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), _STARTS, _learning_starts),
+    count("buffer_size", OFF_POLICY, "replay.capacity_steps"),
+    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), _STARTS, learning_starts),
     Name(
         "learning_starts",
         ("sac",),
         ("replay.learning_starts_steps", "algorithm.random_steps"),
         _STARTS,
-        _random_start,
+        random_start,
     ),
-    *_none("tau", ("dqn",), "dqn always copies the whole network, as with tau = 1", whole_copies),
+    *without("tau", ("dqn",), WHOLE_COPIES, only("tau", (1,), WHOLE_COPIES)),
     Name("tau", ("sac",), ("algorithm.target_rate",)),
     Name(
         "train_freq",
@@ -424,26 +385,26 @@ TABLE: tuple[Name, ...] = (
         _horizon,
     ),
     Name("gradient_steps", OFF_POLICY, ("replay.ratio",), _RATIO, _ratio),
-    *_none("action_noise", ("sac",), "the policy itself is stochastic"),
-    *_none(
+    *without("action_noise", ("sac",), "the policy itself is stochastic"),
+    *without(
         "replay_buffer_class replay_buffer_kwargs",
         OFF_POLICY,
         "the replay is drawn from uniformly, or by priority with replay.prioritised: true",
     ),
-    *_none("optimize_memory_usage", OFF_POLICY, "the replay always stores each frame only once"),
-    _count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
-    *_none(
+    *without("optimize_memory_usage", OFF_POLICY, "the replay always stores each frame only once"),
+    count("target_update_interval", ("dqn",), "algorithm.target_every_steps"),
+    *without(
         "target_update_interval",
         ("sac",),
         "the target critics move after every optimizer step",
-        every_step("target_update_interval"),
+        only("target_update_interval", (1,), EVERY_STEP),
     ),
     Name("exploration_fraction", ("dqn",), ("algorithm.epsilon_steps",), _EPSILON, _epsilon_steps),
     Name("exploration_initial_eps", ("dqn",), ("algorithm.epsilon_initial",)),
     Name("exploration_final_eps", ("dqn",), ("algorithm.epsilon_final",)),
     Name("target_entropy", ("sac",), ("algorithm.target_entropy",), "auto = null", _target_entropy),
     # All
-    *_none("stats_window_size", ALL, "scores are always means of the last 100 games"),
+    *without("stats_window_size", ALL, "scores are always means of the last 100 games"),
     Name(
         "tensorboard_log",
         ALL,
@@ -451,18 +412,18 @@ TABLE: tuple[Name, ...] = (
         "events for TensorBoard are written by default, to the folder of the run",
         nothing,
     ),
-    *_none("policy_kwargs", ALL, "its entries, such as net_arch, are names of these tables", nothing),
-    *_none("verbose", ALL, "train shows a progress bar, unless progress=False", nothing),
-    Name("seed", ALL, ("seed",), "null = 1", _seed),
-    Name("device", ALL, ("trainer.device",), "auto = cpu", _device),
-    *_none("_init_setup_model", ALL, "the processes of a run make the network"),
+    *without("policy_kwargs", ALL, "its entries, such as net_arch, are names of these tables", nothing),
+    *without("verbose", ALL, "train shows a progress bar, unless progress=False", nothing),
+    Name("seed", ALL, ("seed",), "null = 1", unless(None, "seed", "seed", integer)),
+    Name("device", ALL, ("trainer.device",), "auto = cpu", unless("auto", "device", "trainer.device", str)),
+    *without("_init_setup_model", ALL, "the processes of a run make the network"),
     # learn
     Name("total_timesteps", ALL, ("total_steps",), "", _total_steps),
-    *_none("callback", ALL, "use the arguments on_report, on_evaluation and on_checkpoint of train"),
-    *_none("log_interval", ALL, "a report comes every report.every_s seconds"),
-    Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", _name),
-    *_none("reset_num_timesteps", ALL, "to continue a run, use actorlearn resume"),
-    *_none("progress_bar", ALL, "train shows a progress bar, unless progress=False", nothing),
+    *without("callback", ALL, "use the arguments on_report, on_evaluation and on_checkpoint of train"),
+    *without("log_interval", ALL, "a report comes every report.every_s seconds"),
+    Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "tb_log_name", "name")),
+    *without("reset_num_timesteps", ALL, "to continue a run, use actorlearn resume"),
+    *without("progress_bar", ALL, "train shows a progress bar, unless progress=False", nothing),
     # policy_kwargs
     Name(
         "net_arch",
@@ -483,17 +444,19 @@ TABLE: tuple[Name, ...] = (
     Name("activation_fn", OFF_POLICY, ("model.activation",), _FUNCTIONS, partial(_activation, default="relu")),
     Name("ortho_init", ON_POLICY, ("model.init",), "true = orthogonal; false = torch", _init),
     Name("log_std_init", ON_POLICY, ("model.log_std_init",)),
-    *_none("log_std_init clip_mean", ("sac",), _NOISE),
-    *_none("n_critics", ("sac",), "sac always has two critics"),
-    *_none("full_std squash_output", ON_POLICY, _NOISE),
-    *_none("use_expln", (*ON_POLICY, "sac"), _NOISE),
-    *_none("features_extractor_class features_extractor_kwargs", ALL, "write your network, and name it in model.name"),
-    *_none(
+    *without("log_std_init clip_mean", ("sac",), _NOISE),
+    *without("n_critics", ("sac",), "sac always has two critics"),
+    *without("full_std squash_output", ON_POLICY, _NOISE),
+    *without("use_expln", (*ON_POLICY, "sac"), _NOISE),
+    *without(
+        "features_extractor_class features_extractor_kwargs", ALL, "write your network, and name it in model.name"
+    ),
+    *without(
         "share_features_extractor",
         (*ON_POLICY, "sac"),
         "the network, model.name, determines whether policy and value share an encoder",
     ),
-    *_none("normalize_images", ALL, "bytes are always divided by 255"),
+    *without("normalize_images", ALL, "bytes are always divided by 255"),
     Name("optimizer_class", ON_POLICY, ("optimizer.name",), "Adam = adam; RMSpropTFLike = rmsprop", _optimizer),
     Name("optimizer_class", OFF_POLICY, ("optimizer.name",), "Adam = adam", _adam),
     Name(
@@ -505,7 +468,7 @@ TABLE: tuple[Name, ...] = (
     ),
     # RL Baselines3 Zoo
     Name("n_timesteps", ALL, ("total_steps",), "", nothing),
-    Name("n_envs", ALL, ("simulators.count", "simulators.envs"), "their product is n_envs", _environments),
+    Name("n_envs", ALL, ("simulators.count", "simulators.envs"), "their product is n_envs", environments("n_envs")),
     Name(
         "normalize",
         ON_POLICY,
@@ -513,13 +476,11 @@ TABLE: tuple[Name, ...] = (
         "norm_obs sets the first key, norm_reward the second; true sets both",
         _normalized,
     ),
-    *_none(
-        "normalize", OFF_POLICY, "algorithms with a replay normalise neither observations nor rewards", _not_normalized
-    ),
+    *without("normalize", OFF_POLICY, _REPLAYED, only("normalize", (False, None, ""), _REPLAYED)),
     Name("frame_stack", ALL, ("env.stack",), "only for Atari games", _stacked),
     Name("env_wrapper", ALL, ("env.wrappers",), _WRAPPERS, _wrapper),
-    *_none("vec_env_wrapper", ALL, "env.wrappers can wrap only single environments"),
-    Name("env_kwargs", ALL, ("env.kwargs",), "", _environment_arguments),
+    *without("vec_env_wrapper", ALL, "env.wrappers can wrap only single environments"),
+    Name("env_kwargs", ALL, ("env.kwargs",), "", _arguments),
 )
 
 
@@ -655,14 +616,27 @@ STABLE_BASELINES3 = Library(
 )
 
 
-def convert(algorithm: str, given: Mapping[str, Any]) -> Converted:
-    """Return hyperparameters as keys; the entries of policy_kwargs count as names."""
-    written = given.get("policy_kwargs") or {}
+def from_stable_baselines3(algorithm: str, hyperparameters: Mapping[str, Any]) -> Converted:
+    """Return hyperparameters of Stable-Baselines3 as keys, with which ``train(env, **keys)`` trains.
+
+    Args:
+        algorithm: ppo, a2c, dqn or sac.
+        hyperparameters: Arguments of its constructor, of ``learn``, or an entry of RL Baselines3 Zoo, with n_envs.
+            Names that are left out have the defaults of Stable-Baselines3. ``policy_kwargs`` may be text, as in
+            RL Baselines3 Zoo. A schedule is a function of the remaining progress, or ``"lin_3e-4"``, which is linear.
+
+    Returns the keys, and the given names whose values have no counterpart, each with the reason. The entries of
+    ``policy_kwargs`` count as names.
+
+    Raises:
+        ValueError: The algorithm has no such name, or a value is of a wrong type.
+    """
+    written = hyperparameters.get("policy_kwargs") or {}
     try:
         inside = read_python(written) if isinstance(written, str) else written
         if not isinstance(inside, Mapping):
             raise ValueError("must be a dict")
     except ValueError as error:
         raise ValueError(f"policy_kwargs: {written!r:.100}: {error}") from None
-    outside = {name: value for name, value in given.items() if name != "policy_kwargs"}
+    outside = {name: value for name, value in hyperparameters.items() if name != "policy_kwargs"}
     return STABLE_BASELINES3.convert(algorithm.lower(), {**outside, **inside})

@@ -12,6 +12,7 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,11 +58,10 @@ from launch.nodes.messages import (
     ReleaseLearner,
     Welcome,
 )
-from launch.nodes.moves import Moving, find_uneven
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.nodes.remote import RemoteNode
 from launch.nodes.stream import Numbered, StreamError
-from launch.plan.nodes import NodeResources, fits, need_of, place_learners, share_out, unlike_here
+from launch.plan.nodes import NodeResources, find_uneven, fits, need_of, place_learners, share_out, unlike_here
 from launch.plan.plan import Plan, Start
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
@@ -76,6 +76,20 @@ END_S = 15.0
 _EPOCHS = 1 << 52
 
 NodeEvent = ev.Event | ev.Note | ProtocolWarning
+
+
+@dataclass
+class Moving:
+    """A learner that is moving: its trainer saves and ends, its other processes are killed, and then it is released."""
+
+    learner: int
+    node: str
+    """The node that it leaves."""
+    to: str
+    ended: set[Key] = field(default_factory=set)
+    """Its processes that have ended."""
+    released: bool = False
+    """Whether its node was told to release it."""
 
 
 class Head:
@@ -93,7 +107,7 @@ class Head:
         self._wanted, self._router, self._keys, self._names = plan.topology.nodes, router, keys, names
         remove_unfinished(plan.addresses.run_dir)
         self._control = ControlSocket(plan.addresses.control)
-        (sections,) = (field for field in progress_fields(len(SECTIONS)) if field.name == "section_ns")
+        (sections,) = (each for each in progress_fields(len(SECTIONS)) if each.name == "section_ns")
         self._section_ns = np.zeros(sections.shape, np.int64)
         self._need = need_of(plan.topology, plan.description)
         self.nodes: dict[str, RemoteNode] = {}
@@ -121,11 +135,11 @@ class Head:
         """Why each node was refused last, by name."""
         self._waited_s: float | None = None
         self._begun = self._over = False
-        self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent]]] = {
+        self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent] | None]] = {
             **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._forward),
             NodeWarning: self._warned,
             LogChunk: self._append_log,
-            FileChunk: self._write_chunk,
+            FileChunk: lambda node, part: node.arriving.take(part),
             CopyDone: self._finish_copy,
             NodeLeaving: self._leaving,
             LearnerReleased: self._released,
@@ -176,12 +190,11 @@ class Head:
                 return ev.Exited(*key, -action.signal)
         return None
 
-    def add_learners(self, learners: Collection[int]) -> None:
-        """Place learners on nodes that are not leaving; raises TopologyError if no node has room."""
-        self._place(learners, "")
+    def add_learners(self, learners: Collection[int], why: str = "") -> None:
+        """Place learners on nodes that are not leaving; raises TopologyError if no node has room.
 
-    def _place(self, learners: Collection[int], why: str) -> None:
-        """Place learners as `add_learners` does; ``why``: the reason for placing them again, empty the first time."""
+        ``why``: the reason for placing them again, empty the first time.
+        """
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         found = place_learners(learners, machines, self._need, self.placed)
         self.placed |= found
@@ -222,7 +235,6 @@ class Head:
             node.brought.add(learner)
 
     def _start_unplaced(self) -> None:
-        """Try again to start the processes for which no node had room."""
         waiting, self._unplaced = self._unplaced, []
         for start in waiting:
             self._start(start)
@@ -251,7 +263,7 @@ class Head:
             if before := self.placed.pop(learner, ""):
                 why = f", because node {before} {'is leaving' if found else 'was lost'}"
             try:
-                self._place([learner], why)
+                self.add_learners([learner], why)
             except TopologyError as error:
                 if learner not in self._waiting:
                     self._waiting[learner] = why
@@ -402,7 +414,7 @@ class Head:
             return
         node.record(message)
         try:
-            yield from self._handlers[type(message)](node, message)
+            yield from self._handlers[type(message)](node, message) or ()
         except (OSError, CopyError, MessageError) as error:
             yield ProtocolWarning(f"node {node.name}: {error}")
 
@@ -464,7 +476,6 @@ class Head:
         )
 
     def _lose(self, node: RemoteNode, why: str) -> Iterator[NodeEvent]:
-        """Give up a node and all its processes."""
         self._forget(node, f"node {node.name} was lost")
         if self._moving is not None and self._moving.node == node.name:
             self._moving = None
@@ -498,7 +509,8 @@ class Head:
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
         """Yield Uneven if a learner would be better off on another node; only nodes that joined a lease ago count."""
-        settled = [name for name, node in self.nodes.items() if not node.leaving and self._is_settled(node)]
+        settled_s = time.monotonic() - self._wanted.lease_s
+        settled = [name for name, node in self.nodes.items() if not node.leaving and node.joined_s <= settled_s]
         machines = {name: machine for name, machine in self._machines().items() if name in settled}
         if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, machines, self._need)):
             learner, to, why = found
@@ -508,11 +520,7 @@ class Head:
                 self._idle.add(to)
                 yield ev.Note("warned", cause=f"{why}; with nodes.rebalance: true learner {learner} would move there")
 
-    def _is_settled(self, node: RemoteNode) -> bool:
-        return time.monotonic() - node.joined_s >= self._wanted.lease_s
-
     def _move(self, action: ev.Move) -> None:
-        """Begin a move: tell the trainer to save and end."""
         node = self.nodes.get(self.placed.get(action.learner, ""))
         if self._moving is not None or node is None:
             return
@@ -522,7 +530,6 @@ class Head:
                 node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
     def _is_moving(self, node: RemoteNode, exited: ev.Exited) -> bool:
-        """Whether a process that has ended is moving from this node."""
         if self._moving is None or self._moving.node != node.name:
             return False
         start = node.living.get((exited.name, exited.incarnation))
@@ -588,15 +595,10 @@ class Head:
         if warning.folder is not None:
             node.arriving.drop(warning.folder)
 
-    def _append_log(self, _node: RemoteNode, part: LogChunk) -> Iterator[NodeEvent]:
+    def _append_log(self, _node: RemoteNode, part: LogChunk) -> None:
         path = self._addresses.run_dir / "logs" / Path(part.file).name
         with path.open("ab") as file:
             file.write(part.data)
-        yield from ()
-
-    def _write_chunk(self, node: RemoteNode, part: FileChunk) -> Iterator[NodeEvent]:
-        node.arriving.take(part)
-        yield from ()
 
     def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
         """Put a received checkpoint in its place, and then report that it was saved."""
@@ -617,10 +619,9 @@ class Head:
         node.leaving = True
         yield ev.Note("leaving", cause=f"node {node.name}: its learners save checkpoints", fields={"node": node.name})
 
-    def _ended(self, node: RemoteNode, ended: NodeEnded) -> Iterator[NodeEvent]:
+    def _ended(self, node: RemoteNode, ended: NodeEnded) -> None:
         node.ended = True
         self._take_accounts(node, ended)
-        yield from ()
 
     # The end ----------------------------------------------------------------------------------------------------------
 

@@ -122,7 +122,8 @@ class LocalNode:
 
     def learner_steps(self) -> dict[int, LearnerSteps]:
         """Return the steps of all learners that the run has had; call it after ``end``, when no counts change."""
-        found = {learner: self._account(learner) for learner in self._learners_so_far()}
+        there = {int(name.removeprefix("account-")) for name in self._segments if name.startswith("account-")}
+        found = {learner: self._account(learner) for learner in there | self._removed.keys()}
         for member in self._members.values():
             found[member.id.learner].in_flight += _in_flight(member, found[member.id.learner])
         return found
@@ -137,7 +138,6 @@ class LocalNode:
         self._control.close()
 
     def _start(self, start: Start) -> ev.Spawned | ev.NotSpawned:
-        """Start an incarnation with its own settings and segment; a failed start leaves no segment behind."""
         process = start.process
         name, incarnation = process.name, process.incarnation
         member: Member | None = None
@@ -186,10 +186,6 @@ class LocalNode:
             if segment := self._segments.pop(f"{kind}-{learner}", None):
                 segment.unlink()
                 segment.close()
-
-    def _learners_so_far(self) -> set[int]:
-        there = {int(name.removeprefix("account-")) for name in self._segments if name.startswith("account-")}
-        return there | self._removed.keys()
 
     def _account(self, learner: int) -> LearnerSteps:
         """Return the steps that a learner has committed, and the steps in flight of its removed simulators."""

@@ -15,14 +15,13 @@ from launch.plan.plan import NodeMessage
 from launch.supervision import events as ev
 
 MOST_AHEAD = 32
-"""Maximum number of unacknowledged messages up to which lanes give messages to the stream."""
+"""Maximum number of unacknowledged messages up to which lanes give messages to the stream; so many are sent again."""
 
 
 class Outbox:
     """Lanes of messages, and of copies whose messages are made when there is room to send them."""
 
     def __init__(self, stream: Stream) -> None:
-        """Begin without lanes."""
         self._stream = stream
         self._lanes: dict[str, deque[NodeMessage | Iterator[NodeMessage]]] = {}
 

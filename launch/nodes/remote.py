@@ -9,7 +9,7 @@ from launch.nodes import messages
 from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join
 from launch.nodes.outbox import Outbox
-from launch.nodes.stream import Numbered, Stream
+from launch.nodes.stream import Stream
 from launch.plan.nodes import NodeResources
 from launch.plan.plan import NodeMessage, Start
 from launch.spawning.spawner import Key
@@ -42,7 +42,6 @@ class RemoteNode:
     """Whether it has reported that all its processes have ended."""
 
     def __post_init__(self) -> None:
-        """Make the stream and the outbox."""
         self.stream = Stream(self.epoch)
         self.outbox = Outbox(self.stream)
 
@@ -67,9 +66,7 @@ class RemoteNode:
 
     def may_report(self, event: NodeMessage) -> bool:
         """Whether the node may send this event: a node reports only its own processes."""
-        if isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
-            return (event.name, event.incarnation) in self.living
-        return True
+        return not isinstance(event, ev.OfProcess) or (event.name, event.incarnation) in self.living
 
     def record(self, event: NodeMessage) -> None:
         """Update the living processes by an event of the node."""
@@ -78,9 +75,5 @@ class RemoteNode:
 
     def send(self, now_s: float, send: Callable[[bytes], bool]) -> None:
         """Send the messages that are due."""
-
-        def frame(numbered: Numbered) -> bool:
-            return send(messages.encode(numbered))
-
         self.outbox.pump()
-        self.stream.send(now_s, frame)
+        self.stream.send(now_s, lambda frame: send(messages.encode(frame)))

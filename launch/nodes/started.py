@@ -73,12 +73,19 @@ class EngineHead(Head):
             yield ev.CannotRun(reason)
 
 
-def open_engine(spec: EngineSpec, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine:
-    """Open the engine of a run on several machines.
+def open_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
+    """Return the engine that starts the nodes of a run; None if no engine does.
 
     Raises RunError if the engine cannot be used, if there are too few keys, or if nodes could not reach the head;
     ValueError if the engine cannot be imported.
     """
+    if spec is None or (spec.here and not nodes.several):
+        return None
+    if not nodes.several:
+        raise RunError(
+            f"--engine {spec.name}: an engine starts nodes, and this topology has none; write nodes.listen and, for "
+            "more than one node, nodes.count"
+        )
     listen = Tcp.read(nodes.listen) if nodes.listen else None
     if listen is None and not spec.here:
         raise RunError(

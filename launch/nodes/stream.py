@@ -22,11 +22,6 @@ from actorlearn.wire.messages import LIMIT_BYTES, Message
 
 BODY_BYTES = LIMIT_BYTES + 1024
 """Maximum size of a message: a message of a process, of at most LIMIT_BYTES, with the name of the process."""
-MOST_KEPT = 4096
-"""Maximum number of messages that are not acknowledged; while there are so many, ``put`` refuses more."""
-MOST_KEPT_BYTES = 16 << 20
-MOST_FLYING = 64
-"""Maximum number of messages that are sent and not acknowledged; so many may be sent again."""
 RESEND_S = 0.5
 RESEND_MOST_S = 4.0
 """The time until messages are sent again doubles from RESEND_S to this; an acknowledgement resets it."""
@@ -58,7 +53,6 @@ class Stream:
     """Number of the last message of the other end that this end has accepted."""
     _kept: deque[bytes] = field(default_factory=deque)
     """Messages of this end that are not acknowledged, from the oldest, which has number ``acknowledged + 1``."""
-    _kept_bytes: int = 0
     _flying: int = 0
     """Number of messages of ``_kept`` that were sent and may still arrive."""
     _sent_s: float = 0.0
@@ -72,25 +66,16 @@ class Stream:
         """Messages of this end that are not acknowledged, in order; the other end may have accepted some of them."""
         return list(self._kept)
 
-    def put(self, body: bytes) -> bool:
-        """Add a message to be sent; returns False, and does nothing, while too many are not acknowledged.
-
-        Raises StreamError for a message larger than BODY_BYTES.
-        """
-        if len(self._kept) >= MOST_KEPT or self._kept_bytes + len(body) > MOST_KEPT_BYTES:
-            return False
-        if len(body) > BODY_BYTES:
-            raise StreamError(f"a message has {len(body)} bytes; at most {BODY_BYTES} are allowed")
+    def put(self, body: bytes) -> None:
+        """Add a message to be sent; `Outbox` limits the number of messages that are not acknowledged."""
         self._kept.append(body)
-        self._kept_bytes += len(body)
-        return True
 
     def send(self, now_s: float, send: Callable[[Numbered], bool]) -> None:
         """Send the messages that are due. ``send`` returns False without a connection; then all are due again."""
         if self._flying and now_s - self._sent_s >= self._patience_s:
             self._flying = 0
             self._patience_s = min(2 * self._patience_s, RESEND_MOST_S)
-        while self._flying < min(len(self._kept), MOST_FLYING):
+        while self._flying < len(self._kept):
             number = self.acknowledged + self._flying + 1
             body = self._kept[self._flying]
             if not send(Numbered(epoch=self.epoch, number=number, acknowledged=self.taken, body=body)):
@@ -114,7 +99,7 @@ class Stream:
             most = self.acknowledged + len(self._kept)
             raise StreamError(f"the frame acknowledges message {frame.acknowledged}, but only {most} were sent")
         while self.acknowledged < frame.acknowledged:
-            self._kept_bytes -= len(self._kept.popleft())
+            self._kept.popleft()
             self.acknowledged += 1
             self._flying = max(0, self._flying - 1)
             self._sent_s, self._patience_s = now_s, RESEND_S

@@ -118,7 +118,7 @@ class NodeWorkspace:
                 self._outbox.put("", NodeWarning(event.text))
             elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
                 self._copy(event, event.message)
-            elif isinstance(event, ev.Spawned | ev.NotSpawned | ev.Exited | ev.Received | ev.Silent | ev.Stalled):
+            elif isinstance(event, ev.OfProcess):
                 self._outbox.put(event.name, event)
 
     def lease(self, until_s: float) -> None:

@@ -8,14 +8,14 @@ machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from actorlearn.algorithms.settings import ALGORITHMS, OffPolicySettings, OnPolicySettings
+from actorlearn.algorithms.settings import ALGORITHMS, EpsilonSchedule, OffPolicySettings, OnPolicySettings
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
@@ -27,6 +27,8 @@ AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets that multiply bfloat16."""
 IN_PROPORTION = "it stays in proportion to learning_rate, which was overridden without it"
+NOT_COMPILED = "on a CPU, compiling takes a minute and does not make convolutions faster"
+UNMEASURED = "compiling was not measured on this device; write trainer.compile: true to try it"
 LARGE_BATCH = 64
 """Rows in a pass from which learning in bfloat16 is faster; with fewer, converting the weights costs what it saves."""
 
@@ -61,20 +63,20 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
     trainer, inference = topology.trainer, topology.inference
     learned = rows_learned(topology)
     acts_on = inference.device if inference.count else "cpu"  # simulators that run the policy themselves use the CPU
-    chosen: dict[str, tuple[Any, str]] = {}
-    if trainer.precision == AUTO:
-        chosen["trainer.precision"] = _precision(topology, trainer.device, learned, flags)
-    precision = chosen.get("trainer.precision", (trainer.precision, ""))[0]
+    chosen: list[Choice] = []
+    precision: str = trainer.precision
+    if precision == AUTO:
+        precision, why = _precision(topology, trainer.device, learned, flags)
+        chosen.append(Choice("trainer.precision", precision, why))
     if inference.precision == AUTO:
-        chosen["inference.precision"] = _acting(topology, acts_on, precision, flags)
+        chosen.append(Choice("inference.precision", *_acting(topology, acts_on, precision, flags)))
     if trainer.layout == AUTO:
-        chosen["trainer.layout"] = _layout(topology, trainer.device, precision, learned, flags)
+        chosen.append(Choice("trainer.layout", *_layout(topology, trainer.device, precision, learned, flags)))
     if trainer.compile == AUTO:
-        chosen["trainer.compile"] = _compile(trainer.device)
-    decided = [Choice(key, value, why) for key, (value, why) in chosen.items()]
+        chosen.append(Choice("trainer.compile", False, NOT_COMPILED if trainer.device == "cpu" else UNMEASURED))
     left_out = [Choice(key, None, why) for key, why in topology.left_out.items()]
     left_out += [Choice(key, value, IN_PROPORTION) for key, value in topology.in_proportion.items()]
-    return with_values(topology, chosen), [*left_out, *_by_cores(topology, cores), *decided]
+    return with_values(topology, chosen), [*left_out, *_by_cores(topology, cores), *chosen]
 
 
 def rows_learned(topology: Topology) -> int:
@@ -131,6 +133,31 @@ def emulated(topology: Topology, flags: Collection[str]) -> str:
 def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[str]:
     """Return warnings about settings that do not suit a machine, each with a remedy."""
     return [warning for warning in (crowding(topology, cores), emulated(topology, flags)) if warning]
+
+
+def never_reached(topology: Topology) -> Iterator[str]:
+    """Yield a warning if the replay never has enough steps to learn from, and one if exploration never ends.
+
+    The warnings do not prevent a run: a short trial of a topology shows whether its processes work.
+    """
+    total_steps, exploration = topology.total_steps, getattr(topology.algorithm, "exploration", None)
+    if topology.replay is not None:
+        each, learners = topology.replay.learning_starts_steps, topology.learners.count
+        if each * learners >= total_steps:
+            of_all = f" ({each * learners:,} for {learners} learners)" if learners > 1 else ""
+            yield (
+                f"replay.learning_starts_steps: {each:,}{of_all}: learning starts only after these steps, and the run "
+                f"ends at total_steps: {total_steps:,}, so nothing is learned; lower replay.learning_starts_steps, or "
+                "raise total_steps"
+            )
+    if isinstance(exploration, EpsilonSchedule) and exploration.initial != exploration.final:
+        held = f"algorithm.epsilon_hold_steps: {exploration.hold_steps:,} and " if exploration.hold_steps else ""
+        if exploration.hold_steps + exploration.steps > total_steps:
+            yield (
+                f"{held}algorithm.epsilon_steps: {exploration.steps:,}: the share of random actions reaches "
+                f"algorithm.epsilon_final only after the end of the run at total_steps: {total_steps:,}; lower "
+                "algorithm.epsilon_steps, or raise total_steps"
+            )
 
 
 def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
@@ -218,18 +245,12 @@ def _layout(topology: Topology, device: str, precision: str, rows: int, flags: C
     return "plain", "in bf16 without amx_bf16 it was measured 1.3 times as fast as space-to-depth, with avx512_bf16"
 
 
-def _compile(device: str) -> tuple[bool, str]:
-    if device == "cpu":
-        return False, "on a CPU, compiling takes a minute and does not make convolutions faster"
-    return False, "compiling was not measured on this device; write trainer.compile: true to try it"
-
-
-def with_values(topology: Topology, chosen: dict[str, tuple[Any, str]]) -> Topology:
+def with_values(topology: Topology, choices: Iterable[Choice]) -> Topology:
     """Return the topology with the chosen values set; it still knows which keys the user has set or left out."""
     sections: dict[str, dict[str, Any]] = {}
-    for key, (value, _) in chosen.items():
-        section, _, name = key.partition(".")
-        sections.setdefault(section, {})[name] = value
+    for choice in choices:
+        section, _, name = choice.key.partition(".")
+        sections.setdefault(section, {})[name] = choice.value
     changed = {name: replace(getattr(topology, name), **values) for name, values in sections.items()}
     made = replace(topology, **changed)
     made.__dict__.update(topology.__dict__)

@@ -63,7 +63,9 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
         return Choice(KEY, False, against[0])
     size = topology.simulators.count * segment_bytes(block_fields(block_shape(topology, description)))
     if size > MOST_BYTES:
-        return Choice(KEY, False, _too_large(size))
+        limit = f"auto saves at most {MOST_BYTES >> 20} MiB"
+        why = f"a snapshot of a learner's blocks has {size >> 20} MiB, and {limit}; write true to save it"
+        return Choice(KEY, False, why)
     why = "the whole state of the run can be saved, and the snapshots are small"
     return Choice(KEY, True, f"{why}; not verified: {description.unverified}" if description.unverified else why)
 
@@ -71,11 +73,6 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
 def reason(choices: Sequence[Choice]) -> str:
     """Return why checkpoints are exact, or why they are not."""
     return next(choice.why for choice in choices if choice.key == KEY)
-
-
-def _too_large(size: int) -> str:
-    limit = f"auto saves at most {MOST_BYTES >> 20} MiB"
-    return f"a snapshot of a learner's blocks has {size >> 20} MiB, and {limit}; write true to save it"
 
 
 def depends_on(topology: Topology) -> dict[str, Any]:
@@ -105,16 +102,10 @@ def reason_to_begin_anew(
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))
             return f"the checkpoint has snapshots of {had}, and the run starts with {has}"
         now = depends_on(topology)
-        if said := _changed(with_defaults(state["depends_on"], topology, now), now):
-            return said
+        before = with_defaults(state["depends_on"], topology, now)
+        for key in dict.fromkeys((*now, *before)):
+            if before.get(key) != now.get(key):
+                return f"{key} was {before.get(key)!r} in the checkpoint and is {now.get(key)!r} now"
     if len({state["weights"] for state in states}) > 1:  # only some learners have saved again within a batch
         return "the learners saved their checkpoints of these steps at different times"
-    return ""
-
-
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the first changed key with both values; empty if none has changed."""
-    for key in dict.fromkeys((*now, *before)):
-        if before.get(key) != now.get(key):
-            return f"{key} was {before.get(key)!r} in the checkpoint and is {now.get(key)!r} now"
     return ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import permutations
 from typing import Annotated
 
 import msgspec
@@ -95,6 +96,32 @@ def place_learners(
             )
         found[learner] = max(fitting, key=lambda name: machines[name].cores - need.cores * there.count(name))
     return found
+
+
+def find_uneven(
+    placed: Mapping[int, str], machines: Mapping[str, NodeResources], need: Need
+) -> tuple[int, str, str] | None:
+    """Return a learner that can move, its new node, and why; None if no learner would be better off on another node.
+
+    ``machines``: the nodes that can have learners. A learner moves to a node with room for it and at least two learners
+    fewer, if more cores are left there after the move than on its own node before. Of the node with the fewest cores
+    left, the newest learner moves to the node with the most.
+    """
+    there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(machines)}
+    left = {name: machines[name].cores - need.cores * len(own) for name, own in there.items()}
+    moves = [
+        (source, to)
+        for source, to in permutations(there, 2)
+        if len(there[source]) >= len(there[to]) + 2
+        and fits(machines[to], need, len(there[to]))
+        and left[to] - need.cores > left[source]
+    ]
+    if not moves:
+        return None
+    source, to = min(moves, key=lambda move: (left[move[0]], -left[move[1]]))
+    counts = {name: len(there[name]) for name in (source, to)}
+    said = [f"node {name} has {count or 'no'} learner{'s' * (count != 1)}" for name, count in counts.items()]
+    return max(there[source]), to, " and ".join(said)
 
 
 def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:

@@ -10,6 +10,7 @@ import math
 
 from actorlearn.algorithms.settings import OnPolicySettings
 from launch.machine.cores import Cores
+from launch.plan.auto import Choice
 from launch.plan.probe import Description
 from launch.reports.format import as_rate, as_span
 from launch.topology.defaults import BY_STEP_TIME
@@ -37,8 +38,8 @@ def update_s(topology: Topology, step_s: float, cores: float) -> float:
     return _steps(topology) / steps_per_s(topology, step_s, cores)
 
 
-def more_simulators(topology: Topology, description: Description, cores: Cores) -> dict[str, tuple[int, str]]:
-    """Return the count of simulators and their environments, each with the reason, for a slow environment; else {}.
+def more_simulators(topology: Topology, description: Description, cores: Cores) -> list[Choice]:
+    """Return the count of simulators and their environments for a slow environment; empty for others.
 
     The defaults have few simulators, for environments whose steps are cheap; a simulator of a slow environment keeps a
     core busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that
@@ -46,53 +47,49 @@ def more_simulators(topology: Topology, description: Description, cores: Cores) 
     """
     simulators, here = topology.simulators, topology.learners_of_a_node
     if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:
-        return {}
+        return []
     whole, environments = simulators.groups * description.agents, simulators.environments
     most = min(math.ceil(cores.usable) // here, MOST_SIMULATORS)
     fitting = [number for number in (2, 4, 8, 16) if number <= most and environments % (number * whole) == 0]
     if max(fitting, default=0) <= simulators.count:
-        return {}
+        return []
     on = f"{cores}, shared by {here} learners" if here > 1 else str(cores)
-    return {
-        COUNT: (
-            fitting[-1],
-            f"a step of this environment takes {1000 * description.step_s:.0f} ms, so it has one simulator for each "
-            f"core, rounded down to a power of two and at most {MOST_SIMULATORS}; the machine has {on}",
-        ),
-        ENVS: (environments // fitting[-1], f"{environments} environments in all are divided among the simulators"),
-    }
+    why = (
+        f"a step of this environment takes {1000 * description.step_s:.0f} ms, so it has one simulator for each "
+        f"core, rounded down to a power of two and at most {MOST_SIMULATORS}; the machine has {on}"
+    )
+    divided = f"{environments} environments in all are divided among the simulators"
+    return [Choice(COUNT, fitting[-1], why), Choice(ENVS, environments // fitting[-1], divided)]
 
 
-def shorter_rollouts(topology: Topology, description: Description, cores: float) -> dict[str, tuple[int, str]]:
-    """Return horizon and minibatches, each with the reason, if the user has left both to slow steps; else {}.
+def shorter_rollouts(topology: Topology, description: Description, cores: float) -> list[Choice]:
+    """Return horizon and minibatches if the user has left both to slow steps; else an empty list.
 
     Both are divided by the same number, so that minibatches, and the optimizer steps for a step of the environment,
     stay as they are in the defaults. Rollouts of recurrent networks, the sequences that they learn from, are kept.
     """
     algorithm, step_s = topology.algorithm, description.step_s
     if not step_s or topology.left_to_step_time != BY_STEP_TIME or description.state_size:
-        return {}
+        return []
     before_s = update_s(topology, step_s, cores)
     if before_s <= LONG_S or not isinstance(algorithm, OnPolicySettings):
-        return {}
+        return []
     horizon, parts = algorithm.horizon, algorithm.minibatches
     for divisor in range(parts, 1, -1):
         shorter = horizon // divisor
         if horizon % divisor or parts % divisor or shorter < LEAST_HORIZON or _steps(topology) // divisor < LEAST_STEPS:
             continue
         slow = f"a step of this environment takes {1000 * step_s:.0f} ms, and with the default {horizon}"
-        return {
-            "algorithm.horizon": (
-                shorter,
-                f"{slow} an update would come only every {as_span(before_s)}; now one comes every "
-                f"{as_span(before_s / divisor)}; write algorithm.horizon to choose it yourself",
-            ),
-            "algorithm.minibatches": (
-                parts // divisor,
-                f"with {parts}, the minibatches of the shorter rollouts would be smaller than those of the defaults",
-            ),
-        }
-    return {}
+        why = (
+            f"{slow} an update would come only every {as_span(before_s)}; now one comes every "
+            f"{as_span(before_s / divisor)}; write algorithm.horizon to choose it yourself"
+        )
+        whole = f"with {parts}, the minibatches of the shorter rollouts would be smaller than those of the defaults"
+        return [
+            Choice("algorithm.horizon", shorter, why),
+            Choice("algorithm.minibatches", parts // divisor, whole),
+        ]
+    return []
 
 
 def expectation(topology: Topology, step_s: float, cores: float) -> str:

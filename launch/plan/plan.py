@@ -26,8 +26,7 @@ from actorlearn.worker.roles import ROLES, RoleSpec
 from launch.machine.cores import Cores
 from launch.plan import pace
 from launch.plan.addresses import Addresses
-from launch.plan.auto import Choice, cpu_flags, misfits
-from launch.plan.late import never_reached
+from launch.plan.auto import Choice, cpu_flags, misfits, never_reached
 from launch.plan.probe import Description
 from launch.plan.segments import block_shape, learner_segments, run_segments, server_segments
 from launch.topology.changes import Changes, changes_task

@@ -28,9 +28,8 @@ def plan(topology: Topology, description: Description, addresses: Addresses = NO
     chosen, choices = choose(topology, cpu_flags(), cores)
     shorter = shorter_rollouts(topology, description, cores.usable)
     chosen = with_values(chosen, shorter)
-    choices = [choice for choice in choices if choice.key not in more]
-    choices += found
-    choices += [Choice(key, value, why) for key, (value, why) in (*more.items(), *shorter.items())]
+    replaced = {choice.key for choice in more}
+    choices = [*(choice for choice in choices if choice.key not in replaced), *found, *more, *shorter]
     _refuse_parts_of_games(chosen, description)
     exact = choose_exact(chosen, description)
     return plan_chosen(chosen, description, exact.value, addresses, Resumption(), (*choices, exact))
@@ -67,13 +66,13 @@ def _with_mask(topology: Topology, description: Description) -> tuple[Topology, 
     if getattr(topology.env, "action_mask", "none") != AUTO:
         return topology, []
     mask = description.action_mask
-    source, key = mask.source if mask else "none", "env.action_mask"
+    source = mask.source if mask else "none"
     why = f"the environment tells its valid actions by {mask}; write none to allow all actions"
-    return with_values(topology, {key: (source, why)}), [Choice(key, source, why)] if mask else []
+    choice = Choice("env.action_mask", source, why)
+    return with_values(topology, [choice]), [choice] if mask else []
 
 
 def _refuse_parts_of_games(topology: Topology, description: Description) -> None:
-    """Refuse groups of environments that are not whole games of all their agents."""
     simulators, agents = topology.simulators, description.agents
     whole, envs = agents * simulators.groups, simulators.envs
     if envs % whole:
@@ -90,7 +89,6 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
 
 
 def _refuse_restarts(topology: Topology, description: Description) -> None:
-    """Refuse keys that begin new games at any time if the environment cannot do this."""
     simulators = topology.simulators
     asked = {
         f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,

@@ -62,11 +62,17 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     try:
         together, begins_anew = _together(plan, run_dir, learners)
         # For each learner: its own checkpoint, and the checkpoint whose weights it takes.
-        pairs = [(found, found) for found in together] or _each(plan, run_dir, learners)
+        pairs = [(found, found) for found in together] or [
+            choose_to_resume(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners
+        ]
     except CheckpointError as error:
         raise RunError(str(error)) from None
     latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
-    _refuse_more(latest.env_steps, plan.topology.total_steps, run_dir)
+    if latest.env_steps > plan.topology.total_steps:
+        raise RunError(
+            f"total_steps = {plan.topology.total_steps}: {run_dir.name} has already learned from {latest.env_steps} "
+            f"steps; write a larger number, for example total_steps={2 * latest.env_steps}"
+        )
     _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
@@ -97,7 +103,6 @@ def _stretched(before: Mapping[str, Any], topology: Topology) -> str:
 
 
 def _schedules(topology: Topology) -> Iterator[str]:
-    """Yield each value that changes until ``schedule_steps``, with its first and last value."""
     for name, section in (("algorithm", topology.algorithm), ("optimizer", topology.optimizer)):
         for key, about in keys_of(type(section)).items():
             if not key.endswith("_final") or "schedule_steps" not in about.description:  # exploration has its own end
@@ -112,10 +117,6 @@ def _schedules(topology: Topology) -> Iterator[str]:
             yield f"replay.beta ({number(first)} to {number(last)})"
 
 
-def _each(plan: Plan, run_dir: Path, learners: Sequence[int]) -> list[tuple[Found, Found]]:
-    return [choose_to_resume(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners]
-
-
 def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
     """Return the checkpoints for an exact resume of all learners, and ""; else an empty list and the reason."""
     if not plan.exact:
@@ -128,14 +129,6 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
     begins_anew = exactness.reason_to_begin_anew([found.state for found in together], simulators, plan.topology)
     return ([] if begins_anew else together), begins_anew
-
-
-def _refuse_more(env_steps: int, wanted: int, run_dir: Path) -> None:
-    if env_steps > wanted:
-        raise RunError(
-            f"total_steps = {wanted}: {run_dir.name} has already learned from {env_steps} steps; "
-            f"write a larger number, for example total_steps={2 * env_steps}"
-        )
 
 
 def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str, Any]) -> None:

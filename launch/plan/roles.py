@@ -185,14 +185,12 @@ def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSet
 
 
 def _resumes(plan: Plan, process: ProcessId) -> str:
-    """Return the path of the snapshot that a simulator continues from; empty if it begins new games."""
     folder = plan.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
 def _states(plan: Plan, process: ProcessId) -> str:
-    """Return the folder for snapshots of a learner's simulators; empty if none are taken."""
     return str(plan.addresses.states(process.learner)) if plan.exact else ""
 
 
@@ -252,7 +250,6 @@ def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSetting
 
 
 def _experience(plan: Plan) -> ExperienceSettings | None:
-    """Return a trainer's settings for shared experience; None if learners share none."""
     topology = plan.topology
     if (shared := sharing(topology)) is None:
         return None
@@ -265,7 +262,6 @@ def _experience(plan: Plan) -> ExperienceSettings | None:
 
 
 def _replay(plan: Plan, learner: int) -> TrainerReplay | None:
-    """Return the settings of a learner's replay; None if the algorithm has none."""
     if plan.topology.replay is None:
         return None
     return TrainerReplay(
@@ -277,7 +273,6 @@ def _replay(plan: Plan, learner: int) -> TrainerReplay | None:
 
 
 def _secondary(plan: Plan, learner: int) -> Shm | None:
-    """Return the segment of the secondary learner's published weights; None without a secondary learner."""
     there = plan.topology.replay and plan.topology.replay.secondary_batch_size
     return plan.addresses.own("secondary", learner) if there else None
 

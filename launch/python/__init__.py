@@ -4,8 +4,9 @@ Uses the functions behind the commands. A run is started as ``actorlearn run`` s
 reached through its folder and its control socket. Users import these names from ``actorlearn``.
 """
 
+from launch.names.cleanrl import from_cleanrl
 from launch.names.library import Converted
-from launch.python.hyperparameters import from_cleanrl, from_stable_baselines3
+from launch.names.stable_baselines3 import from_stable_baselines3
 from launch.python.run import Run
 from launch.python.training import open, runs, start, train
 

@@ -93,7 +93,7 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
         return Asked(found, given=first)
     if isinstance(first, os.PathLike) or (isinstance(first, str) and first.endswith((".yaml", ".yml"))):
         return Asked(found, path=os.fspath(first))
-    return Asked(found, given={"env": {"id": _id(first)}})
+    return Asked(found, given={"env": {"id": first if isinstance(first, str) else _name(first)}})
 
 
 def overrides(changes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,10 +133,6 @@ def _maker(first: object) -> Maker | None:
             "dict, a class of environments or a function that makes one"
         )
     return None if isinstance(first, type) and _name(first) else first
-
-
-def _id(first: First) -> str:
-    return first if isinstance(first, str) else _name(first)
 
 
 def _name(found: object) -> str:

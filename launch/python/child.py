@@ -99,7 +99,6 @@ def _own_folders() -> list[str]:
 
 
 def _refusal(told: bytes, folder: Path, status: int) -> Exception:
-    """Return the error with which the supervisor has ended, before the run began."""
     try:
         answer = json.loads(told)
     except ValueError:

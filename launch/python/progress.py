@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -13,31 +13,10 @@ from launch.reports.format import as_duration, as_whole, metric_value
 from launch.runs.view import RunView
 
 
-class Bar(Protocol):
-    """A progress bar."""
-
-    def show(self, view: RunView) -> None:
-        """Show the newest report of the run."""
-
-    def close(self) -> None:
-        """Leave the last state on the screen."""
-
-
-class NoBar:
-    """No bar."""
-
-    def show(self, view: RunView) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class TerminalBar:
     """rich's bar, redrawn in place; if the output is not a terminal, its last state is printed once."""
 
     def __init__(self, view: RunView, terminal: Console) -> None:
-        """Draw an empty bar."""
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -61,7 +40,6 @@ class NotebookBar:
     """A bar in the output of a notebook's cell, replaced by the next one. It needs no widgets."""
 
     def __init__(self, view: RunView) -> None:
-        """Show an empty bar."""
         ipython: Any = import_module("IPython.display")  # it is there in a notebook, and has few types
         self._make = ipython.HTML
         self._shown = ipython.display(self._make(self._html(view, "starting")), display_id=True)
@@ -79,7 +57,7 @@ class NotebookBar:
         return f"<div><code>{escape(view.name)}</code> {bar} {escape(said)}</div>"
 
 
-def make(view: RunView) -> Bar:
+def make(view: RunView) -> NotebookBar | TerminalBar:
     """Return the bar for the place where this program writes."""
     terminal = Console()
     return NotebookBar(view) if terminal.is_jupyter else TerminalBar(view, terminal)

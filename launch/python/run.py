@@ -77,7 +77,6 @@ class Run:
         self._follower = Follower(found, from_start)
 
     def __repr__(self) -> str:
-        """Return name, state and steps."""
         return f"<Run {self.name}: {self.state}, {self.steps:,} steps>"
 
     @property
@@ -151,7 +150,7 @@ class Run:
         refuse_callbacks(callbacks)
         refuse_unheard(on_evaluation, self.topology.get("evaluator", {}).get("count", 1))
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        bar = bars.make(self._follower.view) if progress else bars.NoBar()
+        bar = bars.make(self._follower.view) if progress else None
         stopping, shown = False, self._follower.view
         try:
             while True:
@@ -161,7 +160,7 @@ class Run:
                     stopping = True
                     with suppress(FailedError):  # it ends already
                         ask(found, "stop", timeout_s=TIMEOUT_S)
-                if self._follower.view is not shown:
+                if bar and self._follower.view is not shown:
                     shown = self._follower.view
                     bar.show(shown)
                 if not alive:
@@ -171,7 +170,8 @@ class Run:
                     return found.status
                 time.sleep(LOOK_EVERY_S)
         finally:
-            bar.close()
+            if bar:
+                bar.close()
 
     def stop(self, now: bool = False, timeout_s: float = 120.0) -> str:
         """Finish the current update, save a checkpoint and end the run; return its state when it has ended.
@@ -322,7 +322,6 @@ class Run:
         return ask(find.find_living(str(self._folder)), command, timeout_s=CHANGE_S, **words)
 
     def _reap(self) -> None:
-        """Wait for the end of the supervisor, if this program has started it."""
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_END_S)

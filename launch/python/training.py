@@ -131,7 +131,6 @@ def runs(folder: str | os.PathLike[str] = find.RUNS) -> list[Run]:
 
 
 def _interrupt(run: Run) -> None:
-    """End a run after Ctrl-C; at once after another."""
     print(f"{run.name}: saving and stopping; interrupt again to stop at once", file=sys.stderr)
     try:
         _end(run)

@@ -66,14 +66,10 @@ def find_differences(
 
 def said(keys: Mapping[str, Any]) -> str:
     """Return the first few differing keys in the form of the command line; ``all runs`` if there are none."""
-    written = [printable(f"{key}={_as_value(value)}") for key, value in keys.items()]
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in keys.items()}
+    written = [printable(f"{key}={text}") for key, text in texts.items()]
     more = [f"and {len(written) - _SAID} more"] if len(written) > _SAID else []
     return " ".join([*written[:_SAID], *more]) or "all runs"
-
-
-def _as_value(value: Any) -> str:
-    """Return a value in the form of the command line."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:

@@ -392,8 +392,6 @@ class HealthChange:
 
 @dataclass(slots=True)
 class _Verdict:
-    """Judgements of one rule about the newest rows of a learner."""
-
     held: deque[tuple[int, bool]] = field(default_factory=deque)
     """Optimizer steps and judgement of each row."""
     ill: bool = False
@@ -418,8 +416,6 @@ class _Verdict:
 
 
 class _LearnerHealth:
-    """The judgements about one learner."""
-
     def __init__(self) -> None:
         self.past, self.updates = Past(), 0
         self.verdicts = {rule.name: _Verdict() for rule in RULES}

@@ -163,7 +163,6 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
 
 
 def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
-    """Return the readable reports of a run; raises ValueError if there are none."""
     path = run.path / METRICS_FILE
     if not is_regular(path):
         raise ValueError(f"{run.path}: there is no {path.name}; name the folder of a run, as `actorlearn ps` lists it")

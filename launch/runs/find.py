@@ -227,10 +227,10 @@ def _some_runs(said: str, folder: Path) -> list[RunFolder]:
     raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
 
 
-def find_living(word: str | None, folder: Path = RUNS) -> RunFolder:
+def find_living(word: str | None) -> RunFolder:
     """Return a living run, found as ``find`` does; without a word the only living one."""
     if word:
-        run = find(word, folder)
+        run = find(word)
         if not run.alive:
             raise RunError(
                 f"{run.name} is not alive ({run.status:.100}); `actorlearn ps` lists living runs, "

@@ -40,7 +40,6 @@ class Decoded(Generic[Value]):
     """A file of lines to which another process appends; each line is decoded and returned once."""
 
     def __init__(self, path: Path, decode: Callable[[bytes], Value | None]) -> None:
-        """Start at the beginning; the file need not exist yet. Lines for which ``decode`` returns None are left out."""
         self._path, self._decode = path, decode
         self._offset = 0  # after the last whole line: a line truncated by a crash is removed before the next is written
 
@@ -125,7 +124,6 @@ class Lines(Decoded[dict[str, Any]]):
     """A file to which another process appends JSON objects, one on each line; each is returned once."""
 
     def __init__(self, path: Path) -> None:
-        """Start at the beginning; the file need not exist yet."""
         super().__init__(path, _object)
 
 

@@ -1,11 +1,13 @@
-"""The lives of a run: its start and each resume, with the keys of each; read from topology.yaml and meta.json."""
+"""The lives of a run: its start and each resume, with the keys of each, and the processes that were attached to it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from launch.runs.find import RunFolder
+from launch.runs.jsonl import Lines
 from launch.topology.changes import changes_task, undo
 
 
@@ -51,3 +53,34 @@ def count_env_changes(meta: Mapping[str, Any]) -> int:
     lives = [*(earlier if isinstance(earlier, list) else []), meta]
     changed = [life.get("changed") for life in lives if isinstance(life, Mapping)]
     return sum(changes_task(its) for its in changed if isinstance(its, Mapping))
+
+
+def find_attached(events: Path) -> list[str]:
+    """Return the processes attached in a run's last life and not detached since; of a learner only its trainer."""
+    found: dict[str, None] = {}
+    spawned: set[str] = set()
+    for event in Lines(events).new():
+        kind, name = event.get("kind"), str(event.get("process"))
+        first = kind == "spawned" and event.get("incarnation") == 0
+        if kind == "resumed" or (first and name in spawned):  # a new life of the run; within a life names are unique
+            found.clear()
+            spawned.clear()
+        if first:
+            spawned.add(name)
+        elif kind == "attached" and not event.get("cause"):  # with a cause, it was attached together with a trainer
+            found[name] = None
+        elif kind == "detached":
+            found.pop(name, None)
+    return list(found)
+
+
+def find_detached(events: Path) -> set[str]:
+    """Return the processes that were detached in any life of a run and not attached again."""
+    found: set[str] = set()
+    for event in Lines(events).new():
+        kind, name = event.get("kind"), str(event.get("process"))
+        if kind == "detached":
+            found.add(name)
+        elif kind == "spawned":
+            found.discard(name)
+    return found

@@ -21,7 +21,6 @@ class AwakeClock:
     """Monotonic seconds that do not count time in which this process could not run, such as a suspended machine."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self._last_s = time.monotonic()
         self._now_s = 0.0
 

@@ -44,8 +44,8 @@ from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.resumption import find_resumption
 from launch.reports.accounting import Accounting, account, unknown
-from launch.runs.attached import find_attached, find_detached
 from launch.runs.find import RunFolder
+from launch.runs.lives import find_attached, find_detached
 from launch.runtime.clock import AwakeClock
 from launch.runtime.process_table import ProcessTable
 from launch.runtime.reporter import Reporter, initial_notes
@@ -82,7 +82,7 @@ def run(
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
         listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
-        opened = choose_engine(engine, workspace.run_dir, topology.nodes, keys)
+        opened = open_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         described = describe(topology)
         with newer_set_aside(chosen):
@@ -129,18 +129,6 @@ def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
     learners = range(plan.topology.learners.count)
     node.add_learners([learner for learner in learners if learner not in plan.resumption.left_out])
     return node
-
-
-def choose_engine(spec: EngineSpec | None, run_dir: Path, nodes: NodesSection, keys: Path | None) -> Engine | None:
-    """Return the engine that starts the nodes of a run; None if no engine does. Raises as `open_engine` does."""
-    if spec is None or (spec.here and not nodes.several):
-        return None
-    if not nodes.several:
-        raise RunError(
-            f"--engine {spec.name}: an engine starts nodes, and this topology has none; write nodes.listen and, for "
-            "more than one node, nodes.count"
-        )
-    return open_engine(spec, run_dir, nodes, keys)
 
 
 def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
@@ -257,7 +245,6 @@ class Runner:
             self.reporter.end(done, self._accounting(done), self._now_s)
 
     def _accounting(self, done: ev.Done) -> Accounting:
-        """Return the account of the run's steps; call it when all processes have ended."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
         if isinstance(found, str):

@@ -30,7 +30,6 @@ class ProcessTable:
     """The processes of a run, with the row of each in the progress segment."""
 
     def __init__(self, plan: Plan, node: Node) -> None:
-        """Begin with the processes of the plan, without learners that were detached in an earlier life."""
         self._plan, self._topology, self._node = plan, plan.topology, node
         left_out = plan.resumption.left_out
         self.listed: list[PlannedProcess] = [

@@ -9,7 +9,6 @@ import fcntl
 import os
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from actorlearn.envs.pickled import FILE as PICKLED
@@ -18,8 +17,8 @@ from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
 from launch.errors import FailedError, RunError
-from launch.machine.file_locks import lock
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
+from launch.machine.locks import lock
 from launch.machine.signals import Signals
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
@@ -33,7 +32,6 @@ class Workspace:
     """Resources of a run, for a ``with`` block, at whose end they are released in reverse order."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Set the folder and draw a run id; nothing is made before the block is entered."""
         self.run_dir = run_dir.absolute()
         run_id = new_run_id()
         self.addresses = Addresses.of_run(run_id, self.run_dir, runtime_root() / name_of(run_id))
@@ -55,10 +53,7 @@ class Workspace:
             self.stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release everything, in reverse order."""
+    def __exit__(self, *_: object) -> None:
         self.stack.close()
 
     def open(self, plan: Plan) -> None:

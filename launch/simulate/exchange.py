@@ -74,8 +74,6 @@ class SimulatedExchange:
 
 @dataclass
 class _Barrier:
-    """A barrier: learners wait until all have arrived."""
-
     env: simpy.Environment
     learners: int
     here: int = 0
@@ -203,7 +201,8 @@ class ServersExchange(SimulatedExchange):
         yield self.env.all_of([self.env.process(self._exchange(peer, shard)) for shard in self._shards])
 
     def _exchange(self, peer: Peer, shard: _Shard) -> Steps:
-        port, size = self._ports[shard.server], self._part_bytes
+        s, port = self.scenario, self._ports[shard.server]
+        size = s.header_bytes + s.weight_bytes * s.weights / len(self._shards)
         yield from self.network.send(peer.port, port, size)
         yield from self.take(peer, shard)
         version = shard.version
@@ -222,11 +221,6 @@ class ServersExchange(SimulatedExchange):
         with self._threads[shard.server].request() as turn:
             yield turn
             yield self.machines[shard.server].cores.work(seconds / len(self._shards))
-
-    @property
-    def _part_bytes(self) -> float:
-        s = self.scenario
-        return s.header_bytes + s.weight_bytes * s.weights / len(self._shards)
 
 
 @dataclass

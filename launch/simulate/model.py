@@ -143,8 +143,6 @@ class SimulatedLearner:
 
 @dataclass(frozen=True)
 class _Reading:
-    """Counts at one moment."""
-
     now_s: float
     updates: int
     used: int
@@ -156,8 +154,6 @@ class _Reading:
 
 
 class _Run:
-    """All learners and machines of a scenario."""
-
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.env = scenario, simpy.Environment()
         costs = scenario.costs
@@ -207,7 +203,6 @@ class _Run:
                 return GossipExchange(*own, [learner.peer for learner in self.learners])
 
     def until(self, updates: int) -> _Reading:
-        """Simulate until the learners have made ``updates`` updates together; return the counts."""
         while sum(learner.updates for learner in self.learners) < updates:
             self.env.step()
         peers = [learner.peer for learner in self.learners]
@@ -227,7 +222,7 @@ class _Run:
         """Return the busy time of each resource, divided by its number of cores."""
         found = {}
         for machine in dict.fromkeys([*self.machines, *self.server_machines]):
-            found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores_count
+            found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores.servers
             found[f"link out of {machine.name}"] = machine.out.busy_s
             found[f"link into {machine.name}"] = machine.into.busy_s
         return found

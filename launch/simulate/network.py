@@ -21,8 +21,7 @@ class Shared:
     """
 
     def __init__(self, env: simpy.Environment, servers: float = 1.0) -> None:
-        """Start without jobs."""
-        self._env, self._servers = env, servers
+        self._env, self.servers = env, servers
         self._served_s, self._at_s = 0.0, env.now
         """Service received by a job that was there from the start, at the time ``_at_s``."""
         self._jobs: list[tuple[float, int, simpy.Event]] = []
@@ -48,13 +47,13 @@ class Shared:
 
     @property
     def _speed(self) -> float:
-        return min(1.0, self._servers / len(self._jobs))
+        return min(1.0, self.servers / len(self._jobs))
 
     def _advance(self) -> None:
         elapsed_s, self._at_s = self._env.now - self._at_s, self._env.now
         if self._jobs:
             self._served_s += elapsed_s * self._speed
-            self._busy_s += elapsed_s * min(self._servers, len(self._jobs))
+            self._busy_s += elapsed_s * min(self.servers, len(self._jobs))
 
     def _plan(self) -> None:
         """Schedule the end of the job that is done next; a later arrival replaces this plan."""
@@ -76,10 +75,8 @@ class Machine:
     """A machine: its cores, and its link in both directions."""
 
     def __init__(self, env: simpy.Environment, name: str, cores: float) -> None:
-        """Start without jobs."""
         self.name = name
         self.cores, self.out, self.into = Shared(env, cores), Shared(env), Shared(env)
-        self.cores_count = cores
 
 
 class SimulatedNetwork:
@@ -122,7 +119,6 @@ class Port:
     """The messages of one process; one thread encrypts and decrypts them, one after another."""
 
     def __init__(self, env: simpy.Environment, machine: Machine) -> None:
-        """Start without messages."""
         self.machine, self._thread = machine, simpy.Resource(env, 1)
 
     def handle(self, seconds: float) -> Steps:

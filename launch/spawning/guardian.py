@@ -123,9 +123,9 @@ class Guardian:
         return json.loads(answer), received
 
 
-def end_marked(run_id: str, limit_s: float = _END_S) -> None:
+def end_marked(run_id: str) -> None:
     """Kill this user's processes with the mark of a run, until none is left; used after a guardian's death."""
-    mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + limit_s
+    mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + _END_S
     while time.monotonic() < deadline_s:
         found = [pid for number in _numbers() if mark in _environment(number) and (pid := _pid_of(number))]
         for pid in found:
@@ -203,7 +203,6 @@ class _Server:
         return None if self._until_s is None else self._until_s - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
-        """Carry out a request; returns the answer and the descriptors to send with it."""
         if "start" in request:
             return self._start(request["start"], request["environment"], *descriptors)
         if "kill" in request:
@@ -266,7 +265,6 @@ class _Server:
 
 
 def _reaped(pid: int) -> bool:
-    """Reap a child if it has ended; returns whether it has ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -36,7 +36,6 @@ class Children:
         budget: Budget,
         do: Callable[[ev.Action], None],
     ) -> None:
-        """List the processes without starting them."""
         self.named = {process.name: Child(process, budget=budget) for process in processes}
         self.failures: dict[str, str] = {}
         """Name -> reason, for processes that have failed and are no longer listed."""

@@ -25,7 +25,6 @@ class Orders:
     """The newest order of a run, which is sent again until every child has applied it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
-        """Begin with an order without members."""
         self.newest = Order(version=1)
         self._children = children
         self._do = do

@@ -16,6 +16,14 @@ from actorlearn.wire.identity import Count, Name
 from actorlearn.wire.messages import Member, Reply, Request, Text, ToChild, ToSupervisor
 from launch.plan.plan import NodeMessage, PlannedProcess, Start
 
+
+class OfProcess(NodeMessage, frozen=True):
+    """An event or an action of one incarnation of a process."""
+
+    name: Name
+    incarnation: Count
+
+
 # Events ---------------------------------------------------------------------------------------------------------------
 
 
@@ -31,32 +39,26 @@ class CannotRun:
     reason: str
 
 
-class Spawned(NodeMessage, frozen=True):
+class Spawned(OfProcess, frozen=True):
     """A process has been started; for a simulator, with its new member."""
 
-    name: Name
-    incarnation: Count
     pid: int
     member: Member | None = None
     node: Name = ""
     """Its node; empty in a run on one machine."""
 
 
-class NotSpawned(NodeMessage, frozen=True):
+class NotSpawned(OfProcess, frozen=True):
     """A process could not be started."""
 
-    name: Name
-    incarnation: Count
     reason: Text
     passing: bool = False
     """Whether a later start may succeed, because a disk or shared memory is full or the spawner was lost."""
 
 
-class Exited(NodeMessage, frozen=True):
+class Exited(OfProcess, frozen=True):
     """A process has ended; a negative return code is the signal that ended it."""
 
-    name: Name
-    incarnation: Count
     returncode: int
 
 
@@ -84,11 +86,9 @@ class Uneven:
     """Numbers of learners on both nodes, in words."""
 
 
-class Received(NodeMessage, frozen=True):
+class Received(OfProcess, frozen=True):
     """A message from a child; name and incarnation are those of its socket."""
 
-    name: Name
-    incarnation: Count
     message: ToSupervisor
 
 
@@ -116,11 +116,9 @@ class NotEnlarged:
     reason: str
 
 
-class Silent(NodeMessage, frozen=True):
+class Silent(OfProcess, frozen=True):
     """A process has shown no sign of life for ``seconds``; ``why``: its activity and its limit, in words."""
 
-    name: Name
-    incarnation: Count
     seconds: float
     why: Text
     hangs: bool
@@ -129,11 +127,9 @@ class Silent(NodeMessage, frozen=True):
     """Whether it can write its stack."""
 
 
-class Stalled(NodeMessage, frozen=True):
+class Stalled(OfProcess, frozen=True):
     """A process hangs: it has shown no sign of life for longer than its limit."""
 
-    name: Name
-    incarnation: Count
     seconds: float
 
 
@@ -178,11 +174,9 @@ Event = (
 # Actions --------------------------------------------------------------------------------------------------------------
 
 
-class Kill(NodeMessage, frozen=True):
+class Kill(OfProcess, frozen=True):
     """Send a signal; SIGKILL goes to the whole process group."""
 
-    name: Name
-    incarnation: Count
     signal: int
 
 
@@ -194,19 +188,15 @@ class Move:
     to: str
 
 
-class ShowStack(NodeMessage, frozen=True):
+class ShowStack(OfProcess, frozen=True):
     """Let a process write its stack to its log, under this heading."""
 
-    name: Name
-    incarnation: Count
     heading: Text
 
 
-class Send(NodeMessage, frozen=True):
+class Send(OfProcess, frozen=True):
     """Send a message to a child. It may be lost; the supervisor sends orders again until they are applied."""
 
-    name: Name
-    incarnation: Count
     message: ToChild
 
 

@@ -228,7 +228,6 @@ class Supervisor:
         )
 
     def _finish(self, cause: str) -> None:
-        """End a run as finished before total_steps: the trainers finish their update and save."""
         self._do(ev.Note("stopping", cause=cause))
         self._drain_or_end(ev.Done("finished", 0, cause=cause))
 
@@ -339,7 +338,6 @@ class Supervisor:
         return ev.Done("failed", 1, reason, lacks_nodes=dead[0].went_with_node)
 
     def _score(self, outcome: ev.Done, evaluators: list[str]) -> None:
-        """End all children except the evaluators, which score the final weights."""
         self._outcome, self.phase = outcome, "scoring"
         self._deadline_s = self._now_s + SCORE_LIMIT_S
         self._requests.close()
@@ -419,7 +417,6 @@ class Supervisor:
             self._end(ev.Done("failed", 1, f"{first.name}: {first.error}", lacks_nodes=first.went_with_node))
 
     def _end(self, outcome: ev.Done) -> None:
-        """Begin to end all children; Done follows when they have ended."""
         self._outcome, self.phase = outcome, "ending"
         self._deadline_s = self._now_s + TERMINATE_LIMIT_S
         self._requests.close()

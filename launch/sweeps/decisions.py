@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol
 
-from launch.sweeps.axes import Axis, Choices, Values, combinations, draw_different
+from launch.sweeps.axes import Axis, Choices, Values, combinations, draw, draw_different
 from launch.sweeps.history import History, RunId, Trial
 from launch.sweeps.keys import GridKeys, PopulationKeys, RandomKeys, SweepKeys
-from launch.sweeps.population import PopulationMember, first_generation, next_generation
 
 
 class Wait:
@@ -72,7 +72,7 @@ class Population:
         if generation == self.generations:
             return OVER
         if generation == 0:
-            return Trial(number, first_generation(self.axes, self.keys, size)[place].values)
+            return Trial(number, draw(self.axes, Random(f"{self.keys.seed} 0 {place}")))
         first = number - place - size
         before = [history.trials[trial] for trial in range(first, first + size)]
         if not history.has_ended(run for trial in before for run in self.runs(trial)):
@@ -80,10 +80,9 @@ class Population:
         scores = [None if (score := history.score(trial.number)) is None else self.sign * score for trial in before]
         if not any(score is not None for score in scores):
             return OVER
-        values = [trial.values for trial in before]
-        member: PopulationMember = next_generation(self.axes, self.keys, generation, values, scores)[place]
-        assert member.parent is not None
-        return Trial(number, member.values, first + member.parent)
+        known = [trial.values for trial in before]
+        values, parent = next_generation(self.axes, self.keys, generation, known, scores)[place]
+        return Trial(number, values, first + parent)
 
     def runs(self, trial: Trial) -> list[RunId]:
         """Return the member's run."""
@@ -92,6 +91,44 @@ class Population:
     def generation(self, trial: int) -> int:
         """Return the generation of a trial, from 0."""
         return trial // len(self.seeds)
+
+
+def next_generation(
+    axes: Sequence[Axis],
+    keys: PopulationKeys,
+    generation: int,
+    before: Sequence[Values],
+    scores: Sequence[float | None],
+) -> list[tuple[Values, int]]:
+    """Return values of each member of a generation (from 1), and the place of its parent in the one before.
+
+    This is the exploit and explore step of population-based training (Jaderberg et al. 2017, arXiv 1711.09846). As in
+    the paper, truncation selection replaces the worst members: they take weights and values of some of the best
+    (exploit), and each of these values is multiplied by one of two factors (explore). The paper compares a member
+    whenever it is ready with members at any other step. Here a generation ends when all its members have ended. So
+    members are compared at equal steps, they can run one after another on few cores, and the result does not depend on
+    timing.
+
+    ``before``, ``scores``: those of the generation before; higher scores are better. Members without a score are the
+    worst, and no member continues from them. At least one must have a score.
+    """
+    by_score = sorted((score, -place) for place, score in enumerate(scores) if score is not None)
+    ranked = [-place for _, place in by_score]  # of equal scores the first is the best
+    lost = [place for place, score in enumerate(scores) if score is None]
+    count = min(max(1, int(keys.quantile * len(scores))), len(scores) // 2)
+    worst = {*lost, *ranked[: max(0, count - len(lost))]} if count else set(lost)
+    best = [place for place in ranked[-max(count, 1) :] if place not in worst] or ranked[-1:]
+    found: list[tuple[Values, int]] = []
+    for place, values in enumerate(before):
+        random = Random(f"{keys.seed} {generation} {place}")
+        if place in worst and place not in best:
+            parent = random.choice(best)
+            # Explore: a number is multiplied by a factor, a value of a list is replaced by a neighbour.
+            explored = {axis.key: axis.move(before[parent][axis.key], keys.factors, random) for axis in axes}
+            found.append((explored, parent))
+        else:
+            found.append((values, place))
+    return found
 
 
 def make_listed(keys: SweepKeys, axes: Sequence[Axis]) -> Listed:

@@ -111,22 +111,19 @@ def read(path: Path) -> Sweep:
     if found := [*_broken(keys, axes)]:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
-    sweep = Sweep(path, keys, axes, text, _base(keys, text), {})
-    sweep = replace(sweep, pins=pins_of(sweep.base))
-    if found := [*_broken_with(sweep)]:
-        raise explain(found, origins, {})
+    base = parse(text, [f"{key}={literal(value)}" for key, value in keys.overrides.items()], keys.topology, spaces.ask)
+    by_cores = {key: key.split(".") for key in sorted(base.left_to_cores)}
+    pins = {key: getattr(getattr(base, section), name) for key, (section, name) in by_cores.items()}
+    sweep = Sweep(path, keys, axes, text, base, pins)
+    search, steps = keys.search, base.total_steps
+    if isinstance(search, PopulationKeys) and search.every_steps >= steps:
+        rule = f"must be less than total_steps, {steps}"
+        problem = Problem(
+            ("search", "every_steps"), search.every_steps, rule, f"write for example {max(1, steps // 10)}"
+        )
+        raise explain([problem], origins, {})
     _try_values(sweep)
     return sweep
-
-
-def pins_of(base: Topology) -> dict[str, int]:
-    """Return the keys of a topology that depend on the machine's cores, and their values on this machine."""
-    parts = {key: key.split(".") for key in sorted(base.left_to_cores)}
-    return {key: getattr(getattr(base, section), name) for key, (section, name) in parts.items()}
-
-
-def _base(keys: SweepKeys, text: str) -> Topology:
-    return parse(text, [f"{key}={literal(value)}" for key, value in keys.overrides.items()], keys.topology, spaces.ask)
 
 
 def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
@@ -167,7 +164,6 @@ def as_json(keys: SweepKeys) -> dict[str, Any]:
 
 
 def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping of a file with every default filled in."""
     resolved = fill(dict(raw), SweepKeys)
     for name, structs in SECTIONS.items():
         section = resolved[name]
@@ -182,7 +178,6 @@ def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _problems(raw: Mapping[str, Any], resolved: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of single values."""
     keys = keys_of(SweepKeys)
     for name, value in raw.items():
         if name not in keys:
@@ -280,7 +275,7 @@ def _axis(key: str, value: Any) -> Axis:
 
 
 def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
-    """Yield the problems between values that are valid one by one."""
+    search_name = as_json(keys)["search"]["name"]
     for axis in axes:
         if axis.key in keys.overrides:
             yield Problem(
@@ -296,7 +291,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
         yield Problem(("seeds",), [*keys.seeds], "must not contain a seed twice", "remove the repeated seeds")
     if not axes and not isinstance(keys.search, GridKeys):
         yield Problem(
-            ("vary",), {}, f"must have at least one key for search {_name(keys)}", "add a key with its values"
+            ("vary",), {}, f"must have at least one key for search {search_name}", "add a key with its values"
         )
     if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
         rule = f"must be at most {count:.0f}, the number of combinations, because none is tried twice"
@@ -325,14 +320,6 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
             )
 
 
-def _broken_with(sweep: Sweep) -> Iterator[Problem]:
-    """Yield the problems of a sweep with its topology."""
-    search, steps = sweep.keys.search, sweep.base.total_steps
-    if isinstance(search, PopulationKeys) and search.every_steps >= steps:
-        rule = f"must be less than total_steps, {steps}"
-        yield Problem(("search", "every_steps"), search.every_steps, rule, f"write for example {max(1, steps // 10)}")
-
-
 def _try_values(sweep: Sweep) -> None:
     """Try the values of trials on the topology; raises TopologyError that names the trial or the value."""
     search = sweep.search()
@@ -351,7 +338,3 @@ def _try(sweep: Sweep, values: Values, what: str) -> None:
         sweep.topology(values)
     except TopologyError as error:
         raise TopologyError(f"{sweep.path}: {what}: {error}") from None
-
-
-def _name(keys: SweepKeys) -> str:
-    return str(as_json(keys)["search"]["name"])

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from launch.errors import FailedError
+from launch.machine.locks import last_line
 from launch.machine.signals import Signals
 from launch.reports.format import as_duration, as_number
 from launch.runs import find
@@ -23,7 +24,7 @@ from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep
 from launch.sweeps.folders import RunOutcome
 from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
-from launch.sweeps.processes import Processes, last_line
+from launch.sweeps.processes import Processes, log_of
 from launch.sweeps.slots import Slot, Slots
 from launch.sweeps.state import State
 from launch.topology.load import literal
@@ -129,7 +130,6 @@ class Loop:
         return True
 
     def _find_living(self) -> None:
-        """Take over the runs of earlier lives of the sweep, and record those that have ended since."""
         for run in open_runs(self._search, self._history):
             if run not in self._history.starts:
                 continue
@@ -155,7 +155,6 @@ class Loop:
     # Starts and ends of runs --------------------------------------------------------------------------------------
 
     def _begin(self, run: RunId, slot: Slot) -> None:
-        """Start a run, or continue it from its newest checkpoint; the start is recorded first."""
         folder, trial = self.folder(run), self._history.trials[run.trial]
         if run in self._history.starts and self._settle(run):
             return
@@ -163,14 +162,20 @@ class Loop:
         own = found is not None and bool(found.checkpoints())
         from_steps = folders.saved_steps(found) if found is not None else 0
         if self._starts[run, from_steps] == MOST_STARTS:
-            ended = f"ended {MOST_STARTS} times without a newer checkpoint; {last_line(folder)}"
+            ended = f"ended {MOST_STARTS} times without a newer checkpoint; {last_line(log_of(folder))}"
             self._end(run, RunOutcome("failed", env_steps=from_steps, error=ended), "failed")
             return
         if not own:
             shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
             if trial.parent is not None:
                 (parent,) = self._search.runs(self._history.trials[trial.parent])
-                self._copy(self.folder(parent), folder)
+                try:
+                    folders.go_on_from(self.folder(parent), folder)
+                except (OSError, shutil.Error) as error:
+                    raise FailedError(
+                        f"{self.folder(parent)}: {folder.name} cannot continue from its checkpoint: {error}; "
+                        "restore it, or name another --folder"
+                    ) from None
         self._starts[run, from_steps] += 1
         words = self._words(run, trial, slot.hosts, resumed=own)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
@@ -186,17 +191,7 @@ class Loop:
         self._alive.add(run)
         self._asked_s.pop(run, None)
 
-    def _copy(self, parent: Path, folder: Path) -> None:
-        try:
-            folders.go_on_from(parent, folder)
-        except (OSError, shutil.Error) as error:
-            raise FailedError(
-                f"{parent}: {folder.name} cannot continue from its checkpoint: {error}; "
-                "restore it, or name another --folder"
-            ) from None
-
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
-        """Return the command that starts a run, or continues it."""
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         keys = [*self._sweep.overrides(trial.values), *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
@@ -208,7 +203,6 @@ class Loop:
         return ["run", str(self._topology), *keys, "--run-dir", folder, *self._slots.words]
 
     def _free_slot(self) -> Slot | None:
-        """Return the slot for one more run; None if there is none."""
         return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
@@ -220,7 +214,7 @@ class Loop:
         if outcome.lacks_nodes:
             self._leave_out(run, outcome)
         elif self._processes.returncode(folder) in REFUSED:
-            self._end(run, RunOutcome("failed", env_steps=outcome.env_steps, error=last_line(folder)), "failed")
+            self._end(run, RunOutcome("failed", env_steps=outcome.env_steps, error=last_line(log_of(folder))), "failed")
         elif outcome.status == "stopped":
             self._set_aside.add(run)
             self._say(
@@ -239,7 +233,6 @@ class Loop:
         self._say(run, f"lacks nodes at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
     def _outcome(self, run: RunId) -> RunOutcome:
-        """Read how a run that is not alive has ended."""
         end_steps = self._stop_at(run) or self._sweep.topology(self._history.trials[run.trial].values).total_steps
         return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
 
@@ -282,7 +275,6 @@ class Loop:
     # Trials that end early ----------------------------------------------------------------------------------------
 
     def _drop_trials(self) -> None:
-        """End the trials that the rule finds worse than others."""
         rule, now_s = self._sweep.keys.stopping, time.monotonic()
         if rule is None or now_s - self._judged_s < JUDGE_EVERY_S:
             return

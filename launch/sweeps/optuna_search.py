@@ -7,7 +7,7 @@ function of the history. Optuna is an extra, and is imported only when a sweep u
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from random import Random
 from typing import Any
@@ -69,7 +69,10 @@ class OptunaSearch:
             for trial in history.trials.values():
                 study.add_trial(self._as_optunas(trial, history))
             asked = study.ask(self._distributions()).params
-        return {axis.key: _value(axis, asked[axis.key]) for axis in self._axes}
+        return {
+            axis.key: axis.fit(asked[axis.key]) if isinstance(axis, Range) else axis.values[asked[axis.key]]
+            for axis in self._axes
+        }
 
     def _distributions(self) -> dict[str, Any]:
         """Return Optuna's distribution for each axis; for a list it draws the index, as values may have any type."""
@@ -92,19 +95,14 @@ class OptunaSearch:
         elif history.has_ended(self.runs(trial)):
             own = {"state": states.FAIL} if score is None else {"state": states.COMPLETE, "value": self._sign * score}
         made = self._optuna.trial.create_trial(
-            params={axis.key: _asked(axis, trial.values) for axis in self._axes},
+            params={
+                axis.key: value if isinstance(axis, Range) else axis.values.index(value)
+                for axis in self._axes
+                for value in (trial.values[axis.key],)
+            },
             distributions=self._distributions(),
             **own,
         )
         made.datetime_start = _NO_TIME
         made.datetime_complete = None if own["state"] is states.RUNNING else _NO_TIME
         return made
-
-
-def _value(axis: Axis, asked: Any) -> Any:
-    return axis.fit(asked) if isinstance(axis, Range) else axis.values[asked]
-
-
-def _asked(axis: Axis, values: Mapping[str, Any]) -> Any:
-    value = values[axis.key]
-    return value if isinstance(axis, Range) else axis.values.index(value)

@@ -2,7 +2,7 @@
 
 Each run is an ordinary ``actorlearn run`` or ``resume`` in its own session, so it survives the end of the sweep and
 Ctrl-C in its terminal. Its output goes to a file next to its folder. The file is locked while any process has it open
-for output (``launch/machine/print_locks.py``). The same holds for the output of nodes that an engine has started for
+for output (``launch/machine/locks.py``). The same holds for the output of nodes that an engine has started for
 the run; they outlive a killed head by a moment. So a run is alive if and only if one of these locks is held: from
 before its first instruction until its last process has ended, no matter which process started it.
 """
@@ -19,20 +19,18 @@ from pathlib import Path
 from launch.engines.shells import shells_live
 from launch.errors import FailedError
 from launch.machine.gpus import VISIBLE
-from launch.machine.print_locks import open_alone, somebody_prints_to
+from launch.machine.locks import open_alone, somebody_prints_to
 from launch.runs import find
 from launch.runs.client import ask
 
 ANSWER_S = 2.0
 """Longest wait in seconds for a supervisor that is asked to stop; it is asked again later."""
-_LAST_BYTES = 4096
 
 
 class Processes:
     """Processes that this sweep has started; those of earlier lives are known only by their locks."""
 
     def __init__(self) -> None:
-        """Start none yet."""
         self._popened: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, folder: Path, words: Sequence[str], gpu: str = "") -> bool:
@@ -81,12 +79,3 @@ class Processes:
 def log_of(folder: Path) -> Path:
     """Return the file that receives a run's output."""
     return folder.with_name(f"{folder.name}.log")
-
-
-def last_line(folder: Path) -> str:
-    """Return the last line of a run's output; empty if there is none."""
-    with suppress(OSError), log_of(folder).open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-        lines = file.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return ""

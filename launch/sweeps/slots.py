@@ -16,16 +16,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import psutil
 
 from actorlearn.address import Tcp
+from actorlearn.memory.shared import free_bytes
 from launch.engines.specs import EngineSpec
 from launch.errors import RunError
+from launch.machine.cores import usable_cores
 from launch.machine.gpus import visible_gpus
-from launch.runtime.loop import choose_engine, choose_listen_address
+from launch.nodes.started import open_engine
+from launch.plan.nodes import need_of
+from launch.plan.planning import plan
+from launch.plan.probe import describe
+from launch.runtime.loop import choose_listen_address
 from launch.sweeps.file import Sweep
 from launch.sweeps.history import Started
-from launch.sweeps.room import count_at_once, heads_at_once, here, taken_by
+from launch.topology.load import Topology
 from launch.topology.schema import NodesSection
+
+PROCESS_BYTES = 256 << 20
+"""Memory of a process without shared memory: a process that has imported torch takes 200 MB."""
+_GIB = 1 << 30
 
 
 class Slot(NamedTuple):
@@ -66,18 +77,15 @@ class Slots:
         offered = Counter(host for host in self.hosts if host not in left_out)
         taken = Counter(host for started in living for host in started.hosts)
         hosts: list[str] = []
+        # Most runs at once on a host, for each time that it is listed.
+        most_of_one = math.ceil(self.at_once * self.hosts_each / len(self.hosts)) if self.hosts else 0
         for _ in range(self.hosts_each if self.hosts else 0):
-            with_room = [host for host in offered if taken[host] < self._most_of_one * offered[host]]
+            with_room = [host for host in offered if taken[host] < most_of_one * offered[host]]
             if not with_room:
                 return None
             hosts.append(min(with_room, key=lambda host: taken[host] / offered[host]))
             taken[hosts[-1]] += 1
         return Slot(gpu, tuple(hosts))
-
-    @property
-    def _most_of_one(self) -> int:
-        """Most runs at once on a host, for each time that it is listed."""
-        return math.ceil(self.at_once * self.hosts_each / len(self.hosts))
 
 
 def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path | None) -> Slots:
@@ -123,7 +131,7 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
         )
     choose_listen_address(nodes, keyed=True)
     one = msgspec.structs.replace(nodes, hosts=nodes.hosts[: nodes.count])
-    choose_engine(engine, folder, one, keys)
+    open_engine(engine, folder, one, keys)
 
 
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
@@ -139,7 +147,6 @@ def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str
 
 
 def _slots_here(sweep: Sweep) -> Slots:
-    """Return slots on this machine."""
     wanted, gpus = sweep.keys.at_once, visible_gpus()
     if wanted is not None and not gpus:
         return Slots(wanted, "set by at_once")
@@ -147,3 +154,58 @@ def _slots_here(sweep: Sweep) -> Slots:
     one_each = taken.gpus == 1 and "cuda" in (sweep.base.trainer.device, sweep.base.inference.device)
     count, why = (wanted, "set by at_once") if wanted is not None else count_at_once(taken, here())
     return Slots(count, why, gpus if one_each else ())
+
+
+@dataclass(frozen=True)
+class Room:
+    """Cores, memory and GPUs, of a machine or of a run."""
+
+    cores: float
+    memory_bytes: int
+    shm_bytes: int
+    gpus: int
+
+
+def here() -> Room:
+    """Return the memory and GPUs that are free on this machine now, and all cores that this process may use."""
+    memory = psutil.virtual_memory().available
+    return Room(cores=usable_cores(), memory_bytes=memory, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
+
+
+def taken_by(topology: Topology) -> Room:
+    """Return the cores, memory and GPUs that a run takes; makes environment and network once, in a child process."""
+    description = describe(topology)
+    made, learners = plan(topology, description), topology.learners.count
+    need = need_of(made.topology, description)
+    agents = topology.nodes.count if topology.nodes.several else 0
+    return Room(
+        cores=need.cores * learners,
+        memory_bytes=made.bytes_total + PROCESS_BYTES * (1 + agents + len(made.processes)),
+        shm_bytes=made.bytes_total,
+        gpus=need.gpus * learners,
+    )
+
+
+def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
+    """Return the number of runs that fit at once, at least one, and the resource that bounds it."""
+    bounds = {
+        f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
+        f"{machine.memory_bytes / _GIB:.1f} GiB of memory, of which a run takes about {run.memory_bytes / _GIB:.1f}": (
+            machine.memory_bytes / run.memory_bytes
+        ),
+        f"{machine.shm_bytes / _GIB:.1f} GiB of shared memory, of which a run takes {run.shm_bytes / _GIB:.2f}": (
+            machine.shm_bytes / run.shm_bytes
+        ),
+    }
+    if run.gpus:
+        bounds[f"{machine.gpus} GPUs, of which a run takes {run.gpus}"] = machine.gpus / run.gpus
+    why = min(bounds, key=bounds.__getitem__)
+    return max(1, int(bounds[why])), why
+
+
+def heads_at_once(machine: Room) -> tuple[int, str]:
+    """Return the number of heads that fit here, for runs whose processes are on other machines, and what bounds it."""
+    why = (
+        f"{machine.memory_bytes / _GIB:.1f} GiB of memory here, of which a run's head takes {PROCESS_BYTES / _GIB:.2f}"
+    )
+    return max(1, machine.memory_bytes // PROCESS_BYTES), why

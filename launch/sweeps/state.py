@@ -11,14 +11,13 @@ import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from actorlearn.files import AppendedFile, drop_cut_line, flush, make_folder
 from launch.errors import FailedError, RunError
-from launch.machine.file_locks import lock
+from launch.machine.locks import lock
 from launch.runtime.metadata import now
 from launch.sweeps.history import FORMAT, AnyFact, Begun, History
 
@@ -29,7 +28,6 @@ class State:
     """``with State(folder) as state``: the history of a sweep, which only this process may extend."""
 
     def __init__(self, folder: Path) -> None:
-        """Set the folder; nothing is touched before the block."""
         self.path = folder / STATE_FILE
         self.history = History()
         self._lock = -1
@@ -55,9 +53,7 @@ class State:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Release the file; if it has no facts, it is removed, and so is its folder if that is empty."""
         if self._file is not None:
             self._file.close()

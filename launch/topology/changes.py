@@ -75,7 +75,6 @@ def say(changed: Changes) -> str:
 
 
 def _of_both(changed: Mapping[str, Any]) -> Changes:
-    """Return the changes of keys that both topologies have."""
     return {
         key: change for key, change in changed.items() if isinstance(change, Mapping) and change.keys() >= {"was", "is"}
     }

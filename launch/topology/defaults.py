@@ -90,7 +90,8 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
         own = [algorithm.optimizers.get(like, {}).get(optimizer.name) for like in likes]
         numbers = [*filter(None, own), optimizer.defaults.get(env.like, {})]
         _fill(resolved, {"optimizer": numbers[0]})
-    _fill(resolved, {"parameter_servers": {"count": _servers(resolved)}})
+    served = resolved.get("mode") == "async" and _count(resolved, "nodes") > 1
+    _fill(resolved, {"parameter_servers": {"count": int(served)}})
     _fill_everywhere(resolved)
     _leave_out_what_is_not_read(resolved, raw)
     _fill(resolved, {"inference": {"count": 0 if section(resolved, "inference").get("device") == "cpu" else 1}})
@@ -189,12 +190,13 @@ def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
     while they step, each has a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330
     steps/s with two simulators and 1,650 with one.
     """
-    given, here = section(tree, "simulators"), learners_of_a_node(_learners(tree), _nodes(tree))
+    learners = _count(tree, "learners")
+    given, here = section(tree, "simulators"), learners_of_a_node(learners, _count(tree, "nodes"))
     count = _positive(given.get("count")) or max(
         power for power in (1, 2, 4, 8) if power <= max(1, min(math.ceil(cores) // here, env.most_simulators))
     )
     groups = _positive(given.get("groups")) or 1
-    envs = max(1, env.environments // _learners(tree) // count)
+    envs = max(1, env.environments // learners // count)
     return {"count": count, "envs": max(groups, envs // groups * groups)}
 
 
@@ -213,22 +215,12 @@ def _trainer_threads(tree: Tree, env: EnvironmentSpec, cores: float) -> int:
     is spent, all threads wait for the stopped one. PAAC with a quota of 1.5 cores made 1,900 steps/s with two threads
     and 2,330 with one.
     """
-    here = learners_of_a_node(_learners(tree), _nodes(tree))
+    here = learners_of_a_node(_count(tree, "learners"), _count(tree, "nodes"))
     return min(max(1, math.floor(cores) // here), env.most_trainer_threads)
 
 
-def _servers(tree: Tree) -> int:
-    """Return the default number of parameter servers: one for learners in mode async on several nodes."""
-    nodes = _positive(section(tree, "nodes").get("count")) or 1
-    return int(tree.get("mode") == "async" and nodes > 1)
-
-
-def _learners(tree: Tree) -> int:
-    return _positive(section(tree, "learners").get("count")) or 1
-
-
-def _nodes(tree: Tree) -> int:
-    return _positive(section(tree, "nodes").get("count")) or 1
+def _count(tree: Tree, key: str) -> int:
+    return _positive(section(tree, key).get("count")) or 1
 
 
 def _positive(value: object) -> int | None:

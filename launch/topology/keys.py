@@ -74,7 +74,10 @@ def keys_of(section: Struct) -> dict[str, Key]:
     """Return the keys of a section in their order; if the section has a name, it comes first."""
     described = inspect.type_info(section)
     assert isinstance(described, inspect.StructType)
-    found = {field.encode_name: key_of(field.type)._replace(default=_default(field)) for field in described.fields}
+    found = {}
+    for field in described.fields:
+        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+        found[field.encode_name] = key_of(field.type)._replace(default=default)
     if described.tag_field != "name":
         return found
     names = next((CHOSEN[name].names() for name, base in BASES.items() if issubclass(section, base)), None)
@@ -218,8 +221,3 @@ def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return [kind.item_type] * count
     return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []
-
-
-def _default(field: inspect.Field) -> Any:
-    made = field.default_factory
-    return field.default if made is NODEFAULT else made()

@@ -94,7 +94,6 @@ def parse(
 
 
 def _written(raw: dict[str, Any]) -> Iterator[str]:
-    """Yield the dotted keys that a file with its overrides sets."""
     for key, value in raw.items():
         if isinstance(value, dict):
             yield from (f"{key}.{inner}" for inner in value)
@@ -167,7 +166,6 @@ def in_all(topology: Topology) -> str:
 
 
 def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
-    """Return the topology that a resolved mapping describes, or all its problems."""
     if found := [*problems(resolved)]:
         return found
     values, found = settings(resolved)

@@ -26,8 +26,15 @@ _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
 
 
 def expand(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides, with each ``@file`` replaced by the overrides in it, one on each line."""
-    return [line for override in overrides for line in _lines_of(override)]
+    """Return the overrides, with each ``@file`` replaced by those in it: one a line; lines with # are comments."""
+    found = []
+    for override in overrides:
+        if override.startswith("@"):
+            lines = map(str.strip, sources.read(override[1:]).decode(errors="replace").splitlines())
+            found += [line for line in lines if line and not line.startswith("#")]
+        else:
+            found.append(override)
+    return found
 
 
 def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
@@ -60,18 +67,14 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
-    if path == _ARGUMENTS and isinstance(value, dict) and _is_stored(raw):
+    stored = str(section(raw, "env").get("id")).startswith(STORED)  # the run has it in a file (``envs/pickled.py``)
+    if path == _ARGUMENTS and isinstance(value, dict) and stored:
         value = {name: found for name, found in section(target, "kwargs").items() if name in _FILE} | value
     target[str(path[-1])] = value
     stale = [found for found in origins if found[: len(path)] == path]
     for found in stale:
         del origins[found]
     origins[path] = Origin(COMMAND_LINE, over=bool(stale))
-
-
-def _is_stored(raw: Tree) -> bool:
-    """Whether the environment is a class or function that the run has stored (``envs/pickled.py``)."""
-    return str(section(raw, "env").get("id")).startswith(STORED)
 
 
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
@@ -158,11 +161,3 @@ def _mode(tree: Tree) -> ModeSpec | None:
         )
     except ValueError:
         return None
-
-
-def _lines_of(override: str) -> list[str]:
-    """Return the override itself, or those in the file that ``@file`` names; lines that start with # are comments."""
-    if not override.startswith("@"):
-        return [override]
-    lines = [line.strip() for line in sources.read(override[1:]).decode(errors="replace").splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]

@@ -1,6 +1,6 @@
 """Rules between the keys of a topology: each yields the keys it refuses, the reason, and a remedy.
 
-Pure. Each rule takes a whole topology whose single values are valid, and yields problems.
+Pure. Each rule takes a whole topology whose single values are valid, and yields refusals.
 """
 
 from __future__ import annotations
@@ -23,149 +23,128 @@ from launch.topology.modes import asked, mode, sharing
 from launch.topology.schema import Topology
 from launch.topology.validate import Problem, join_words, no_entry
 
-Problems = Iterator[Problem]
+Refusals = Iterator[tuple[str, str, str]]
+"""Dotted key, reason and remedy of each refused value."""
 
 
-def broken(topology: Topology) -> Problems:
+def broken(topology: Topology) -> Iterator[Problem]:
     """Yield every problem of a topology whose single values are valid."""
     for rule in RULES:
-        yield from rule(topology)
+        for key, why, way_out in rule(topology):
+            path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
+            yield Problem(path, reduce(_at, path, topology), why, way_out)
 
 
-def writers_can_be_made(topology: Topology) -> Problems:
+def _at(found: Any, part: Any) -> Any:
+    return found[part] if isinstance(found, Mapping | Sequence) else getattr(found, part)
+
+
+def writers_can_be_made(topology: Topology) -> Refusals:
     """Every writer in ``report.writers`` must be importable; checked before any process is started."""
     for place, name in enumerate(topology.report.writers):
         try:
             WRITERS.spec(name).load()
         except ValueError as error:
-            yield no_entry(("report", "writers", place), name, WRITERS, str(error))
+            problem = no_entry(("report", "writers", place), name, WRITERS, str(error))
+            yield f"report.writers.{place}", problem.rule, problem.way_out
 
 
-def whole_groups(topology: Topology) -> Problems:
+def whole_groups(topology: Topology) -> Refusals:
     """``simulators.envs`` must be a multiple of ``simulators.groups``."""
     envs, groups = topology.simulators.envs, topology.simulators.groups
     if envs % groups:
         lower, upper = envs // groups * groups, -(-envs // groups) * groups
-        yield _problem(
-            topology,
+        yield (
             "simulators.envs",
             f"environments are divided evenly among groups, and {envs} is not a multiple of {groups} (groups)",
             f"write envs: {f'{lower} or {upper}' if lower else upper}, or another number of groups",
         )
 
 
-def delays_grow(topology: Topology) -> Problems:
+def delays_grow(topology: Topology) -> Refusals:
     """``longest_restart_delay_s`` must be at least ``restart_delay_s``."""
     first = topology.supervision.restart_delay_s
     if topology.supervision.longest_restart_delay_s < first:
-        yield _problem(
-            topology,
+        yield (
             "supervision.longest_restart_delay_s",
             f"must be at least restart_delay_s, which is {first:g}",
             f"write {first:g} or more, or a smaller restart_delay_s",
         )
 
 
-def spinning_is_given_longer(topology: Topology) -> Problems:
+def spinning_is_given_longer(topology: Topology) -> Refusals:
     """The limit on silence of a process that computes must be at least that of a process that does not."""
     for hang_s, spin_s, keys, _ in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
-            yield _problem(
-                topology,
+            yield (
                 f"{keys}spin_s",
                 f"must be at least {hang}, which is {hang_s:g}",
                 f"write {hang_s:g} or more, or a smaller {hang}",
             )
 
 
-def servers_with_work(topology: Topology) -> Problems:
+def servers_with_work(topology: Topology) -> Refusals:
     """There must not be more inference servers than simulators."""
     if topology.inference.count > topology.simulators.count:
-        yield _problem(
-            topology,
+        yield (
             "inference.count",
             f"there cannot be more servers than simulators, and simulators.count is {topology.simulators.count}",
             f"write a number from 1 to {topology.simulators.count}, or more simulators",
         )
 
 
-def scores_to_stop_at(topology: Topology) -> Problems:
-    """``evaluator.stop_at_score`` needs an evaluator."""
-    if topology.evaluator.stop_at_score is not None and not topology.evaluator.count:
-        yield _problem(
-            topology,
-            "evaluator.stop_at_score",
-            "stop_at_score needs an evaluator, and evaluator.count is 0",
-            "write evaluator: {count: 1}, or leave the key out",
-        )
-
-
-def games_with_fire(topology: Topology) -> Problems:
-    """``evaluator.fire_after`` needs an Atari game."""
-    if topology.evaluator.fire_after and not isinstance(topology.env, AtariSettings):
-        yield _problem(
-            topology,
-            "evaluator.fire_after",
-            f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game",
-            "leave the key out, or write 0",
-        )
-
-
-def starts_of_evaluations(topology: Topology) -> Problems:
-    """The environment must support the random no-ops of ``evaluator.noop_max``."""
+def evaluations_can_be_made(topology: Topology) -> Refusals:
+    """Keys of the evaluator need an evaluator, an Atari game, random no-ops in the environment, or PyAV."""
+    evaluator, leave_out = topology.evaluator, "or leave the key out"
+    if evaluator.stop_at_score is not None and not evaluator.count:
+        rule = "stop_at_score needs an evaluator, and evaluator.count is 0"
+        yield "evaluator.stop_at_score", rule, f"write evaluator: {{count: 1}}, {leave_out}"
+    if evaluator.fire_after and not isinstance(topology.env, AtariSettings):
+        rule = f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game"
+        yield "evaluator.fire_after", rule, "leave the key out, or write 0"
     try:
-        topology.env.for_evaluation(topology.evaluator.noop_max)
+        topology.env.for_evaluation(evaluator.noop_max)
     except ValueError as error:
-        yield _problem(topology, "evaluator.noop_max", str(error), "write 1 or more")
+        yield "evaluator.noop_max", str(error), "write 1 or more"
+    if evaluator.record and not evaluator.count:
+        rule = "record needs an evaluator, and evaluator.count is 0"
+        yield "evaluator.record", rule, f"write evaluator: {{count: 1}}, {leave_out}"
+    elif evaluator.record and find_spec("av") is None:
+        rule = "PyAV, which writes MP4, is not installed"
+        yield "evaluator.record", rule, f"pip install 'actorlearn[video]', {leave_out}"
 
 
-def games_to_record(topology: Topology) -> Problems:
-    """``evaluator.record`` needs an evaluator and PyAV."""
-    if not topology.evaluator.record:
-        return
-    if not topology.evaluator.count:
-        rule, way_out = "record needs an evaluator, and evaluator.count is 0", "write evaluator: {count: 1}"
-        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave the key out")
-    elif find_spec("av") is None:
-        rule, way_out = "PyAV, which writes MP4, is not installed", "pip install 'actorlearn[video]'"
-        yield _problem(topology, "evaluator.record", rule, f"{way_out}, or leave the key out")
-
-
-def rules_of_the_mode(topology: Topology) -> Problems:
+def rules_of_the_mode(topology: Topology) -> Refusals:
     """Check the rules of the topology's mode."""
-    for key, rule, way_out in mode(topology).refusals(asked(topology)):
-        yield _problem(topology, key, rule, way_out)
+    yield from mode(topology).refusals(asked(topology))
 
 
-def experience_is_corrected(topology: Topology) -> Problems:
+def experience_is_corrected(topology: Topology) -> Refusals:
     """Shared experience needs an algorithm with probability ratios, and at most as many rows as environments."""
     shared = sharing(topology)
     if shared is None:
         return
     if not ALGORITHMS.spec(topology.algorithm.name).by_ratio:
         having = " or ".join(spec.name for spec in ALGORITHMS.specs() if spec.by_ratio)
-        yield _problem(
-            topology,
+        yield (
             "gossip.experience",
             f"{topology.algorithm.name} cannot learn from the experience of other learners' policies",
             f"write 0, or algorithm.name: {having}",
         )
     if shared.experience > topology.simulators.environments:
-        yield _problem(
-            topology,
+        yield (
             "gossip.experience",
             f"a learner cannot share more rows than it has environments, {topology.simulators.environments}",
             f"write a number from 0 to {topology.simulators.environments}, or more simulators.envs",
         )
 
 
-def learners_reach_each_other(topology: Topology) -> Problems:
+def learners_reach_each_other(topology: Topology) -> Refusals:
     """Learners on several nodes need a mode that exchanges between machines."""
     spec = mode(topology)
     if topology.nodes.count > 1 and not spec.across_nodes and spec.several(topology.learners.count):
-        yield _problem(
-            topology,
+        yield (
             "nodes.count",
             f"learners in mode {topology.mode} exchange weights through shared memory, on one machine",
             "write 1, or mode: sync or gossip, which use sockets"
@@ -173,22 +152,20 @@ def learners_reach_each_other(topology: Topology) -> Problems:
         )
 
 
-def servers_with_learners(topology: Topology) -> Problems:
+def servers_with_learners(topology: Topology) -> Refusals:
     """Parameter servers need a mode that uses them."""
     own = topology.parameter_servers
     if mode(topology).served:
         return
     if own.count:
         rule = f"mode {topology.mode} has no parameter servers"
-        yield _problem(topology, "parameter_servers.count", rule, "write 0, or mode: async")
+        yield "parameter_servers.count", rule, "write 0, or mode: async"
     elif own.wire != ParameterServersSettings(count=0).wire:
         rule = "wire is the format of numbers sent to parameter servers, and parameter_servers.count is 0"
-        yield _problem(
-            topology, "parameter_servers.wire", rule, "leave the key out, or write parameter_servers.count: 1"
-        )
+        yield "parameter_servers.wire", rule, "leave the key out, or write parameter_servers.count: 1"
 
 
-def keys_of_the_mode(topology: Topology) -> Problems:
+def keys_of_the_mode(topology: Topology) -> Refusals:
     """Keys that the topology's mode does not read must have their defaults."""
     defaults = {
         "learners": LearnersSettings(),
@@ -206,10 +183,10 @@ def keys_of_the_mode(topology: Topology) -> Problems:
             elif reading == topology.mode:
                 rule = f"mode {reading} uses this key only with parameter servers, and there are none"
                 way_out = "parameter_servers.count: 1"
-            yield _problem(topology, key, rule, f"leave the key out, or write {way_out}")
+            yield key, rule, f"leave the key out, or write {way_out}"
 
 
-def keys_without_effect(topology: Topology) -> Problems:
+def keys_without_effect(topology: Topology) -> Refusals:
     """Keys of processes that a topology does not have must have their defaults."""
     usual = resolve({"env": {"id": topology.env.id}, "algorithm": {"name": topology.algorithm.name}})
     for count, keys in WITHOUT_EFFECT.items():
@@ -217,70 +194,63 @@ def keys_without_effect(topology: Topology) -> Problems:
         given = getattr(topology, section)
         for key in () if getattr(given, name) else keys:
             if getattr(given, key) != usual[section][key]:
-                yield _problem(
-                    topology,
+                yield (
                     f"{section}.{key}",
                     f"nothing reads this key, because {count} is 0",
                     f"leave the key out, or write {count}: 1 or more",
                 )
 
 
-def horizon_of_batch_steps(topology: Topology) -> Problems:
+def horizon_of_batch_steps(topology: Topology) -> Refusals:
     """``batch_steps`` must be the horizon times the number of environments."""
     steps, environments = topology.algorithm.batch_steps, topology.simulators.environments
     if steps is None or steps == topology.algorithm.horizon * environments:
         return
     lower = steps // environments * environments
     if lower == steps:
-        yield _problem(
-            topology,
+        yield (
             "algorithm.horizon",
             f"batch_steps is {steps}, which is {steps // environments} for each of {environments} environments",
             "leave out either the horizon or batch_steps",
         )
     else:
-        yield _problem(
-            topology,
+        yield (
             "algorithm.batch_steps",
             f"every environment gives as many steps, and {steps} is not a multiple of {environments} (environments)",
             f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
         )
 
 
-def inference_batches_that_fill(topology: Topology) -> Problems:
+def inference_batches_that_fill(topology: Topology) -> Refusals:
     """``inference.batch_rows`` needs servers, and must not exceed the environments of one server."""
     rows, servers = topology.inference.batch_rows, topology.inference.count
     environments = topology.simulators.count // max(servers, 1) * topology.simulators.envs
     if rows and not servers:
-        yield _problem(
-            topology,
+        yield (
             "inference.batch_rows",
             "batch_rows is the batch of an inference server, and inference.count is 0",
             "write inference.count: 1 or more, or batch_rows: 0",
         )
     elif rows > environments:
-        yield _problem(
-            topology,
+        yield (
             "inference.batch_rows",
             f"a server answers {environments} environments, so this batch would never be full",
             f"write a number from 0 to {environments}",
         )
 
 
-def weights_of_rollouts(topology: Topology) -> Problems:
+def weights_of_rollouts(topology: Topology) -> Refusals:
     """``simulators.weights: rollout`` needs a kept version for each open rollout, and one version in each rollout."""
     if topology.simulators.weights == "newest":
         return
     if topology.simulators.blocks > SLOTS:
-        yield _problem(
-            topology,
+        yield (
             "simulators.weights",
             f"{SLOTS} versions of the weights are kept, and {topology.simulators.blocks} rollouts (blocks) may be open",
             f"write simulators.blocks: {SLOTS} or less, or weights: newest",
         )
     if topology.inference.batch_rows or topology.learners.pull_rows:
-        yield _problem(
-            topology,
+        yield (
             "simulators.weights",
             "one version of the weights must act in a whole rollout, but inference.batch_rows answers rows of "
             "several rollouts together, and learners.pull_rows changes the weights within a rollout",
@@ -288,7 +258,7 @@ def weights_of_rollouts(topology: Topology) -> Problems:
         )
 
 
-def minibatches_with_transitions(topology: Topology) -> Problems:
+def minibatches_with_transitions(topology: Topology) -> Refusals:
     """No minibatch may be empty."""
     if not isinstance(topology.algorithm, OnPolicySettings):
         return
@@ -296,51 +266,47 @@ def minibatches_with_transitions(topology: Topology) -> Problems:
     if ALGORITHMS.spec(topology.algorithm.name).parts_of_transitions and not _has_memory(topology):
         most, what = most * topology.algorithm.horizon, "transitions"
     if topology.algorithm.minibatches > most:
-        yield _problem(
-            topology,
+        yield (
             "algorithm.minibatches",
             f"a minibatch needs at least one of the {what} of a batch, and there are {most}",
             f"write a number from 1 to {most}, or more simulators.envs",
         )
 
 
-def actions_reach_their_bounds(topology: Topology) -> Problems:
+def actions_reach_their_bounds(topology: Topology) -> Refusals:
     """An algorithm with actions from -1 to 1 needs an environment that scales them to its bounds."""
     algorithm = topology.algorithm.name
     if ALGORITHMS.spec(algorithm).unit_actions and not getattr(topology.env, "scale_actions", True):
-        yield _problem(
-            topology,
+        yield (
             "env.scale_actions",
             f"{algorithm} chooses actions from -1 to 1, which must be scaled to the environment's bounds",
             "write true, or leave the key out",
         )
 
 
-def noise_is_learned_with(topology: Topology) -> Problems:
+def noise_is_learned_with(topology: Topology) -> Refusals:
     """Noisy layers need an algorithm that learns from a replay."""
     if topology.replay is None and isinstance(topology.model, EncoderSettings) and topology.model.noisy:
         having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.replayed])
-        yield _problem(
-            topology,
+        yield (
             "model.noisy",
             f"noisy layers are for {having}; {topology.algorithm.name} samples its actions from the policy",
             "write 0.0, or another algorithm",
         )
 
 
-def samples_with_ratios(topology: Topology) -> Problems:
+def samples_with_ratios(topology: Topology) -> Refusals:
     """Scaling the learning rate by the effective sample size needs an algorithm with probability ratios."""
     if topology.optimizer.sample_size_scaling != "none" and not ALGORITHMS.spec(topology.algorithm.name).by_ratio:
         having = join_words([spec.name for spec in ALGORITHMS.specs() if spec.by_ratio])
-        yield _problem(
-            topology,
+        yield (
             "optimizer.sample_size_scaling",
             f"{topology.algorithm.name} computes no probability ratios, so it has no effective sample size",
             f"write none, or another algorithm: {having}",
         )
 
 
-def schedules_with_an_end(topology: Topology) -> Problems:
+def schedules_with_an_end(topology: Topology) -> Refusals:
     """A constant learning rate has no final value, and the warm-up must end before the schedules do."""
     optimizer, end = topology.optimizer, topology.schedule_steps or topology.total_steps
     if optimizer.schedule == "constant":
@@ -349,22 +315,20 @@ def schedules_with_an_end(topology: Topology) -> Problems:
             finals[f"optimizer.groups.{name}.learning_rate_final"] = group.learning_rate_final or 0.0
         for key in (key for key, final in finals.items() if final):
             rule, way_out = "nothing reads this key, because optimizer.schedule is constant", "leave the key out"
-            yield _problem(topology, key, rule, f"{way_out}, or write optimizer.schedule: linear or cosine")
+            yield key, rule, f"{way_out}, or write optimizer.schedule: linear or cosine"
     if optimizer.warmup_steps >= end:
-        yield _problem(
-            topology,
+        yield (
             "optimizer.warmup_steps",
             f"the warm-up must end before the schedules, which end at {end} steps (schedule_steps or total_steps)",
             f"write less than {end}",
         )
 
 
-def updates_end_together(topology: Topology) -> Problems:
+def updates_end_together(topology: Topology) -> Refusals:
     """``algorithm.target_kl`` ends an update for all learners in lock-step, which local steps do not allow."""
     local = topology.learners.local_steps > 1 or topology.learners.outer != "none"
     if topology.mode == "sync" and topology.learners.count > 1 and local and topology.algorithm.divergence_limit:
-        yield _problem(
-            topology,
+        yield (
             "algorithm.target_kl",
             "learners with local steps or an outer optimizer do not compare their policies, so they cannot end an "
             "update at the same step",
@@ -372,15 +336,14 @@ def updates_end_together(topology: Topology) -> Problems:
         )
 
 
-def replay_begins(topology: Topology) -> Problems:
+def replay_begins(topology: Topology) -> Refusals:
     """``learning_starts_steps`` must be enough for the first minibatch."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
     first, environments = topology.replay.learning_starts_steps, topology.simulators.environments
     batch, which = _largest_batch(topology.replay)
     if batch > first:
-        yield _problem(
-            topology,
+        yield (
             "replay.learning_starts_steps",
             f"the first minibatch needs {batch} stored transitions ({which})",
             f"write {batch} or more",
@@ -389,16 +352,14 @@ def replay_begins(topology: Topology) -> Problems:
     if topology.replay.sequence_rows > 1:
         every, rest = topology.replay.sequence_every, topology.replay.sequence_rows - 1 + n
         if (every + rest - horizon) * environments > first:
-            yield _problem(
-                topology,
+            yield (
                 "replay.learning_starts_steps",
                 f"a sequence may begin {every} steps late (sequence_every) and is complete {rest} steps later "
                 f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
                 f"write {(every + rest - horizon) * environments} or more",
             )
     elif (n - horizon) * environments > first:  # the rollout before the update adds one horizon
-        yield _problem(
-            topology,
+        yield (
             "replay.learning_starts_steps",
             f"a transition is complete {n} steps later (n_step), in each of {environments} environments, which play "
             f"{horizon} steps a rollout (horizon)",
@@ -406,7 +367,7 @@ def replay_begins(topology: Topology) -> Problems:
         )
 
 
-def replay_holds(topology: Topology) -> Problems:
+def replay_holds(topology: Topology) -> Refusals:
     """The replay must hold a minibatch and the open rollouts (``Replay.__init__`` checks the size of rings)."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
@@ -416,60 +377,51 @@ def replay_holds(topology: Topology) -> Problems:
     parts = "stack, n_step and sequence" if topology.replay.sequence_rows > 1 else "stack and n_step"
     least = max(_largest_batch(topology.replay)[0], rows * environments)
     if topology.replay.capacity_steps < least:
-        yield _problem(
-            topology,
+        yield (
             "replay.capacity_steps",
             f"it must hold a minibatch, and for each of {environments} environments a rollout, {parts} ({rows} rows)",
             f"write {least} or more",
         )
 
 
-def secondary_batches_alone(topology: Topology) -> Problems:
+def secondary_batches_alone(topology: Topology) -> Refusals:
     """A secondary learner needs exactly one primary learner."""
     if topology.replay and topology.replay.secondary_batch_size and not mode(topology).alone:
         count = topology.learners.count
-        yield _problem(
-            topology,
+        yield (
             "replay.secondary_batch_size",
             f"a secondary learner needs a run with one learner, and there are {count} learners in mode {topology.mode}",
             "write learners.count: 1 and mode: sync, or 0",
         )
 
 
-def memory_with_sequences(topology: Topology) -> Problems:
+def memory_with_sequences(topology: Topology) -> Refusals:
     """A recurrent network needs an algorithm that replays sequences: single transitions have no state to begin with."""
     if topology.replay and _has_memory(topology) and not ALGORITHMS.spec(topology.algorithm.name).sequences:
-        yield _problem(
-            topology,
+        yield (
             "model.recurrence",
             f"{topology.algorithm.name} replays single transitions, which have no recurrent state",
             "leave the key out, or use another algorithm",
         )
 
 
-def statistics_of_observations(topology: Topology) -> Problems:
-    """``model.statistics_rows`` needs ``model.normalize_observation``."""
+def statistics_of_observations(topology: Topology) -> Refusals:
+    """Statistics need ``model.normalize_observation``, which needs whole batches, and so no replay."""
     if topology.model.statistics_rows is not None and not topology.model.normalize_observation:
-        yield _problem(
-            topology,
+        yield (
             "model.statistics_rows",
             "statistics_rows has an effect only with model.normalize_observation, which is false",
             "leave the key out, or set model.normalize_observation: true",
         )
-
-
-def statistics_of_batches(topology: Topology) -> Problems:
-    """Observations cannot be normalised with a replay: the statistics are collected from whole batches."""
     if topology.replay and topology.model.normalize_observation:
-        yield _problem(
-            topology,
+        yield (
             "model.normalize_observation",
             f"{topology.algorithm.name} learns from a replay, and statistics are collected from whole batches",
             "leave the key out, or use another algorithm",
         )
 
 
-def sequences_with_a_use(topology: Topology) -> Problems:
+def sequences_with_a_use(topology: Topology) -> Refusals:
     """Keys of sequences need an algorithm that learns from sequences; a burn-in needs a recurrent network."""
     if topology.replay is None:
         return
@@ -478,13 +430,13 @@ def sequences_with_a_use(topology: Topology) -> Problems:
         for key in ("sequence_steps", "burn_in_steps", "sequence_every"):
             if getattr(topology.replay, key) != getattr(ReplaySettings(), key):
                 rule = f"{topology.algorithm.name} learns from single transitions"
-                yield _problem(topology, f"replay.{key}", rule, f"leave the key out, or write algorithm.name: {having}")
+                yield f"replay.{key}", rule, f"leave the key out, or write algorithm.name: {having}"
     elif topology.replay.burn_in_steps and isinstance(topology.model, EncoderSettings) and not _has_memory(topology):
         rule = "a burn-in is for recurrent networks, and model.recurrence is none"
-        yield _problem(topology, "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm")
+        yield "replay.burn_in_steps", rule, "write 0, or model.recurrence: lstm"
 
 
-def targets_at_rollouts(topology: Topology) -> Problems:
+def targets_at_rollouts(topology: Topology) -> Refusals:
     """With ``simulators.weights: rollout``, target networks must change only at the beginning of a rollout."""
     if not isinstance(topology.algorithm, OffPolicySettings) or topology.simulators.weights == "newest":
         return
@@ -494,8 +446,7 @@ def targets_at_rollouts(topology: Topology) -> Problems:
     steps = topology.algorithm.horizon * topology.learners.count * topology.simulators.environments
     every = target.every_steps
     if every % steps:
-        yield _problem(
-            topology,
+        yield (
             "algorithm.target_every_steps",
             f"with simulators.weights: rollout this must be a multiple of a rollout, which has {steps} steps "
             f"(horizon {topology.algorithm.horizon} x {steps // topology.algorithm.horizon} environments)",
@@ -503,16 +454,13 @@ def targets_at_rollouts(topology: Topology) -> Problems:
         )
 
 
-RULES: tuple[Callable[[Topology], Problems], ...] = (
+RULES: tuple[Callable[[Topology], Refusals], ...] = (
     writers_can_be_made,
     whole_groups,
     delays_grow,
     spinning_is_given_longer,
     servers_with_work,
-    scores_to_stop_at,
-    games_with_fire,
-    starts_of_evaluations,
-    games_to_record,
+    evaluations_can_be_made,
     rules_of_the_mode,
     experience_is_corrected,
     learners_reach_each_other,
@@ -527,7 +475,6 @@ RULES: tuple[Callable[[Topology], Problems], ...] = (
     secondary_batches_alone,
     memory_with_sequences,
     statistics_of_observations,
-    statistics_of_batches,
     sequences_with_a_use,
     targets_at_rollouts,
     actions_reach_their_bounds,
@@ -545,14 +492,3 @@ def _has_memory(topology: Topology) -> bool:
 
 def _largest_batch(replay: ReplaySettings) -> tuple[int, str]:
     return max((replay.batch_size, "batch_size"), (replay.secondary_batch_size, "secondary_batch_size"))
-
-
-def _problem(topology: Topology, key: str, rule: str, way_out: str) -> Problem:
-    """Return a problem with the value of a dotted key."""
-    path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
-    value: object = reduce(_at, path, topology)
-    return Problem(path, value, rule, way_out)
-
-
-def _at(found: Any, part: Any) -> Any:
-    return found[part] if isinstance(found, Mapping | Sequence) else getattr(found, part)

@@ -63,7 +63,6 @@ class Origin:
     """Whether it replaces a value of the file: without it that value would apply, and not the default."""
 
     def __str__(self) -> str:
-        """Return file:line, or the source alone if there is no line."""
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
@@ -148,7 +147,6 @@ class _Reader:
         self.stream = self._events()
 
     def document(self) -> Document:
-        """Read the whole stream, which has at most one document."""
         value = None
         seen = False
         for event in self.stream:
@@ -196,7 +194,6 @@ class _Reader:
         return self._mapping(path, depth)
 
     def _check(self, event: Any, depth: int) -> None:
-        """Refuse aliases, anchors, tags, values nested too deep, and too many values."""
         if isinstance(event, yaml.AliasEvent):
             self._fail(event, f"*{event.anchor}", "aliases are not allowed", "write the value itself")
         if event.anchor is not None:

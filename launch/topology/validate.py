@@ -143,7 +143,6 @@ def dotted(path: Path) -> str:
 
 
 def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems of a section whose keys depend on a choice in it."""
     section, path, registry = tree.get(name), (name,), CHOSEN[name]
     if not isinstance(section, dict):
         yield _no_mapping(section, keys_of(BASES[name]), path)
@@ -161,7 +160,6 @@ def _of_choice(name: str, tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _of_roles(roles: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield problems of the keys of plug-in roles."""
     for role, section in roles.items():
         path: Path = ("roles", role)
         try:

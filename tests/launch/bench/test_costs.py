@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
 from launch.bench import shipped
 from launch.bench.costs import (
-    Wire,
     alone,
     costs_of,
     costs_of_run,
@@ -30,7 +28,7 @@ from launch.topology.load import load
 from launch.topology.schema import SimulatorsSection
 
 WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
-WIRE = Wire(1e-5, 1e-9, 1e-5)
+REST = {"optimizer_s": 5e-3, "message_s": 1e-5, "byte_s": 1e-9, "hop_s": 1e-5, "add_s": 1e-4}
 SIMULATING = {"simulate": 0.5, "infer": 0.2, "wait": 0.3}
 LEARNING = {"copy": 0.02, "learn": 0.2, "publish": 0.02, "wait": 0.76}
 
@@ -39,7 +37,7 @@ def test_the_costs_of_a_reading_give_its_rate_again() -> None:
     wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
     roles = {name: name.partition("-")[0] for name in wall}
     reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu={}, roles=roles)
-    costs = costs_of(reading, WORK, 2.0, 5e-3, WIRE, 1e-4)
+    costs = costs_of(reading, WORK, 2.0, REST)
     assert costs.step_s == pytest.approx(2 * 5.0 / 4000)
     assert costs.pass_s == pytest.approx(2.0 / (100 * 5))
     assert (costs.gradient_s, costs.optimizer_s) == pytest.approx((0.015, 0.005))
@@ -52,7 +50,7 @@ def test_simulators_that_share_a_core_are_not_slower_than_their_work() -> None:
     wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
     roles = {name: name.partition("-")[0] for name in wall}
     reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu={}, roles=roles)
-    costs = costs_of(reading, WORK, 1.0, 5e-3, WIRE, 1e-4)
+    costs = costs_of(reading, WORK, 1.0, REST)
     assert costs.step_s == pytest.approx(5.0 / 4000)
     assert simulate(Scenario(costs=costs, work=WORK, cores=1.0)).env_steps_per_s == pytest.approx(400)
 
@@ -63,7 +61,7 @@ def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
     roles = {name: name.partition("-")[0] for name in wall}
     cpu, queued = {"simulator-0": 0.2, "simulator-1": 0.2}, {"simulator-0": 0.1, "simulator-1": 0.1}
     reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu=cpu, queued=queued, roles=roles)
-    costs = costs_of(reading, WORK, 2.0, 5e-3, WIRE, 1e-4)
+    costs = costs_of(reading, WORK, 2.0, REST)
     assert (costs.step_s, costs.step_wait_s) == pytest.approx((2 * 1.0 / 4000, 2 * 4.0 / 4000))
     assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
 
@@ -81,7 +79,7 @@ def test_the_deviation_of_updates_is_found_again(horizon: int, deviation: float)
 
 def test_nothing_that_was_learned_gives_no_costs() -> None:
     with pytest.raises(RunError, match="no update ended .* larger --seconds"):
-        costs_of(Reading(env_steps=0, seconds=1.0, wall={}, cpu={}), WORK, 2.0, 1e-3, WIRE, 0.0)
+        costs_of(Reading(env_steps=0, seconds=1.0, wall={}, cpu={}), WORK, 2.0, REST)
 
 
 def test_the_topology_of_several_learners_is_measured_with_one() -> None:
@@ -103,18 +101,18 @@ def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:
     shares = {"simulate": 1.0 / 3, "infer": 0.4 / 3, "learn": 0.2 / 3, "copy": 0.02 / 3, "publish": 0.02 / 3}
     row = {f"share_{name}": share for name, share in shares.items()}
     row |= {"share_wait": 1 - sum(shares.values()), "env_steps_per_s": 400.0}
-    costs = costs_of_run(run_of(tmp_path, [row, row]), WORK, 2.0, 5e-3, WIRE, 1e-4)
+    costs = costs_of_run(run_of(tmp_path, [row, row]), WORK, 2.0, REST)
     assert costs.gradient_s == pytest.approx(0.015)
     assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
 
 
 def test_a_run_without_reports_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no reports with share_learn"):
-        costs_of_run(run_of(tmp_path, []), WORK, 2.0, 5e-3, WIRE, 1e-4)
+        costs_of_run(run_of(tmp_path, []), WORK, 2.0, REST)
 
 
 def test_the_wire_of_this_machine_is_measured() -> None:
-    wire = msgspec.structs.asdict(measure_wire())
+    wire = measure_wire()
     assert 0 < wire["message_s"] < 0.05 and 0 <= wire["hop_s"] < 0.05
     assert wire["byte_s"] < 1e-6
     assert 0 < measure_addition(10_000) < 0.01

@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 from actorlearn.address import Tcp
 from actorlearn.wire.channel import Dealer, Router
 from actorlearn.wire.messages import encode
-from launch.nodes.stream import (
-    BODY_BYTES,
-    MOST_FLYING,
-    MOST_KEPT,
-    MOST_KEPT_BYTES,
-    RESEND_MOST_S,
-    RESEND_S,
-    Numbered,
-    Stream,
-    StreamError,
-)
+from launch.nodes.outbox import MOST_AHEAD
+from launch.nodes.stream import RESEND_MOST_S, RESEND_S, Numbered, Stream, StreamError
 from tests.examples import examples
 from tests.wire.doors import HERE, Keys, Relay, until
 
@@ -47,8 +38,8 @@ class Network:
 
     def add(self, end: str) -> None:
         body = f"{end}{len(self.put[end])}".encode()
-        if self.ends[end].put(body):
-            self.put[end].append(body)
+        self.ends[end].put(body)
+        self.put[end].append(body)
 
     def send(self, end: str, fails_after: int = 1000) -> None:
         left = fails_after if self.up else 0
@@ -152,21 +143,6 @@ def test_all_that_was_on_its_way_is_sent_again_where_there_was_no_connection() -
     assert [frame.body for frame in sent] == [b"x", b"y", b"x", b"y", b"z"]
 
 
-def test_what_waits_is_bounded_and_so_is_what_flies() -> None:
-    stream, sent = Stream(epoch=1), []
-    assert [stream.put(b"x") for _ in range(MOST_KEPT + 1)] == [True] * MOST_KEPT + [False]
-    stream.send(0.0, lambda frame: not sent.append(frame))
-    assert len(sent) == MOST_FLYING
-    stream.take(Numbered(epoch=1, number=0, acknowledged=1), 0.0)
-    assert stream.put(b"x")
-    large = Stream(epoch=1)
-    while large.put(bytes(BODY_BYTES)):
-        pass
-    assert sum(map(len, large.waiting)) <= MOST_KEPT_BYTES
-    with pytest.raises(StreamError, match="at most .* are allowed"):
-        Stream(epoch=1).put(bytes(BODY_BYTES + 1))
-
-
 def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
     """A recorded one that is sent once more, or one of a node that was fenced."""
     stream = Stream(epoch=epoch)
@@ -209,8 +185,8 @@ def test_exactly_once_over_connections_that_are_cut(messages: int = 1000) -> Non
                 ("head", lambda frame: router.send("node-1", encode(frame))),
                 ("node", lambda frame: dealer.send(encode(frame))),
             ):
-                while left[end] and draw.random() < 0.9 and ends[end].put(left[end][0]):
-                    left[end].popleft()
+                while left[end] and len(ends[end].waiting) < MOST_AHEAD and draw.random() < 0.9:
+                    ends[end].put(left[end].popleft())
                 ends[end].send(now_s, send)
             came = [("head", body) for _, body in iter(router.recv, None)]
             came += [("node", body) for body in iter(dealer.recv, None)]

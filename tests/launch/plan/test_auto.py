@@ -8,7 +8,7 @@ import pytest
 
 from launch.machine.cgroups import Quota
 from launch.machine.cores import Cores
-from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits
+from launch.plan.auto import AUTO, choose, cpu_flags, crowding, misfits, never_reached
 from launch.plan.nodes import NodeResources, unlike_here
 from launch.topology.load import dump, parse, tree
 
@@ -156,3 +156,28 @@ def test_bfloat16_that_a_processor_emulates_is_warned_of_with_the_way_out() -> N
     assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], "auto never does"
     on_gpus = parse(PONG, ["trainer.precision=bf16", "trainer.device=cuda", "inference.count=0"])
     assert misfits(choose(on_gpus, XEON, TWO)[0], XEON, 2) == []
+
+
+CART_DQN = "env: {id: CartPole-v1}\nalgorithm: {name: dqn}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "keys"),
+    [
+        (["total_steps=900"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=1000"], ["replay.learning_starts_steps: 1,000", "algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=1001"], ["algorithm.epsilon_steps: 10,000"]),
+        (["total_steps=10_000"], []),
+        (["total_steps=10_000", "algorithm.epsilon_hold_steps=1"], ["algorithm.epsilon_hold_steps: 1 and"]),
+        (["total_steps=9_000", "algorithm.epsilon_initial=0.05"], []),
+        (["total_steps=900", "algorithm={name: ppo}"], []),
+        (
+            ["total_steps=40_000", "mode=sync", "learners.count=2", "replay.learning_starts_steps=20_000"],
+            ["replay.learning_starts_steps: 20,000 (40,000 for 2 learners)"],
+        ),
+    ],
+)
+def test_values_that_the_run_never_reaches_are_named(overrides: list[str], keys: list[str]) -> None:
+    found = [*never_reached(parse(CART_DQN, overrides))]
+    assert [said.startswith(key) for said, key in zip(found, keys, strict=True)] == [True] * len(keys), found
+    assert all("raise total_steps" in said for said in found)

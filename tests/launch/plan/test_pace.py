@@ -17,7 +17,7 @@ PPO = "env: {id: CartPole-v1}\nalgorithm: {name: ppo}\nsimulators: {count: 2}"
 
 def shorter(step_s: float, *overrides: str, state_size: int = 0, text: str = PPO) -> dict[str, int]:
     described = replace(DESCRIPTION, step_s=step_s, state_size=state_size)
-    return {key: value for key, (value, _) in shorter_rollouts(parse(text, overrides), described, 2.0).items()}
+    return {choice.key: choice.value for choice in shorter_rollouts(parse(text, overrides), described, 2.0)}
 
 
 def test_rollouts_of_slow_environments_are_shorter_and_their_minibatches_are_as_large() -> None:
@@ -39,7 +39,7 @@ def test_keys_of_the_user_and_the_shortest_horizon_are_kept(override: str) -> No
 def more(step_s: float, cores: int, *overrides: str, agents: int = 1) -> dict[str, int]:
     described = replace(DESCRIPTION, step_s=step_s, agents=agents)
     topology = parse("env: {id: CartPole-v1}", overrides)
-    return {key: value for key, (value, _) in more_simulators(topology, described, Cores(cores)).items()}
+    return {choice.key: choice.value for choice in more_simulators(topology, described, Cores(cores))}
 
 
 def test_slow_environments_have_a_simulator_for_each_core() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from launch.errors import RunError
 from launch.runs import find
-from launch.runs.attached import find_attached
 from launch.runs.jsonl import Lines
+from launch.runs.lives import find_attached
 from tests.launch.runs.folders import make_run, me
 
 

@@ -19,7 +19,7 @@ from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
-from launch.machine.print_locks import open_alone
+from launch.machine.locks import open_alone
 from launch.machine.signals import SIGNALS, Signals
 from launch.nodes.messages import DropLearner, DropMembers
 from launch.plan.plan import Start

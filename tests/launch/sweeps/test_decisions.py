@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, draw_different
-from launch.sweeps.decisions import OVER, WAIT, Listed, Population, Search, next_step, open_runs
-from launch.sweeps.history import Dropped, History, RunId, Trial
+from launch.sweeps.decisions import OVER, WAIT, Listed, Population, Search, next_generation, next_step, open_runs
+from launch.sweeps.history import Begun, Chosen, Dropped, History, RunId, Trial
 from launch.sweeps.keys import PopulationKeys
 from launch.sweeps.slots import Slots
 from tests.launch.sweeps.worlds import Killed, World
@@ -153,3 +153,63 @@ def test_of_a_dropped_trial_only_what_has_begun_is_open() -> None:
     assert open_runs(search, history) == [RunId(0, 1)]
     assert next_step(search, history, {RunId(0, 1)}) is WAIT
     assert next_step(search, history, set()) is OVER
+
+
+RATE = [Range("rate", 0.001, 1.0, log=True)]
+scored = st.lists(st.one_of(st.none(), st.integers(-5, 5).map(float)), min_size=2, max_size=12).filter(
+    lambda scores: any(score is not None for score in scores)
+)
+
+
+@given(scored, st.floats(0.01, 0.5), st.integers(1, 5))
+def test_the_worst_go_on_from_some_of_the_best_and_the_others_from_themselves(
+    scores: list[float | None], quantile: float, generation: int
+) -> None:
+    keys = PopulationKeys(every_steps=1, quantile=quantile)
+    before = [{"rate": 0.1 + place / 100} for place in range(len(scores))]
+    found = next_generation(RATE, keys, generation, before, scores)
+    known = sorted((score for score in scores if score is not None), reverse=True)
+    count = max(1, int(quantile * len(scores)))
+    for place, (member, score) in enumerate(zip(found, scores, strict=True)):
+        values, parent = member
+        from_score = scores[parent]
+        assert from_score is not None, "nobody goes on from a member that has failed"
+        if parent == place:
+            assert values == before[place]
+        else:
+            assert score is None or score <= from_score
+            assert from_score >= known[min(count, len(known)) - 1], "its parent is one of the best"
+            assert values["rate"] != before[parent]["rate"]
+    replaced = [place for place, member in enumerate(found) if member[1] != place]
+    lost = [place for place, score in enumerate(scores) if score is None]
+    assert {*lost} <= {*replaced} and len(replaced) <= max(count, len(lost))
+
+
+def test_a_fifth_is_replaced_each_by_one_of_the_best_fifth() -> None:
+    keys = PopulationKeys(every_steps=1)
+    before = [{"rate": (place + 1) / 100} for place in range(10)]
+    found = next_generation(RATE, keys, 1, before, [float(place) for place in range(10)])
+    assert [parent for _, parent in found[2:]] == [*range(2, 10)]
+    for values, parent in found[:2]:
+        assert parent in (8, 9)
+        ratio = values["rate"] / before[parent]["rate"]
+        assert min(abs(ratio - 0.8), abs(ratio - 1.2)) < 1e-5
+
+
+def first_generation(seed: int, members: int) -> list[Values]:
+    search, history = Population(RATE, PopulationKeys(every_steps=1, seed=seed), range(members), 1, 2), History()
+    history.add(Begun(format=1, version="", keys={}, topology=""))
+    for number in range(members):
+        trial = search.choose(history)
+        assert isinstance(trial, Trial)
+        history.add(Chosen(trial=number, values=dict(trial.values)))
+    return [trial.values for trial in history.trials.values()]
+
+
+def test_generations_follow_from_seed_and_number_alone() -> None:
+    keys, first = PopulationKeys(every_steps=1, seed=4), first_generation(4, 5)
+    assert first == first_generation(4, 5) and first[:3] == first_generation(4, 3)
+    assert first != first_generation(5, 5)
+    scores = [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert next_generation(RATE, keys, 1, first, scores) == next_generation(RATE, keys, 1, first, scores)
+    assert len({str(next_generation(RATE, keys, number, first, scores)) for number in range(1, 9)}) > 1

@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from launch.sweeps.processes import Processes, last_line, log_of
+from launch.machine.locks import last_line
+from launch.sweeps.processes import Processes, log_of
 
 PATIENCE_S = 60.0
 STARTS_ONE = """
@@ -31,13 +32,13 @@ def wait_until_gone(processes: Processes, folder: Path) -> None:
 
 def test_a_process_is_alive_until_it_has_gone_and_tells_how(tmp_path: Path) -> None:
     processes, folder = Processes(), tmp_path / "run"
-    assert not processes.alive(folder) and last_line(folder) == "" and processes.returncode(folder) is None
+    assert not processes.alive(folder) and last_line(log_of(folder)) == "" and processes.returncode(folder) is None
     assert processes.start(folder, ["no-such-command"])
     assert processes.alive(folder) and Processes().alive(folder)
     assert not processes.start(folder, ["no-such-command"]), "one is alive"
     wait_until_gone(processes, folder)
     assert processes.returncode(folder) == 2
-    assert "no-such-command" in last_line(folder)
+    assert "no-such-command" in last_line(log_of(folder))
     assert log_of(folder) == tmp_path / "run.log"
 
 

@@ -11,7 +11,7 @@ from launch.engines.specs import ENGINES
 from launch.errors import RunError
 from launch.sweeps.file import read
 from launch.sweeps.history import Started
-from launch.sweeps.slots import Slot, Slots, find_slots
+from launch.sweeps.slots import Room, Slot, Slots, count_at_once, find_slots, here
 
 
 def deal(slots: Slots, runs: int, left_out: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -148,3 +148,27 @@ def test_how_many_a_cluster_has_room_for_the_file_says(
     assert find(tmp_path, "listen: '10.0.0.1:0'", "slurm", keys, at_once="7").at_once == 7
     with pytest.raises(RunError, match=r"'b1': outside an allocation, Slurm chooses the machines; remove nodes.hosts"):
         find(tmp_path, "listen: '10.0.0.1:0', hosts: [b1]", "slurm", keys, at_once="7")
+
+
+GIB = 1 << 30
+MACHINE = Room(cores=8, memory_bytes=16 * GIB, shm_bytes=4 * GIB, gpus=2)
+
+
+def test_the_scarcest_thing_bounds_how_many() -> None:
+    small = Room(cores=2, memory_bytes=GIB, shm_bytes=GIB >> 3, gpus=0)
+    assert count_at_once(small, MACHINE) == (4, "8 cores, of which a run takes 2")
+    hungry = Room(cores=1, memory_bytes=6 * GIB, shm_bytes=GIB >> 3, gpus=0)
+    assert count_at_once(hungry, MACHINE) == (2, "16.0 GiB of memory, of which a run takes about 6.0")
+    replays = Room(cores=1, memory_bytes=GIB, shm_bytes=GIB + 1, gpus=0)
+    assert count_at_once(replays, MACHINE) == (3, "4.0 GiB of shared memory, of which a run takes 1.00")
+    fast = Room(cores=1, memory_bytes=GIB, shm_bytes=GIB >> 3, gpus=1)
+    assert count_at_once(fast, MACHINE) == (2, "2 GPUs, of which a run takes 1")
+
+
+def test_one_run_has_room_whatever_it_takes() -> None:
+    assert count_at_once(Room(cores=64, memory_bytes=GIB, shm_bytes=1, gpus=0), MACHINE)[0] == 1
+
+
+def test_this_machine_has_cores_and_memory() -> None:
+    found = here()
+    assert found.cores > 0 and found.memory_bytes > 0 and found.shm_bytes > 0 and found.gpus >= 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.machine.print_locks import open_alone, open_beside, somebody_prints_to
+from launch.machine.locks import open_alone, open_beside, somebody_prints_to
 
 
 def test_a_file_is_printed_to_until_the_last_process_that_has_it_is_gone(tmp_path: Path) -> None:
