@@ -8,6 +8,7 @@ shown to work by the tests of what it is made for.
 from __future__ import annotations
 
 COVERED_BY = {
+    "actorlearn/processes/parent.py": "tests/processes/test_stack_signal.py",
     "actorlearn/action_mask.py": "tests/envs/test_masks.py",
     "actorlearn/image_part.py": "tests/models/test_mixed.py",
     "actorlearn/__main__.py": "tests/system/test_installed.py",
@@ -40,7 +41,6 @@ COVERED_BY = {
     "actorlearn/parameters/shard_frames.py": "tests/parameters/test_shard.py",
     "actorlearn/parameters/shard_layout.py": "tests/parameters/test_shard.py",
     "actorlearn/processes/parameter_server.py": "tests/parameters/test_served.py",
-    "actorlearn/wire/endpoints.py": "tests/parameters/test_gossip_network.py",
     "actorlearn/wire/identity.py": "tests/wire/test_messages.py",
     "actorlearn/replay/flushed.py": "tests/interleavings/test_records.py",
     "actorlearn/replay/rings.py": "tests/replay/test_buffer.py",

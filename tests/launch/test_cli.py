@@ -251,7 +251,6 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
 
 def test_a_refused_run_is_one_line(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(run_command, "TRIAL_S", 60.0)
     result = ask("run", topology, "env.id=CartPole-v77")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "CartPole-v77" in result.stderr and len(result.stderr.splitlines()) == 1

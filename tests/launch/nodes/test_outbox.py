@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from launch.nodes.messages import CHUNK_BYTES, LogChunk, decode
-from launch.nodes.outbox import Outbox
-from launch.nodes.stream import Stream
+from launch.nodes.outbox import MOST_AHEAD, Outbox
+from launch.nodes.stream import Numbered, Stream
 
 
 def test_large_messages_of_many_lanes_all_arrive_in_the_order_of_their_lanes() -> None:
@@ -29,3 +29,18 @@ def test_large_messages_of_many_lanes_all_arrive_in_the_order_of_their_lanes() -
         there.send(now_s, lambda frame: here.take(frame, 0.0) is None)
     assert outbox.empty
     assert came == [f"{lane}-{number}.log" for number in range(2) for lane in lanes]
+
+
+def test_messages_that_are_not_acknowledged_are_bounded() -> None:
+    stream = Stream(1)
+    outbox, sent = Outbox(stream), list[Numbered]()
+    for number in range(3 * MOST_AHEAD):
+        outbox.put("logs", LogChunk(f"{number}.log", bytes(CHUNK_BYTES)))
+    for now_s in range(0, 100, 10):
+        outbox.pump()
+        sent.clear()
+        stream.send(now_s, lambda frame: sent.append(frame) is None)
+        assert len(stream.waiting) == len(sent) == MOST_AHEAD
+    stream.take(Numbered(epoch=1, number=0, acknowledged=1), 100.0)
+    outbox.pump()
+    assert len(stream.waiting) == MOST_AHEAD and not outbox.empty

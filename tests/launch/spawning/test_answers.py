@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from actorlearn.worker.settings import SpacesSettings
-from launch.spawning import answers
 from launch.spawning.answers import NoAnswerError, answer, ask, ask_task, prepared
 from tests import named
 
@@ -39,23 +38,28 @@ def test_a_task_is_answered_by_the_line_of_the_task_and_not_by_json_of_the_users
     assert ask_task("spaces", settings, 60.0).keys() == {"like", "images"}
 
 
+def tasks() -> list[psutil.Process]:
+    """The processes of tasks that this program has started."""
+    return [each for each in psutil.Process().children(recursive=True) if "actorlearn.processes" in each.cmdline()]
+
+
 def test_a_prepared_task_answers_the_next_question_and_later_ones_have_processes_of_their_own() -> None:
     def spaces(id: str) -> Any:
         return ask_task("spaces", msgspec.json.encode(SpacesSettings(env=named.env(id=id))), 60.0)
 
     with prepared("spaces"):
-        (waiting,) = answers._prepared.values()
+        (waiting,) = tasks()
         vector = spaces("CartPole-v1")
-        assert not answers._prepared and not waiting._path.parent.exists()
+        assert not waiting.is_running() and not tasks()
         assert spaces("CartPole-v1") == vector and spaces("ALE/Pong-v5") != vector
 
 
 def test_a_prepared_task_that_is_not_asked_ends() -> None:
     with prepared("spaces"):
-        (waiting,) = answers._prepared.values()
-        pid = waiting._command._pid
-        assert psutil.pid_exists(pid)
-    assert not answers._prepared and not waiting._path.parent.exists() and not psutil.pid_exists(pid)
+        (waiting,) = tasks()
+        folder = Path(waiting.cmdline()[-1]).parent
+        assert folder.is_dir()
+    assert not waiting.is_running() and not folder.exists()
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:
