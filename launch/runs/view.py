@@ -248,8 +248,7 @@ def _as_it_stands(run: RunFolder, view: RunView, ask_processes: bool = True) -> 
     alive = run.alive
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
-    counted = alive or ENV_CHANGES in view.row  # earlier versions did not count the changes in reports
-    if counted and count_env_changes(run.meta) != (view.row.get(ENV_CHANGES) or 0):  # no report of this environment yet
+    if count_env_changes(run.meta) != (view.row.get(ENV_CHANGES) or 0):  # there is no report of this environment yet
         view = replace(view, best_return=None, trend=())
     return replace(
         view,

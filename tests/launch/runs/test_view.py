@@ -58,14 +58,6 @@ def test_an_ended_run_is_seen_whole(tmp_path: Path) -> None:
     assert json.loads(json.dumps(seen.as_json()))["left_s"] is None
 
 
-def test_an_ended_run_of_a_version_that_did_not_count_resumes_keeps_its_best_mean(tmp_path: Path) -> None:
-    changed = {"env.time_limit_steps": {"was": 0, "is": 9}}
-    found = folder(tmp_path / "pong-1", resumed_at=40, changed=changed, earlier=[{}])
-    seen = RunReader(found).look()
-    assert seen.best_return == 3.0 and seen.trend
-    assert glance(found).best_return == 1.0
-
-
 def test_a_resumed_run_has_no_best_mean_before_its_first_report(tmp_path: Path) -> None:
     changed = {"env.time_limit_steps": {"was": 0, "is": 9}}
     seen = RunReader(folder(tmp_path / "pong-1", resumed_at=40, changed=changed, earlier=[{}], **me())).look(False)
