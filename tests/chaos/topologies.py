@@ -36,7 +36,10 @@ COMMON = (
 )
 
 ALGORITHMS = {
-    "a2c": ("algorithm.name=a2c", f"algorithm.horizon={HORIZON}", "algorithm.reduction=mean"),
+    "a2c": (
+        *("algorithm.name=a2c", f"algorithm.horizon={HORIZON}", "algorithm.reduction=mean"),
+        *("algorithm.normalize_reward=false", "model.normalize_observation=false"),
+    ),
     "ppo": (
         *("algorithm.name=ppo", f"algorithm.horizon={HORIZON}", "algorithm.epochs=2", "algorithm.minibatches=2"),
         *("algorithm.normalize_advantage=false", "algorithm.normalize_reward=false"),

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSpec
-from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.algorithms.specs.actor_critic import NORMALIZED, ActorCriticSettings
 
 
 class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
@@ -30,6 +30,9 @@ SPEC = AlgorithmSpec(
         # The settings' defaults are PAAC as its authors released it (configs/atari/paac.yaml lists how the paper
         # differs). The learning rate is 0.0007 x 32 environments, for loss_scale 5.
         "atari": {},
-        "vector": VECTOR,
+        # Greedy scores of 100 games after 500,000 steps, seeds 1 to 3, with normalised observations and rewards:
+        # Acrobot-v1 -84, -81 and -86 (without, three drawn seeds: -500), CartPole-v1 500, 500 and 500. MountainCar-v0
+        # after 1,000,000 steps, seed 1: -133.
+        "vector": NORMALIZED,
     },
 )

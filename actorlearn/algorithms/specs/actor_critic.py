@@ -39,3 +39,5 @@ class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
 # games. These numbers: 500, 500, 500, 500. With entropy_cost 0.01: 471, 261, 475, 458 (a policy that must stay random
 # drops the pole). With learning rate 1e-3 as well: 499, 500, 492, 205.
 VECTOR = {"algorithm": {**BASE_DEFAULTS["vector"]["algorithm"], "entropy_cost": 0.0, "value_cost": 0.5}}
+NORMALIZED = {"model": {"normalize_observation": True}, "algorithm": {**VECTOR["algorithm"], "normalize_reward": True}}
+"""VECTOR with normalised observations and rewards, which a2c and ppo have."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from actorlearn.algorithms.settings import AlgorithmSpec
-from actorlearn.algorithms.specs.actor_critic import VECTOR, ActorCriticSettings
+from actorlearn.algorithms.specs.actor_critic import NORMALIZED, ActorCriticSettings
 from actorlearn.metric import Metric
 
 
@@ -112,10 +112,9 @@ SPEC = AlgorithmSpec(
         # steps -109 (without: -200, as at the start), Acrobot-v1 after 300,000 -76, LunarLander-v3 after 500,000 224,
         # CartPole-v1 after 100,000 500, FrozenLake-v1 after 100,000 0.8 (without: 0.9).
         "vector": {
-            "model": {"normalize_observation": True},
+            **NORMALIZED,
             "algorithm": {
-                **VECTOR["algorithm"],
-                "normalize_reward": True,
+                **NORMALIZED["algorithm"],
                 "horizon": 64,
                 "gae_lambda": 0.95,
                 "normalize_advantage": True,

@@ -447,7 +447,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         ["t:3", "capacity_steps = 100", "8 environments", "stack, n_step and sequence (45 rows)", "write 360 or more"],
     ),
     "statistics that nobody takes": (
-        OK + "model: {statistics_rows: 100}\n",
+        OK + "model: {normalize_observation: false, statistics_rows: 100}\n",
         ["t:2", "model.statistics_rows = 100", "normalize_observation, which is false", "leave the key out"],
     ),
     "statistics and replay": (

@@ -276,6 +276,21 @@ def test_cheap_environments_have_defaults_of_their_own() -> None:
     assert t.algorithm.loss_scale == 1.0
 
 
+@pytest.mark.parametrize(
+    ("env", "algorithm", "normalised"),
+    [
+        ("CartPole-v1", "a2c", True),
+        ("CartPole-v1", "ppo", True),
+        ("CartPole-v1", "impala", False),
+        ("ALE/Pong-v5", "a2c", False),
+        ("ALE/Pong-v5", "ppo", False),
+    ],
+)
+def test_a2c_and_ppo_normalise_except_in_atari_games(env: str, algorithm: str, normalised: bool) -> None:
+    t = parse(f"env: {{id: {env}}}\nalgorithm: {{name: {algorithm}}}\n")
+    assert t.model.normalize_observation == t.algorithm.normalize_reward == normalised
+
+
 def test_algorithms_have_defaults_of_their_own() -> None:
     ppo, impala = (parse(f"env: {{id: ALE/Pong-v5}}\nalgorithm: {{name: {name}}}") for name in ("ppo", "impala"))
     assert (ppo.algorithm.horizon, ppo.algorithm.epochs, ppo.algorithm.gae_lambda) == (64, 4, 0.95)
