@@ -43,6 +43,10 @@ START_S = 120.0
 _END_S = 10.0
 """Longest time to end all processes, in seconds: some may hang in the kernel or belong to other users."""
 _TURN_S = 0.005
+SEARCHES = 3
+"""Number of searches without a marked process after which none is left: while a process replaces its program (exec), it
+shows no environment.
+"""
 _STACK_S = 2.0
 """Time that a process has to write its stack, in seconds."""
 _REQUEST_BYTES = 1 << 16
@@ -126,12 +130,12 @@ class Guardian:
 def end_marked(run_id: str) -> None:
     """Kill this user's processes with the mark of a run, until none is left; used after a guardian's death."""
     mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + _END_S
-    while time.monotonic() < deadline_s:
+    searches_without = 0
+    while searches_without < SEARCHES and time.monotonic() < deadline_s:
         found = [pid for number in _numbers() if mark in _environment(number) and (pid := _pid_of(number))]
         for pid in found:
             _kill(pid)
-        if not found:
-            return
+        searches_without = 0 if found else searches_without + 1
         time.sleep(_TURN_S)
 
 

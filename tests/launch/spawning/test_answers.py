@@ -13,6 +13,7 @@ import pytest
 from actorlearn.worker.settings import SpacesSettings
 from launch.spawning.answers import NoAnswerError, answer, ask, ask_task, prepared
 from tests import named
+from tests.launch.engines.waiting import within
 
 
 def child(code: str) -> list[str]:
@@ -43,12 +44,18 @@ def tasks() -> list[psutil.Process]:
     return [each for each in psutil.Process().children(recursive=True) if "actorlearn.processes" in each.cmdline()]
 
 
+def prepared_task() -> psutil.Process:
+    """The process of the prepared task, which shows no command line while it replaces its program (exec)."""
+    assert within(20, lambda: len(tasks()) == 1)
+    return tasks()[0]
+
+
 def test_a_prepared_task_answers_the_next_question_and_later_ones_have_processes_of_their_own() -> None:
     def spaces(id: str) -> Any:
         return ask_task("spaces", msgspec.json.encode(SpacesSettings(env=named.env(id=id))), 60.0)
 
     with prepared("spaces"):
-        (waiting,) = tasks()
+        waiting = prepared_task()
         vector = spaces("CartPole-v1")
         assert not waiting.is_running() and not tasks()
         assert spaces("CartPole-v1") == vector and spaces("ALE/Pong-v5") != vector
@@ -56,7 +63,7 @@ def test_a_prepared_task_answers_the_next_question_and_later_ones_have_processes
 
 def test_a_prepared_task_that_is_not_asked_ends() -> None:
     with prepared("spaces"):
-        (waiting,) = tasks()
+        waiting = prepared_task()
         folder = Path(waiting.cmdline()[-1]).parent
         assert folder.is_dir()
     assert not waiting.is_running() and not folder.exists()
