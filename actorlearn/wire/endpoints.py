@@ -90,8 +90,10 @@ class Endpoints:
         return LocalSocket(self._machine, socket) if len(os.fsencode(socket.path)) <= PATH_BYTES else None
 
     def _address(self, to: Endpoint) -> Ipc | Tcp:
-        if to.local is not None and to.local.machine == self._machine and to.local.address.file.exists():
-            return to.local.address
+        """Return the local socket if this user can open it here; else the address on the network."""
+        local = to.local
+        if local and local.machine == self._machine and os.access(local.address.file, os.W_OK, effective_ids=True):
+            return local.address
         assert to.address is not None
         return to.address
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.parameters.networked import Listing
 
 HOST = "127.0.0.1"
 LIMIT_BYTES = 1000
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -68,6 +70,21 @@ def test_without_the_file_of_the_local_socket_tcp_is_used(stack: ExitStack, tmp_
     assert to.local is not None
     to.local.address.file.unlink()
     assert answers(stack, router, listing.trainer(1), to) is Tcp
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_local_socket_of_another_user_is_not_used(stack: ExitStack, tmp_path: Path) -> None:
+    """A path that may not be looked at raised PermissionError in the process that connects."""
+    listing = Listing(folder=tmp_path)
+    server = listing.trainer(0)
+    router = stack.enter_context(closing(server.router(HOST, LIMIT_BYTES)))
+    to, asking = server.find("trainer")[0], listing.trainer(1)
+    tmp_path.chmod(0o700)
+    os.seteuid(NOBODY)
+    try:
+        assert answers(stack, router, asking, to) is Tcp
+    finally:
+        os.seteuid(0)
 
 
 @pytest.mark.parametrize("folder", [None, Path("/tmp") / (PATH_BYTES * "x")], ids=["none", "too long"])
