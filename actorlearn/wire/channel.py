@@ -469,25 +469,13 @@ class _TwoSockets(Generic[ListeningT]):
 class Routers(_TwoSockets[Router]):
     """The listening side of requests from processes of other machines and of this one."""
 
-    def __init__(self, remote: Router, local: Router | None) -> None:
-        """Read both from now on."""
-        super().__init__(remote, local)
-        self._routers: dict[str, Router] = {}
-        """Peer -> the router that has its newest message."""
-
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
         """Return the next message as (peer id, body), or None if none came in time (``Router.recv``)."""
-
-        def recv(router: Router) -> tuple[str, bytes] | None:
-            if (received := router.recv()) is not None:
-                self._routers[received[0]] = router
-            return received
-
-        return self._first(recv, timeout_ms)
+        return self._first(Router.recv, timeout_ms)
 
     def send(self, peer: str, body: bytes) -> bool:
         """Send without blocking; False when the peer is gone or its queue is full."""
-        return self._routers.get(peer, self._remote).send(peer, body)
+        return any(each.send(peer, body) for each in self._both)  # a router refuses a peer that it does not have
 
 
 class Pulls(_TwoSockets[Pull]):
