@@ -190,9 +190,9 @@ class ModelSpec(Spec):
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
-AS_THEY_ARE: Mapping[str, bool] = {"normalize_observation": False}
-"""Images are not normalised pixel by pixel unless the topology says so: what algorithms gain by normalised observations
-was measured with vectors, and networks of images already get numbers from 0 to 1."""
+IMAGE_DEFAULTS: Mapping[str, bool] = {"normalize_observation": False}
+"""Images are not normalised for each pixel unless the topology says so. The defaults of algorithms that normalise
+observations were measured with vectors, and networks of images already get numbers from 0 to 1."""
 
 
 def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
@@ -202,7 +202,7 @@ def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
         made_by="actorlearn.models.encoders:ConvolutionalEncoder",
         convolutional=large,
         strided=strided,
-        defaults=AS_THEY_ARE,
+        defaults=IMAGE_DEFAULTS,
     )
 
 
@@ -216,7 +216,7 @@ BA3C = ModelSpec(
     settings=BA3CSettings,
     made_by="actorlearn.models.ba3c:BA3CEncoder",
     convolutional=True,
-    defaults=AS_THEY_ARE,
+    defaults=IMAGE_DEFAULTS,
 )
 MINATAR = _stack("minatar", strided=False, large=False)
 IMPALA = ModelSpec(
@@ -224,7 +224,7 @@ IMPALA = ModelSpec(
     settings=tag_settings(ImageSettings, "impala"),
     made_by="actorlearn.models.residual:ResidualEncoder",
     convolutional=True,
-    defaults=AS_THEY_ARE,
+    defaults=IMAGE_DEFAULTS,
 )
 MLP = ModelSpec(name="mlp", settings=MLPSettings, made_by="actorlearn.models.encoders:Perceptron", separate=True)
 
@@ -233,7 +233,7 @@ MIXED = ModelSpec(
     settings=MixedSettings,
     made_by="actorlearn.models.mixed:MixedEncoder",
     separate=True,
-    defaults=AS_THEY_ARE,
+    defaults=IMAGE_DEFAULTS,
 )
 
 MODELS = Registry("model", "actorlearn.models", ModelSpec)
