@@ -2,7 +2,8 @@
 
 Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread, and all
 learners connect to it, including the first. If a connection is lost, contributions are sent again until they are
-answered. The wait ends when the newest order no longer lists a learner that has not come, or the hub's learner.
+answered. The wait ends when the newest order no longer lists a learner that has not come, or the hub's learner, or when
+it says that the hub is closed.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class MeetingServer:
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._own_ranks = [rank for rank, trainer in enumerate(trainers) if trainer == endpoints.own]
-        self._hub = MeetingHub(len(trainers), generation)
-        self._router = endpoints.router(host, MEETING.size + most)
+        self._generation, self._hub = generation, MeetingHub(len(trainers), generation)
+        self._router = endpoints.router(host, MEETING.size + most, generation)
         self._over = threading.Event()
         self._fault: BaseException | None = None
         """Error that has ended the thread."""
@@ -121,6 +122,7 @@ class MeetingServer:
         """Wait up to LINGER_S until the others have their last answer, and stop listening."""
         self._over.set()
         self._thread.join()
+        self._endpoints.closed_hub(self._generation)
 
 
 class RemoteRendezvous:
@@ -217,6 +219,8 @@ class RemoteRendezvous:
                 raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
             if not self._endpoints.lists(self._hub_id):
                 raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
+            if self._hub_is_closed():
+                raise PeerLost(f"{self._hub_id.socket_id} has closed the hub of the learners")
 
     def _send(self, line: Dealer, body: bytes) -> bool:
         """Send a message to the hub and count its bytes; returns whether it was sent."""
@@ -246,8 +250,8 @@ class RemoteRendezvous:
 
     def _dial(self) -> Dealer | None:
         """Return the line to the hub, opened anew if the newest order has a new address; None if there is none yet."""
-        found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
-        if found is None or found.id != self._hub_id or found.address is None:
+        found = self._hub_endpoint()
+        if found is None or found.generation != self._generation or found.address is None:
             return self._line
         if found != self._to:
             if self._line is not None:
@@ -255,3 +259,14 @@ class RemoteRendezvous:
             self._line, self._to = self._endpoints.dealer(found, self._limit_bytes), found
             self._sent_s = -np.inf
         return self._line
+
+    def _hub_is_closed(self) -> bool:
+        """Whether the process of the hub has closed it, or has opened the hub of a newer generation."""
+        found = self._hub_endpoint()
+        if found is None or found.generation < self._generation:
+            return False
+        return found.generation > self._generation or found.address is None
+
+    def _hub_endpoint(self) -> Endpoint | None:
+        found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
+        return found if found is not None and found.id == self._hub_id else None

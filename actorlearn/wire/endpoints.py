@@ -50,7 +50,8 @@ class Endpoints:
         self._pair = new_pair()
         self._folder, self._machine = folder, machine()
         self._read, self._names = -1, dict[bytes, str]()
-        self._tell(Listens(key=self._pair.public.hex()))
+        self._said = Listens(key=self._pair.public.hex())
+        self._tell(self._said)
 
     def find(self, role: str) -> dict[int, Endpoint]:
         """Return the processes of a role that the newest order lists, by number."""
@@ -67,12 +68,20 @@ class Endpoints:
         self._listens(remote.address, local)
         return opened
 
-    def router(self, host: str, limit_bytes: int) -> Routers:
-        """Listen for requests of the other processes, at a free port; raises ChannelError."""
+    def router(self, host: str, limit_bytes: int, generation: int = 0) -> Routers:
+        """Listen for requests of the other processes, at a free port; raises ChannelError.
+
+        ``generation``: the generation of learners whose hub this is.
+        """
         remote, local = Router(Tcp(host, 0), self._keys, limit_bytes), self._local()
         opened = Routers(remote, Router(local.address, limit_bytes=limit_bytes) if local else None)
-        self._listens(remote.address, local)
+        self._listens(remote.address, local, generation)
         return opened
+
+    def closed_hub(self, generation: int) -> None:
+        """Tell the others that the hub of a generation is closed, unless this process has opened a newer one."""
+        if self._said.generation == generation:
+            self._listens(None, None, generation)
 
     def push(self, to: Endpoint) -> Push:
         """Connect to a process that has an address."""
@@ -107,9 +116,10 @@ class Endpoints:
     def _keys_for(self, to: Endpoint) -> ClientKeys:
         return ClientKeys(self._pair, bytes.fromhex(to.key))
 
-    def _listens(self, address: Ipc | Tcp, local: LocalSocket | None) -> None:
-        assert isinstance(address, Tcp)
-        self._tell(Listens(key=self._pair.public.hex(), address=address, local=local))
+    def _listens(self, address: Ipc | Tcp | None, local: LocalSocket | None, generation: int = 0) -> None:
+        assert not isinstance(address, Ipc)
+        self._said = Listens(key=self._said.key, address=address, local=local, generation=generation)
+        self._tell(self._said)
 
     def _name_of(self, public: bytes) -> str | None:
         """Return the id of the process that has a key; None if the newest order does not list the key."""

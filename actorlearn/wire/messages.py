@@ -30,7 +30,7 @@ from msgspec import Meta
 from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -94,6 +94,8 @@ class Listens(Message, frozen=True):
     """Address at which the process listens. None: it only connects to others."""
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
+    generation: Count = 0
+    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
 
 
 class Applied(Message, frozen=True):
@@ -195,6 +197,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Address at which the process listens. None: it only connects to others."""
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
+    generation: Count = 0
+    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
 
 
 class Order(Message, frozen=True):

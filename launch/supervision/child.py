@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Endpoint, Listens, Member
 from actorlearn.worker.roles import RoleSpec
@@ -182,7 +184,7 @@ class Child:
         """Its endpoint on the network of the run; None if it has none or is not admitted."""
         if self.listens is None or not self.admitted:
             return None
-        return Endpoint(id=self.id, key=self.listens.key, address=self.listens.address, local=self.listens.local)
+        return Endpoint(id=self.id, **msgspec.structs.asdict(self.listens))
 
     @property
     def role(self) -> RoleSpec:

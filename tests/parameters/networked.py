@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId, trainer_id
 from actorlearn.wire.messages import Endpoint, Listens, Order
@@ -24,7 +26,7 @@ class Listing:
 
         def tell(said: Listens) -> None:
             others = [each for each in self.order.endpoints if (each.id.role, each.id.number) != (own.role, own.number)]
-            self.announce([*others, Endpoint(id=own, key=said.key, address=said.address, local=said.local)])
+            self.announce([*others, Endpoint(id=own, **msgspec.structs.asdict(said))])
 
         return Endpoints(own, self.run_id, lambda: self.order, tell, self._folder)
 

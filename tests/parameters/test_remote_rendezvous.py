@@ -255,12 +255,38 @@ def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: st
     assert found == {(sent, received)}
 
 
-def test_the_last_learner_of_a_hub_that_closes_is_answered(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
+    listing: Listing, opened: list[RemoteRendezvous]
+) -> None:
     """It waits for the hub's learner, which does not come, and stays though it is told to end."""
     opened += places(listing, 2, alive=lambda: False)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(opened[1].bring, [], np.zeros(3, np.float32), [0, 1])
         time.sleep(0.3)
         opened[0].close()
-        with pytest.raises(PeerLost, match=r"learners \[0\] are gone"):
+        with pytest.raises(PeerLost):
             waiting.result(20)
+
+
+@pytest.mark.parametrize("renewed", [False, True], ids=["no other hub", "hub of the next generation"])
+@pytest.mark.timeout(20)
+def test_a_learner_that_comes_after_the_hub_has_closed_is_told(
+    listing: Listing, opened: list[RemoteRendezvous], renewed: bool
+) -> None:
+    """The hub's learner has begun the next generation before this learner knows of it, and still lives."""
+    endpoints, trainers = [listing.trainer(rank) for rank in range(2)], [trainer_id(rank) for rank in range(2)]
+
+    def place(rank: int, generation: int) -> RemoteRendezvous:
+        opened.append(RemoteRendezvous(endpoints[rank], HOST, trainers, generation, SIZE, alive=lambda: True))
+        return opened[-1]
+
+    first = [place(rank, 1) for rank in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda each: each.meet([]), first))
+        after = place(0, 2) if renewed else None
+        first[0].close()
+        with pytest.raises(PeerLost):
+            first[1].bring([], np.zeros(3, np.float32), [0, 1])
+        if after is not None:
+            said = [threads.submit(each.meet, [each.rank]) for each in (after, place(1, 2))]
+            assert [each.result(10)[:, 0].tolist() for each in said] == [[0, 1]] * 2
