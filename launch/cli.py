@@ -141,10 +141,11 @@ def resume(
 
     With --at, newer checkpoints are moved to the folder checkpoints/aside.
     """
-    from actorlearn.parameters.chosen_checkpoints import read_at
-    from launch.commands.run import resume
+    with prepared("describe"):
+        from actorlearn.parameters.chosen_checkpoints import read_at
+        from launch.commands.run import resume
 
-    return resume(run, overrides or [], engine, keys, plain, read_at(at))
+        return resume(run, overrides or [], engine, keys, plain, read_at(at))
 
 
 @app.command(hidden=True)
@@ -156,10 +157,11 @@ def supervise(
     resume_at: Annotated[str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")] = None,
 ) -> int:
     """Run a topology for a Python program, which calls this command by itself."""
-    from actorlearn.parameters.chosen_checkpoints import read_at
-    from launch.python.supervise import supervise
+    with prepared("describe"):
+        from actorlearn.parameters.chosen_checkpoints import read_at
+        from launch.python.supervise import supervise
 
-    return supervise(folder, topology, overrides or [], errors, None if resume_at is None else read_at(resume_at))
+        return supervise(folder, topology, overrides or [], errors, None if resume_at is None else read_at(resume_at))
 
 
 @app.command(rich_help_panel=_TRAIN)
