@@ -95,14 +95,14 @@ def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> Non
     except Exception as error:  # the file is not trusted, and an environment may raise anything
         for group in groups:
             group.saved_place = None
-        raise ValueError(f"{path}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{path}: {type(error).__name__}: {error!s:.1000}") from error
 
 
 def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
     blocks, since = group.blocks, int(arrays["since"])
     if (shape := arrays["shape"].tolist()) != (here := blocks.segment["shape"][1:4].tolist()):
         raise ValueError(
-            f"the snapshot is of a group with [blocks, horizon, environments] = {shape}, but this run's "
+            f"the snapshot is of a group with [blocks, horizon, environments] = {shape!s:.100}, but this run's "
             f"groups have {here}"
         )
     timestep, between = (int(number) for number in arrays[f"{group.index}.place"])

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
+
+
+def _long_snapshot() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, since=np.array(0), shape=np.full(5_000, 91, np.uint8))
+    return file.getvalue()
+
+
 _HEADER = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }".ljust(117) + b"\n"
 _CELLS = b"\x0a\x93NUMPY\x01\x00v\x00" + _HEADER + b"\xff\xff\xff\xff\xff\xff\xff\x01"
 
@@ -31,8 +42,8 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b'[[{"state": null, "steps_beyond_terminated": null, "generator": {"state": 1' + b"0" * 50 + b"}}]]",
         b'[[{"render": 1, "generator": {}}, {"reset": 1}, {"_elapsed_steps": 1}]]',
     ),
-    # NotImplementedError of a zip file of the future.
-    "standing": (b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + b"\xd2" * 40, b""),
+    # NotImplementedError of a zip file of the future; a shape that was repeated, whatever its length.
+    "standing": (b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + b"\xd2" * 40, b"", _long_snapshot()),
     # SafetensorError, which is no ValueError.
     "tensors": (b"\x02" + bytes(7) + b"[]", b"\x88" + bytes(7) + b"{", b""),
 }

@@ -153,7 +153,7 @@ def test_a_file_of_a_run_that_is_a_link_or_a_pipe_is_not_read(
         code, out, wrong = ask(*command)
         answered(code, out, wrong)
         page = Path("x.html").read_text().partition('type="application/json"')[2] if Path("x.html").exists() else ""
-        assert not any(word in text for word in ("secret", "4711", "4,711", shown) for text in (out, wrong, page)), (
+        assert not any(word in text for word in ("secret", "4711.", "4,711", shown) for text in (out, wrong, page)), (
             command
         )
 
