@@ -121,7 +121,10 @@ def check(
     ] = False,
     json: Json = False,
 ) -> int:
-    "Validate a topology, and print the plan of the run, warnings, and the keys that are set or chosen. Starts nothing."
+    """Validate a topology, and print the plan of the run and warnings. Starts no run.
+
+    Also prints the keys that you set, and the values that actorlearn chose for other keys, with the reasons.
+    """
     with prepared("describe"):
         from launch.commands.check import check
 

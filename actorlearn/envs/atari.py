@@ -336,8 +336,12 @@ def _actions(name: str, full_action_space: bool) -> tuple[ale_py.Action, ...]:
 def _load(name: str) -> ale_py.ALEInterface:
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # otherwise each ROM prints a banner
     ale = ale_py.ALEInterface()
-    path = roms.get_rom_path(name)
-    if path is None:
-        raise ValueError(f"env.id: ale-py has no ROM file for {name!r}")
+    try:
+        path = roms.get_rom_path(name)
+    except OSError as error:
+        raise ValueError(
+            f"env.id: the ROM file of {name!r} cannot be read: {error}; unset ALE_ROMS_DIR, or install ale-py again"
+        ) from None
+    assert path is not None  # the names are those for which it has a path
     ale.loadROM(path)
     return ale

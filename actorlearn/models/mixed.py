@@ -55,8 +55,8 @@ def _check(images: Sequence[ImagePart], size: int) -> None:
         )
     if any(min(image.channels_first[1:]) < SMALLEST_SIDE for image in images):
         raise ValueError(
-            f"{said}: height and width of an image must be at least {SMALLEST_SIDE}; leave smaller ones out, and the "
-            "network takes their cells as numbers"
+            f"{said}: height and width of an image must be at least {SMALLEST_SIDE}; remove smaller images from the "
+            "list, and the network takes their elements as plain numbers"
         )
 
 

@@ -166,10 +166,11 @@ class Replay:
     def _stored_again(
         self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return [B] whether a block's row 0, given by ``first`` and ``frame`` [B, …], replaces the last stored row.
+        """Return [B] whether row 0 of a block (``first`` and ``frame`` [B, …]) overwrites the last row of its ring.
 
-        Row 0 is the previous block's row T, unless its game began with this block; a void row T is replaced too. If
-        another owner stored row T, the two are the same row only if their frames are equal.
+        The last row is row T of the block before. If no rollout is missing in between and row 0 begins no game, the two
+        are the same row, and row 0 overwrites it. If another owner stored row T, their frames must also be equal. A row
+        T that was cut is always overwritten, unless a rollout is missing.
         """
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)

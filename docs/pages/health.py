@@ -13,7 +13,7 @@ collapsed to one action. The supervisor checks all rules on every row of `metric
 a run. If its condition has held for long enough, the rule **fires**:
 
 * An event `ill` is written, with the numbers and a remedy to try.
-* The screens of `run` and `top`, the desk, and the column `health` of `metrics.jsonl` name the rule.
+* The screens of `run` and `top`, the [desk](desk.md), and the column `health` of `metrics.jsonl` name the rule.
 * When the condition has not held in {WELL_REPORTS} consecutive reports, an event `well again` follows.
 
 `actorlearn health RUN` checks the same rules on a run that is alive or has ended.

@@ -53,7 +53,11 @@ class Reporter:
         section_ns: NDArray[np.int64],
         console: ev.Console | None,
     ) -> None:
-        """Open the files of the run; raises OSError and RunError. ``section_ns``: the node's, for `TimeShares`."""
+        """Open the files of the run; raises OSError and RunError.
+
+        ``section_ns`` [processes, sections]: nanoseconds that each process has spent in each section (`TimeShares`).
+        Other objects update it in place.
+        """
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
         changes = count_env_changes(read_object(run_dir / "meta.json")) if resumed else 0

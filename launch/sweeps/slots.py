@@ -50,7 +50,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Slots:
-    """The number of runs at once, and the resources that they share."""
+    """The number of runs at once, and the GPUs and hosts that are divided among them."""
 
     at_once: int
     why: str

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import get_args
 
 import gymnasium
@@ -212,6 +213,15 @@ def test_an_unknown_game_is_answered_with_the_nearest(ask, wrong: str, nearest: 
     with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as caught:
         ask(named.env(id=wrong))
     assert wrong in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_rom_file_that_is_missing_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
+) -> None:
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path if exists else tmp_path / "missing"))
+    with pytest.raises(ValueError, match=r"^env.id: the ROM file of 'tetris' cannot be read: .*; unset ALE_ROMS_DIR"):
+        spec(named.env(id="ALE/Tetris-v5"))
 
 
 @pytest.mark.parametrize(

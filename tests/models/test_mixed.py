@@ -77,7 +77,7 @@ def test_an_image_of_more_cells_than_memory_has_is_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 9, 1), (9, 2, 1)])
 def test_an_image_that_cannot_be_convolved_is_refused(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match=r"model.images: \[\(0, ., ., 1\)\]: height and width .* at least 3; leave"):
+    with pytest.raises(ValueError, match=r"model.images: \[\(0, ., ., 1\)\]: height and width .* at least 3; remove"):
         make(named.model("mixed", images=(ImagePart(0, shape),)), (LENGTH,), "float32", {"value": 1}, 0)
     assert smallest_side(STACKS["minatar"].convolutions) == SMALLEST_SIDE
 
