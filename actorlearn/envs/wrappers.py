@@ -41,7 +41,10 @@ class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
     """Shrinks images of bytes [lines, columns] or [lines, columns, channels]: each pixel is the mean of a square."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], by: int = 2) -> None:
-        """Use squares of ``by`` x ``by`` pixels; raises ValueError if ``by`` does not divide both sides."""
+        """Make each pixel the mean of ``by`` x ``by`` pixels.
+
+        Raises ValueError if observations are not images of bytes, or if ``by`` does not divide their sides.
+        """
         super().__init__(env)
         space, self._by = env.observation_space, by
         if not isinstance(space, Box) or space.dtype != np.uint8 or len(space.shape) not in (2, 3):

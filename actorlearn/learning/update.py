@@ -186,10 +186,10 @@ class Learning:
     # One update ----------------------------------------------------------------------------------------------------
 
     def update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
-        """Learn from a rollout, as agreed with the other learners.
+        """Agree with the other learners on the next batch, and learn from the gathered rollout.
 
-        ``position``: this learner's position, whose rollout is the gathered one. ``env_steps``: steps that all learners
-        have learned from before.
+        ``position``: this learner's position in its own experience, at the gathered rollout. ``env_steps``: environment
+        steps that all learners together have learned from before.
         """
         try:
             return self._update(gathered, position, env_steps)

@@ -10,14 +10,15 @@ has an optimizer state of its own.
 
 Each joint operation is completed by all living learners, or by none. After the death of a learner, the survivors
 therefore have equal weights, and know which minibatches of each learner are in them (``parameters/consumed.py``). They
-continue where they were. A restarted learner takes their weights and continues from its position in them.
+continue where they were. A restarted learner takes their weights. It continues its own experience after the part
+that is in these weights.
 
 Learners on one machine exchange through shared memory and open no socket. Learners on several machines meet at a hub
 (``remote_rendezvous.py``). There a meeting takes a round trip, so learners compute the gradient of the first step, or
 with normalised observations the moments of the batch, before they agree, and send it with the description of the batch.
-The agreement takes no round trip of its own then. If it turns out that a learner is leaving, that a learner has nothing
-to bring, or that some have fewer steps left, the gradients are not used, and the learners go on from the agreement as
-if it had been alone.
+The agreement then takes no round trip of its own. If it turns out that a learner is leaving, that a learner has nothing
+to bring, or that some have fewer steps left, the gradients are not used, and the learners continue as if they had sent
+only the descriptions.
 """
 
 from __future__ import annotations

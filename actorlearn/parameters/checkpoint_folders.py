@@ -205,7 +205,7 @@ def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found]
 
 
 def _before_the_first_save(directories: Sequence[Path]) -> bool:
-    """Whether the learners were interrupted before all of them had saved a second time."""
+    """Whether the learners were interrupted before all of them had saved for the first time after step 0."""
     return find_common_steps(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
 
 

@@ -193,7 +193,9 @@ class RemoteRendezvous:
 
     def _all_brought(self, vectors: NDArray[Any] | None) -> NDArray[Any]:
         if vectors is None:
-            raise RuntimeError(f"a learner brought no vector to meeting {self.meetings} of vectors; this is a defect")
+            raise RuntimeError(
+                f"a learner sent no vector to meeting {self.meetings}, though all must; this is a defect of actorlearn"
+            )
         return vectors
 
     def _frame(self, kind: int, among: int = 0, content: bytes = b"") -> bytes:

@@ -44,7 +44,8 @@ _BY_ALGORITHM = """
 
 The defaults of some keys depend on `algorithm.name` and on the kind of the environment. There is one table for each
 algorithm and one column for each kind: *atari* for ids that start with `ALE/`, *continuous* for other environments with
-Box actions, and *vector* for the rest. To find out whether an environment has Box actions, the command creates it once.
+Box actions, and *vector* for the rest. To find out whether an environment has Box actions, actorlearn makes it once, in
+a child process, when it reads the topology.
 
 * If a cell is empty, the default in the tables above applies.
 * If a table has no column *continuous*, the column *vector* applies to environments with Box actions, too.

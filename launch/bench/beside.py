@@ -85,7 +85,7 @@ def _group(cores: float) -> tuple[Path, Path]:
                 _limit(folder, group.version, cores)
                 _enter(folder)
             except OSError as error:
-                refused = f"{folder}: {error.strerror}"
+                refused = f"{folder}: {error.strerror}; run as root, or in a control group that is delegated to you"
                 with suppress(OSError):
                     folder.rmdir()
                 continue

@@ -59,7 +59,10 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
 
 
 def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: RunFolder) -> Costs:
-    """Return the stages from the reports of a run, and measure the rest here; raises FailedError and RunError."""
+    """Return the costs of stages from the reports of a run, and measure here those that no report shows.
+
+    ``weights``: number of weights. Raises FailedError and RunError.
+    """
     return costs_of_run(run, work, cores, measure_rest(path, overrides, weights))
 
 

@@ -125,7 +125,7 @@ class Variant:
     played: Sequence[Played]
 
     def percents(self, column: str) -> dict[str, list[float]]:
-        """Return the human-normalised scores of each game's runs."""
+        """Return the human-normalised scores of one of COLUMNS: game -> the score of each run."""
         found: dict[str, list[float]] = {}
         for one in sorted(self.played, key=lambda one: one.game.game):
             found.setdefault(one.game.game, []).append(one.percents[column])

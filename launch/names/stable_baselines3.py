@@ -146,7 +146,7 @@ def _train_freq(values: Values) -> tuple[int, str]:
 def _horizon(values: Values) -> Keys:
     steps, unit = _train_freq(values)
     if unit != "step":
-        raise NoCounterpartError("only a number of steps has a counterpart, not of episodes; set algorithm.horizon")
+        raise NoCounterpartError("train_freq in episodes has no counterpart, only in steps; set algorithm.horizon")
     return {"algorithm.horizon": steps}
 
 
@@ -156,7 +156,9 @@ def _ratio(values: Values) -> Keys:
         return {"replay.ratio": float(batch)}
     steps, unit = _train_freq(values)
     if unit != "step" or not gradient_steps:
-        raise NoCounterpartError("only a positive number with train_freq in steps, not episodes, has a counterpart")
+        raise NoCounterpartError(
+            "only a positive number has a counterpart, and only if train_freq is in steps; set replay.ratio"
+        )
     return {"replay.ratio": batch * gradient_steps / (steps * integer(values["n_envs"]))}
 
 

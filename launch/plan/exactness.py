@@ -54,8 +54,9 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
     """
     wanted, against = topology.checkpoint.exact, hindrances(topology, description)
     if wanted is True and against:
+        key = against[0].partition(":")[0]
         raise TopologyError(
-            f"{KEY}: true: this run has no exact checkpoints: {against[0]}; change that key, or write auto or false"
+            f"{KEY}: true: this run has no exact checkpoints: {against[0]}; change {key}, or set {KEY} to auto or false"
         )
     if wanted != AUTO:
         return Choice(KEY, wanted, "the topology sets this value")

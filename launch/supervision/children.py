@@ -302,7 +302,7 @@ class Children:
                 self._give_up(child, f"{why}, {_LEFT_OUT}")
 
     def _waiting_on(self, node: str) -> list[Child]:
-        """Return the children of learners that wait for their restart on a node."""
+        """Return the processes of learners that wait to be restarted on ``node``, without those that are to move."""
         waiting = [child for child in self.named.values() if child.state is ChildState.BACKOFF and not child.moved]
         return [child for child in waiting if child.node == node and child.role.scope == "learner"]
 

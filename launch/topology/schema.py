@@ -339,7 +339,7 @@ BUDGET = Budget()
 
 
 class SupervisionSection(Budget, frozen=True, kw_only=True):
-    """Limits on hangs and restarts of processes, in seconds. Time while the machine is suspended does not count."""
+    """Limits on hangs and restarts of processes. Time while the machine is suspended does not count."""
 
     # A healthy process shows a sign of life every 100 ms, but not within one call of an environment, one pass of a
     # network or one write to a disk. An environment may wait for another program; an inference server waits for nothing

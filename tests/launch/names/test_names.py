@@ -300,7 +300,7 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
         ("ppo", {"policy": "MlpLstmPolicy"}, "only MlpPolicy, MultiInputPolicy and CnnPolicy"),
         ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
         ("dqn", {"tau": 0.5}, "tau = 1"),
-        ("dqn", {"train_freq": (1, "episode")}, "not of episodes"),
+        ("dqn", {"train_freq": (1, "episode")}, "episodes has no counterpart"),
         ("sac", {"ent_coef": 0.1}, "always learned"),
         ("sac", {"ent_coef": "auto_0.1"}, "begins at 1"),
         ("sac", {"target_update_interval": 2}, "every optimizer step"),

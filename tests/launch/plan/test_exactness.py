@@ -50,7 +50,7 @@ def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[
     (found,) = hindrances(parse(CARTPOLE, overrides), described)
     assert found.startswith(said)
     assert choose_exact(parse(CARTPOLE, overrides), described).why == found
-    refused = f"^{KEY}: true: this run has no exact checkpoints: {said}.*; change that key, or write auto or false$"
+    refused = f"^{KEY}: true: this run has no exact checkpoints: {said}.*; change .*, or set {KEY} to auto or false$"
     with pytest.raises(TopologyError, match=refused):
         choose_exact(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
 
