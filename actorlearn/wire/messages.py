@@ -95,7 +95,7 @@ class Listens(Message, frozen=True):
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
+    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
 
 
 class Applied(Message, frozen=True):
@@ -198,7 +198,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
+    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
 
 
 class Order(Message, frozen=True):

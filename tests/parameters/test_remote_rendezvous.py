@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -290,3 +290,41 @@ def test_a_learner_that_comes_after_the_hub_has_closed_is_told(
         if after is not None:
             said = [threads.submit(each.meet, [each.rank]) for each in (after, place(1, 2))]
             assert [each.result(10)[:, 0].tolist() for each in said] == [[0, 1]] * 2
+
+
+@pytest.mark.timeout(40)
+def test_a_learner_that_has_begun_the_next_generation_is_missed_though_its_farewell_is_lost(
+    opened: list[RemoteRendezvous],
+) -> None:
+    """The learner whose death began that generation had come to the meeting, so only this one is awaited."""
+    listing, ends = Listing(), threading.Event()
+    endpoints = [listing.trainer(rank) for rank in range(3)]
+
+    def place(rank: int, generation: int, ranks: Sequence[int]) -> RemoteRendezvous:
+        trainers = [trainer_id(each) for each in ranks]
+        opened.append(RemoteRendezvous(endpoints[rank], HOST, trainers, generation, SIZE, lambda: not ends.is_set()))
+        return opened[-1]
+
+    first = [place(rank, 1, range(3)) for rank in range(3)]
+    (hub,) = (each for each in listing.order.endpoints if each.address is not None)
+    others = [each for each in listing.order.endpoints if each != hub]
+    assert hub.address is not None
+    with Relay(hub.address) as relay, ThreadPoolExecutor(3) as threads:
+        listing.announce([msgspec.structs.replace(hub, address=relay.address), *others])
+        list(threads.map(lambda each: each.meet([]), first))
+        waiting = [threads.submit(each.meet, []) for each in first[:2]]
+        time.sleep(0.3)
+        relay.passes.clear()
+        relay.cut()
+        time.sleep(0.3)
+        listing.lose(trainer_id(1))
+        ahead = place(2, 2, (0, 2))
+        first[2].close()
+        relay.passes.set()
+        try:
+            with pytest.raises(PeerLost, match=r"learners \[2\] are gone"):
+                waiting[0].result(20)
+            again = [threads.submit(each.meet, []) for each in (place(0, 2, (0, 2)), ahead)]
+            assert [len(each.result(10)) for each in again] == [2, 2]
+        finally:
+            ends.set()
