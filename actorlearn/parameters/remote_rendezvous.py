@@ -147,7 +147,7 @@ class RemoteRendezvous:
         """Number of meetings of this learner."""
         self.bytes_sent = self.bytes_received = 0
         """Bytes sent to the hub and bytes of its answers, before encryption; repeated messages are counted again."""
-        most = most_bytes(weights)
+        self._most = most = most_bytes(weights)
         self._limit_bytes = MEETING.size + self.learners * most
         self._server: MeetingServer | None = None
         if self.rank == 0:
@@ -182,9 +182,14 @@ class RemoteRendezvous:
         """Share numbers and a vector; returns the numbers of all learners and, if all have brought one, the vectors.
 
         The vectors are added if ``among`` has ranks: the sum of theirs is returned. A learner that is told to end still
-        waits until all have come or one is lost, as the others may use its vector.
+        waits until all have come or one is lost, as the others may use its vector. Raises ValueError for a vector that
+        is too long.
         """
-        answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
+        content = content_of(numbers, vector)
+        if len(content) > self._most:  # the hub would close the connection before it reads the message
+            longest = self._most - NUMBERS_BYTES
+            raise ValueError(f"a vector of {vector.nbytes} bytes is too long: the hub takes at most {longest}")
+        answer = self._ask(content, sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
 
     def close(self) -> None:

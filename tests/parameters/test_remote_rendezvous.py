@@ -19,9 +19,9 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import MeetingHub
+from actorlearn.parameters.meetings import NUMBERS_BYTES, MeetingHub
 from actorlearn.parameters.modes import SYNC
-from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
+from actorlearn.parameters.remote_rendezvous import RemoteRendezvous, most_bytes
 from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.channel import Router
@@ -253,6 +253,18 @@ def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: st
     sent = meetings * 240 + 4 * PARAMETERS + moments_bytes
     received = meetings * (56 + 128 * learners) + 4 * PARAMETERS + learners * moments_bytes
     assert found == {(sent, received)}
+
+
+@pytest.mark.timeout(20)
+def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    """The hub closes the connection before it reads such a message, which would be sent again forever."""
+    opened += places(listing, 2)
+    most = (most_bytes(SIZE) - NUMBERS_BYTES) // 8
+    with ThreadPoolExecutor(2) as threads:
+        longest = [threads.submit(each.gather, np.zeros(most)) for each in opened]
+        assert [each.result(10).shape for each in longest] == [(2, most)] * 2
+    with pytest.raises(ValueError, match="too long"):
+        opened[1].gather(np.zeros(most + 1))
 
 
 def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
