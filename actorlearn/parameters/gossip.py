@@ -268,6 +268,8 @@ class Gossip(Alone):
         """Wait until ``ready`` returns learners; None if this process is to end, or after ``limit_s`` seconds."""
         began_s = time.monotonic()
         while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
+            if isinstance(self.mailbox, SocketMailbox):
+                self.mailbox.send_again()
             time.sleep(_TURN_S)
         self._waited_s += time.monotonic() - began_s
         return found

@@ -21,9 +21,11 @@ from actorlearn.parameters.waits import StragglerWarnings
 from actorlearn.wire.control import Control
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Left
 
 PATIENCE_S = 60.0
-"""Seconds to wait for a new list of learners after one was lost; the supervisor detects a death within a second."""
+"""Seconds to wait for a new list of learners after one was lost; the supervisor detects a death within a second, and a
+learner that leaves tells it."""
 
 
 class Generation(NamedTuple):
@@ -135,6 +137,11 @@ class Peers:
     def part(self) -> None:
         """Leave a generation that has lost a learner; ``join`` succeeds when a new order lists the present learners."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
+
+    def leave(self) -> None:
+        """Leave the others for good; tell the supervisor, so that they go on without this learner while it saves."""
+        self.exchange.close()
+        self._control.send(Left())
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
         """Return a warning if the others have waited for a straggler repeatedly; otherwise an empty string.

@@ -3,7 +3,7 @@
 Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread, and all
 learners connect to it, including the first. If a connection is lost, contributions are sent again until they are
 answered. The wait ends when the newest order no longer lists a learner that has not come, or the hub's learner, or when
-it says that the hub is closed.
+it says that such a learner has begun a newer generation, or that the hub is closed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class MeetingServer:
             self._router.send(self._trainers[rank].socket_id, bodies[id(frames[rank])])
 
     def _gone(self) -> list[int]:
-        return [rank for rank, trainer in enumerate(self._trainers) if not self._endpoints.lists(trainer)]
+        """Return the ranks of learners that are lost, or have begun a newer generation: their LEFT may be lost."""
+        found = [self._endpoints.endpoint(trainer) for trainer in self._trainers]
+        return [rank for rank, each in enumerate(found) if each is None or each.generation > self._generation]
 
     def close(self) -> None:
         """Wait up to LINGER_S until the others have their last answer, and stop listening."""
@@ -145,9 +147,13 @@ class RemoteRendezvous:
         """Number of meetings of this learner."""
         self.bytes_sent = self.bytes_received = 0
         """Bytes sent to the hub and bytes of its answers, before encryption; repeated messages are counted again."""
-        most = most_bytes(weights)
+        self._most = most = most_bytes(weights)
         self._limit_bytes = MEETING.size + self.learners * most
-        self._server = MeetingServer(endpoints, host, trainers, generation, most) if self.rank == 0 else None
+        self._server: MeetingServer | None = None
+        if self.rank == 0:
+            self._server = MeetingServer(endpoints, host, trainers, generation, most)
+        else:
+            endpoints.begin(generation)
         self._line: Dealer | None = None
         self._to: Endpoint | None = None
         self._sent_s, self._broken = -np.inf, False
@@ -176,9 +182,14 @@ class RemoteRendezvous:
         """Share numbers and a vector; returns the numbers of all learners and, if all have brought one, the vectors.
 
         The vectors are added if ``among`` has ranks: the sum of theirs is returned. A learner that is told to end still
-        waits until all have come or one is lost, as the others may use its vector.
+        waits until all have come or one is lost, as the others may use its vector. Raises ValueError for a vector that
+        is too long.
         """
-        answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
+        content = content_of(numbers, vector)
+        if len(content) > self._most:  # the hub would close the connection before it reads the message
+            longest = self._most - NUMBERS_BYTES
+            raise ValueError(f"a vector of {vector.nbytes} bytes is too long: the hub takes at most {longest}")
+        answer = self._ask(content, sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
 
     def close(self) -> None:
@@ -219,7 +230,7 @@ class RemoteRendezvous:
                 return answer
             if not self._alive() and not stay:
                 raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
-            if not self._endpoints.lists(self._hub_id):
+            if self._endpoints.endpoint(self._hub_id) is None:
                 raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
             if self._hub_is_closed():
                 raise PeerLost(f"{self._hub_id.socket_id} has closed the hub of the learners")
@@ -252,7 +263,7 @@ class RemoteRendezvous:
 
     def _dial(self) -> Dealer | None:
         """Return the line to the hub, opened anew if the newest order has a new address; None if there is none yet."""
-        found = self._hub_endpoint()
+        found = self._endpoints.endpoint(self._hub_id)
         if found is None or found.generation != self._generation or found.address is None:
             return self._line
         if found != self._to:
@@ -263,12 +274,8 @@ class RemoteRendezvous:
         return self._line
 
     def _hub_is_closed(self) -> bool:
-        """Whether the process of the hub has closed it, or has opened the hub of a newer generation."""
-        found = self._hub_endpoint()
+        """Whether the process of the hub has closed it, or has begun a newer generation."""
+        found = self._endpoints.endpoint(self._hub_id)
         if found is None or found.generation < self._generation:
             return False
         return found.generation > self._generation or found.address is None
-
-    def _hub_endpoint(self) -> Endpoint | None:
-        found = self._endpoints.find(self._hub_id.role).get(self._hub_id.number)
-        return found if found is not None and found.id == self._hub_id else None

@@ -6,7 +6,8 @@ first, so a learner that joins has no message before the next exchange of its pe
 A message is one frame: a header (MAILBOX), a table of counts if learners do not share these in memory, then the weights
 as float32. A message of another size, format or run is dropped and counted, without an error. The newest version of
 each peer is kept, unless later messages of the sender contradict it (CONTRADICTIONS). A line to a peer that is slow,
-dead or not yet started holds the newest message only.
+dead or not yet started holds the newest message only. A learner that waits for others sends its newest message again,
+as they may wait for it.
 
 Any process that can connect to an address can send weights to it. Only processes of the same user can connect to an ipc
 address; if the run has nodes, the header must name a process that is listed. On TCP the sender's key identifies it, and
@@ -41,6 +42,9 @@ of a dead incarnation is expected."""
 REDIAL_S = 0.5
 """Shortest time in seconds between two attempts to connect to a peer that has refused the line because it did not know
 this learner yet."""
+AGAIN_S = 10.0
+"""Seconds after which a learner that waits sends its newest message again, which may have been lost with a
+connection."""
 _POLL_MS = 50
 
 
@@ -85,6 +89,8 @@ class SocketMailbox:
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
         self._posted = incarnation * INCARNATION - 1
+        self._sent_s = self._followed_s = -np.inf
+        """Times at which the newest message was last sent on all lines, and the lines last followed the addresses."""
         self._newest = b""
         """Weights of the newest message."""
         self._without_weights: Collection[int] = ()
@@ -108,13 +114,24 @@ class SocketMailbox:
         if weights.shape != (self._size,):
             raise ValueError(f"a message has {self._size} weights, not {list(weights.shape)}")
         self._posted += 1
-        peers = set(self._peers()) - {self._learner}
-        others = set(self._others()) - {self._learner} - peers
-        self._follow(peers | others)
         self._newest = np.ascontiguousarray(weights, np.float32).tobytes()
-        self._without_weights = others
-        self._send()
+        self._follow()
+        self._send_to_all()
         return self._posted
+
+    def send_again(self) -> None:
+        """Send the newest message again, if it is due; called in each turn of a wait for messages of others.
+
+        It goes at once to learners whose addresses are new, and to all every AGAIN_S.
+        """
+        now_s = time.monotonic()
+        if not self._newest or now_s - self._followed_s < REDIAL_S:
+            return
+        new = self._follow()
+        if now_s - self._sent_s >= AGAIN_S:
+            self._send_to_all()
+        else:
+            self._send(new)
 
     def tell_counts(self) -> None:
         """Send the newest message again, with the counts of now; without counts in messages, do nothing.
@@ -122,16 +139,22 @@ class SocketMailbox:
         It has the weights again because a line holds one message only, and may not have sent the last one yet.
         """
         if self._counts:
-            self._send()
+            self._send_to_all()
 
-    def _send(self) -> None:
-        """Send the newest weights and counts on all lines; to learners that are no peers, only the counts."""
+    def _send_to_all(self) -> None:
+        self._sent_s = time.monotonic()
+        self._send(self._lines)
+
+    def _send(self, learners: Collection[int]) -> None:
+        """Send the newest weights and counts to these learners; to those that are no peers, only the counts."""
+        if not learners:
+            return
         table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
         frame = self._frame(table, self._newest)
         alone = self._frame(table) if self._without_weights else b""
-        for learner, line in self._lines.items():
+        for learner in learners:
             said = alone if learner in self._without_weights else frame
-            self.bytes_sent += len(said) * line.push.send(said)
+            self.bytes_sent += len(said) * self._lines[learner].push.send(said)
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
@@ -162,16 +185,20 @@ class SocketMailbox:
             line.push.close()
         self._lines = {}
 
-    def _follow(self, peers: Collection[int]) -> None:
-        """Open lines to new peers; close lines that were refused, and lines to peers that have left or moved."""
-        now_s = time.monotonic()
-        wanted = {peer: where for peer in peers if (where := self._ways.find(peer)) is not None}
+    def _follow(self) -> Collection[int]:
+        """Open lines to learners that have none, and return these; close lines that were refused or lead nowhere."""
+        now_s = self._followed_s = time.monotonic()
+        peers = set(self._peers()) - {self._learner}
+        self._without_weights = others = set(self._others()) - {self._learner} - peers
+        wanted = {peer: where for peer in peers | others if (where := self._ways.find(peer)) is not None}
         for peer, line in list(self._lines.items()):
             refused = not line.push.takes and now_s - line.dialled_s >= REDIAL_S
             if refused or wanted.get(peer) != line.to:
                 self._lines.pop(peer).push.close()
-        for new in wanted.keys() - self._lines.keys():
-            self._lines[new] = _PeerLine(wanted[new], self._ways.dial(wanted[new]), now_s)
+        new = wanted.keys() - self._lines.keys()
+        for learner in new:
+            self._lines[learner] = _PeerLine(wanted[learner], self._ways.dial(wanted[learner]), now_s)
+        return new
 
     def _receive(self) -> None:
         """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""

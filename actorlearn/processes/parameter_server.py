@@ -65,7 +65,8 @@ class ParameterServer:
             most = max(most, most_bytes(size, len(vectors), settings.learners, groups, len(scalars)))
             fields = shard_fields(size, len(vectors), settings.learners)
             memory = self._memory[number] = ShardMemory(settings.memory.numbered(number), fields)
-            shard = self.shards[number] = Shard(number, rule, settings.learners, settings.quorum)
+            quorum = 0 if isinstance(rule, StatisticsRule) else settings.quorum  # moments are merged, not averaged
+            shard = self.shards[number] = Shard(number, rule, settings.learners, quorum)
             if (kept := memory.load(len(scalars))) is not None:
                 shard.restore(kept)
         self._router = endpoints.router(settings.host, most)

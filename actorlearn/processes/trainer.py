@@ -282,7 +282,7 @@ class Trainer:
         if self.reports.pending:
             self._report()
         if self.peers.in_step:  # there are no local steps to merge, and others must not wait for the save below
-            self.learning.exchange.close()
+            self.peers.leave()
         else:
             self.learning.leave(self.counts.position)
         if self.experience is not None:

@@ -435,6 +435,8 @@ class _TwoSockets(Generic[ListeningT]):
         """Read both from now on."""
         self._remote = remote
         self._both = (remote,) if local is None else (local, remote)
+        self._turns = list(self._both)
+        """The sockets in the order in which they are read next."""
         self._poller = zmq.Poller()
         for source in self.sources:
             self._poller.register(source, zmq.POLLIN)
@@ -445,11 +447,15 @@ class _TwoSockets(Generic[ListeningT]):
         return [source for each in self._both for source in each.sources]
 
     def _first(self, recv: Callable[[ListeningT], Received | None], timeout_ms: int) -> Received | None:
-        """Return the next message that ``recv`` finds without waiting, or None if none came in time."""
+        """Return the next message that ``recv`` finds without waiting, or None if none came in time.
+
+        The sockets take turns: a socket that is never read admits nobody, and nobody on it is answered.
+        """
         deadline_s = time.monotonic() + timeout_ms / 1000
         while True:
-            for each in self._both:
+            for each in self._turns:
                 if (received := recv(each)) is not None:
+                    self._turns = sorted(self._turns, key=lambda other: other is each)
                     return received
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:

@@ -57,9 +57,9 @@ class Endpoints:
         """Return the processes of a role that the newest order lists, by number."""
         return {each.id.number: each for each in self._listed() if each.id.role == role}
 
-    def lists(self, id: ProcessId) -> bool:
-        """Whether the newest order lists this incarnation of a process."""
-        return any(each.id == id for each in self._listed())
+    def endpoint(self, id: ProcessId) -> Endpoint | None:
+        """Return this incarnation of a process; None if the newest order does not list it."""
+        return next((each for each in self._listed() if each.id == id), None)
 
     def pull(self, host: str, limit_bytes: int) -> Pulls:
         """Listen for messages of the other processes, at a free port; raises ChannelError."""
@@ -78,8 +78,12 @@ class Endpoints:
         self._listens(remote.address, local, generation)
         return opened
 
+    def begin(self, generation: int) -> None:
+        """Tell the others that this process takes part in a generation of learners, and in no earlier one."""
+        self._listens(None, None, generation)
+
     def closed_hub(self, generation: int) -> None:
-        """Tell the others that the hub of a generation is closed, unless this process has opened a newer one."""
+        """Tell the others that the hub of a generation is closed, unless this process has begun a newer one."""
         if self._said.generation == generation:
             self._listens(None, None, generation)
 

@@ -7,8 +7,8 @@ are in shared memory.
 ===================  ==========================  =============================================================
 from                 to                          messages
 ===================  ==========================  =============================================================
-any child            supervisor                  Hello, Listens, Applied, Report, Evaluated, Saved, Released, Warned,
-                                                 Failed, Finished
+any child            supervisor                  Hello, Listens, Left, Applied, Report, Evaluated, Saved, Released,
+                                                 Warned, Failed, Finished
 supervisor           any child                   Order, Refused
 command line         supervisor                  Request
 supervisor           command line                Reply
@@ -30,7 +30,7 @@ from msgspec import Meta
 from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 """Raised whenever a struct below changes; processes of different versions refuse one another."""
 
 LIMIT_BYTES = 256 * 1024
@@ -95,7 +95,11 @@ class Listens(Message, frozen=True):
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
+    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
+
+
+class Left(Message, frozen=True):
+    """A trainer has left the others that learn in lock-step. It may save for minutes before it exits."""
 
 
 class Applied(Message, frozen=True):
@@ -198,7 +202,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Newest generation of learners whose hub this process has opened. ``address`` is None if it has closed the hub."""
+    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
 
 
 class Order(Message, frozen=True):
@@ -269,7 +273,9 @@ class Reply(Message, frozen=True):
     """The result for programs; the table of commands lists its keys."""
 
 
-ToSupervisor = Hello | Listens | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request
+ToSupervisor = (
+    Hello | Listens | Left | Applied | Report | Evaluated | Saved | Released | Failed | Finished | Warned | Request
+)
 ToChild = Order | Refused
 ToCommandLine = Reply
 

@@ -17,7 +17,7 @@ from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Reply, Saved
+from actorlearn.wire.messages import Left, Listens, Reply, Saved
 from actorlearn.worker.roles import ROLES
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
@@ -119,7 +119,7 @@ class NodeWorkspace:
             elif isinstance(event, ev.Received) and isinstance(event.message, Saved):
                 self._copy(event, event.message)
             elif isinstance(event, ev.OfProcess):
-                self._outbox.put(event.name, event)
+                self._outbox.put(_lane(event), event)
 
     def lease(self, until_s: float) -> None:
         """Set the time of CLOCK_BOOTTIME at which the guardian ends all processes, even if the agent is suspended."""
@@ -194,3 +194,13 @@ class NodeWorkspace:
                 sent += len(data)
                 yield data
         self._sent_bytes[path] = sent
+
+
+def _lane(event: ev.OfProcess) -> str:
+    """Return the lane of an event of a process, in which a copy of a checkpoint delays all events behind it.
+
+    Other learners in lock-step wait for what a trainer says about its generation, so these messages have another lane.
+    """
+    message = event.message if isinstance(event, ev.Received) else None
+    waited_for = isinstance(message, Left) or (isinstance(message, Listens) and message.generation > 0)
+    return f"generation of {event.name}" if waited_for else event.name

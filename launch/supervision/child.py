@@ -104,6 +104,8 @@ class Child:
     killed_for: str = ""
     """Reason why it is being killed, which becomes the cause of its death."""
     leaving: bool = False
+    left: bool = False
+    """Whether this incarnation of a trainer has left the others that learn in lock-step."""
     finished: bool = False
     """Whether this incarnation has sent Finished."""
     refusal: str = ""
@@ -139,7 +141,8 @@ class Child:
         self.to(ChildState.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
-        self.killed_for, self.finished, self.admitted, self.went_with_node = "", False, False, False
+        self.killed_for, self.went_with_node = "", False
+        self.left = self.finished = self.admitted = False
         self._counted = self.incarnation > 0 and not self.moved
         if self._counted:
             self._restarts_s = [*self._recent(now_s), now_s]

@@ -12,7 +12,7 @@ from typing import Any
 
 from actorlearn import __version__
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import PROTOCOL_VERSION, Endpoint, Hello, Listens, Member, Refused, Released
+from actorlearn.wire.messages import PROTOCOL_VERSION, Endpoint, Hello, Left, Listens, Member, Refused, Released
 from launch.plan.plan import PlannedProcess
 from launch.supervision import events as ev
 from launch.supervision.child import Child, ChildState, Jitter, cause_of
@@ -93,7 +93,7 @@ class Children:
     def learners(self) -> list[ProcessId]:
         """Return the admitted trainers that exchange weights or gradients; empty with a sole trainer."""
         trainers = [child for child in self.trainers() if not child.first.sole]
-        return [child.id for child in trainers if child.admitted and not child.leaving]
+        return [child.id for child in trainers if child.admitted and not (child.leaving or child.left)]
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints of admitted children on the network of the run; empty on one machine."""
@@ -244,6 +244,10 @@ class Children:
     def listens(self, child: Child, listens: Listens) -> None:
         """Record a child's key and address on the network; the next order sends them to all children."""
         child.listens = listens
+
+    def left(self, child: Child, _left: Left) -> None:
+        """Record that a trainer has left the others; the next order no longer lists it, so that they go on at once."""
+        child.left = True
 
     def tick(self) -> None:
         """Start the children whose delay is over, and kill the children that have not ended within their limit."""

@@ -22,6 +22,7 @@ from actorlearn.wire.messages import (
     Failed,
     Finished,
     Hello,
+    Left,
     Listens,
     Member,
     Order,
@@ -119,6 +120,7 @@ class Supervisor:
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
             Hello: self._hello,
             Listens: self._children.listens,
+            Left: self._children.left,
             Applied: self._orders.applied,
             Report: lambda child, report: self._do(ev.MetricsRow(child.name, check_row(report.row), child.role.learns)),
             Evaluated: self._evaluated,

@@ -6,8 +6,12 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -26,10 +30,12 @@ from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts, counts_fields
 from actorlearn.parameters.socket_mailbox import INCARNATION, SocketMailbox
 from actorlearn.wire.identity import trainer_id
+from actorlearn.wire.messages import Endpoint
 from tests.examples import examples
 from tests.parameters import gossiping
 from tests.parameters.gossiping import PAAC, PARAMETERS, SIZE, learn, start
 from tests.parameters.networked import Listing
+from tests.wire.doors import Relay
 
 HOST = "127.0.0.1"
 PATIENCE_S = 30.0
@@ -73,6 +79,7 @@ def learner(
     incarnation: int = 0,
     alive: Callable[[], bool] = lambda: True,
     local_steps: int = 1,
+    max_staleness: int | None = None,
 ) -> Gossip:
     """A learner on a machine of its own: nothing in this folder is another's."""
     folder.mkdir(exist_ok=True)
@@ -87,6 +94,7 @@ def learner(
         incarnation=incarnation,
         host=HOST,
         local_steps=local_steps,
+        max_staleness=max_staleness,
     )
     own = Learner(
         *(PAAC, start(), torch.zeros(PARAMETERS), alive, lambda: Present(members), print),
@@ -155,6 +163,73 @@ def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
     total, _ = made[0].counts.total
     assert end <= total <= end + (rounds + 2) * 10
     assert (total > end + 2 * 10) == bool(rounds)
+
+
+# Waits -------------------------------------------------------------------------------------------------------------
+
+
+def waiting_learner(folder: Path, listing: Listing, rank: int, ends: Event) -> Gossip:
+    """One of two learners that wait for each other's message at each exchange, until ``ends`` is set."""
+    return learner(folder / str(rank), listing, rank, (0, 1), alive=lambda: not ends.is_set(), max_staleness=0)
+
+
+@pytest.mark.timeout(40)
+def test_learners_that_wait_send_their_messages_to_those_whose_addresses_come_later(
+    tmp_path: Path, opened: list[Gossip]
+) -> None:
+    """Each has sent its message to nobody, and waited forever for the other's."""
+    listings, ends = [Listing(), Listing()], Event()
+    made = [waiting_learner(tmp_path, listings[rank], rank, ends) for rank in range(2)]
+    opened += made
+    for each in made:
+        each.join(0, 0)
+    with ThreadPoolExecutor(2) as threads:
+        waiting = [threads.submit(learn, each) for each in made]
+        until(lambda: [each.counts.claimed for each in made] == [1, 1])
+        time.sleep(0.3)
+        everybody = [each for listing in listings for each in listing.order.endpoints]
+        for listing in listings:
+            listing.announce(everybody)
+        try:
+            for each in waiting:
+                each.result(20)
+        finally:
+            ends.set()
+    assert [each.metrics()["mixed_share"] for each in made] == [1.0, 1.0]
+
+
+@pytest.mark.timeout(40)
+def test_messages_that_were_lost_with_their_connections_are_sent_again_by_learners_that_wait(
+    tmp_path: Path, opened: list[Gossip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both messages of an exchange were lost, and both learners waited forever."""
+    monkeypatch.setattr("actorlearn.parameters.socket_mailbox.AGAIN_S", 0.5)
+    listing, ends = Listing(), Event()
+    made = [waiting_learner(tmp_path, listing, rank, ends) for rank in range(2)]
+    opened += made
+    with ExitStack() as stack:
+        relays, relayed = list[Relay](), list[Endpoint]()
+        for each in listing.order.endpoints:
+            assert each.address is not None
+            relays.append(stack.enter_context(Relay(each.address)))
+            relayed.append(msgspec.structs.replace(each, address=relays[-1].address))
+        listing.announce(relayed)
+        threads = stack.enter_context(ThreadPoolExecutor(2))
+        stack.callback(ends.set)
+        for each in made:
+            each.join(0, 0)
+        list(threads.map(learn, made))
+        for relay in relays:
+            relay.passes.clear()
+        waiting = [threads.submit(learn, each) for each in made]
+        until(lambda: [each.counts.claimed for each in made] == [2, 2])
+        time.sleep(0.3)
+        for relay in relays:
+            relay.cut()
+            relay.passes.set()
+        for each in waiting:
+            each.result(20)
+    assert [each.metrics()["mixed_share"] for each in made] == [1.0, 1.0]
 
 
 # Who may speak -----------------------------------------------------------------------------------------------------

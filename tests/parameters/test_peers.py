@@ -21,7 +21,7 @@ from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings, SyncExchangeSettings
 from actorlearn.wire.control import Control
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Message, Order, Warned
+from actorlearn.wire.messages import Left, Message, Order, Warned
 from tests import named
 from tests.identities import peer
 
@@ -32,6 +32,7 @@ class Told(Control):
     def __init__(self, own: str) -> None:
         super().__init__(None, peer(own), "run-1")
         self.warnings: list[str] = []
+        self.left = False
         self.learners: list[ProcessId] = []
         self.give()
 
@@ -40,8 +41,9 @@ class Told(Control):
         self.order = Order(version=1, learners=self.learners, generation=generation, **fields)
 
     def send(self, message: Message) -> None:
-        assert isinstance(message, Warned)
-        self.warnings.append(message.text)
+        self.left |= message == Left()
+        if isinstance(message, Warned):
+            self.warnings.append(message.text)
 
 
 class Scene:
@@ -140,6 +142,15 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
         assert met and {name.split(".")[1] for name in met} == {str(generation)}  # nothing is left of those before
     assert newer.exists()
     scene.peers.exchange.close()
+
+
+def test_a_learner_that_leaves_the_others_tells_the_supervisor(tmp_path: Path) -> None:
+    scene = Scene("trainer-0.0", sync(tmp_path))
+    Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
+    scene.control.give([peer("trainer-0.0")])
+    assert scene.join() and not scene.control.left
+    scene.peers.leave()
+    assert scene.control.left
 
 
 def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import MeetingHub
+from actorlearn.parameters.meetings import NUMBERS_BYTES, MeetingHub
 from actorlearn.parameters.modes import SYNC
-from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
+from actorlearn.parameters.remote_rendezvous import RemoteRendezvous, most_bytes
 from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.channel import Router
@@ -255,6 +255,18 @@ def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: st
     assert found == {(sent, received)}
 
 
+@pytest.mark.timeout(20)
+def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+    """The hub closes the connection before it reads such a message, which would be sent again forever."""
+    opened += places(listing, 2)
+    most = (most_bytes(SIZE) - NUMBERS_BYTES) // 8
+    with ThreadPoolExecutor(2) as threads:
+        longest = [threads.submit(each.gather, np.zeros(most)) for each in opened]
+        assert [each.result(10).shape for each in longest] == [(2, most)] * 2
+    with pytest.raises(ValueError, match="too long"):
+        opened[1].gather(np.zeros(most + 1))
+
+
 def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
     listing: Listing, opened: list[RemoteRendezvous]
 ) -> None:
@@ -290,3 +302,41 @@ def test_a_learner_that_comes_after_the_hub_has_closed_is_told(
         if after is not None:
             said = [threads.submit(each.meet, [each.rank]) for each in (after, place(1, 2))]
             assert [each.result(10)[:, 0].tolist() for each in said] == [[0, 1]] * 2
+
+
+@pytest.mark.timeout(40)
+def test_a_learner_that_has_begun_the_next_generation_is_missed_though_its_farewell_is_lost(
+    opened: list[RemoteRendezvous],
+) -> None:
+    """The learner whose death began that generation had come to the meeting, so only this one is awaited."""
+    listing, ends = Listing(), threading.Event()
+    endpoints = [listing.trainer(rank) for rank in range(3)]
+
+    def place(rank: int, generation: int, ranks: Sequence[int]) -> RemoteRendezvous:
+        trainers = [trainer_id(each) for each in ranks]
+        opened.append(RemoteRendezvous(endpoints[rank], HOST, trainers, generation, SIZE, lambda: not ends.is_set()))
+        return opened[-1]
+
+    first = [place(rank, 1, range(3)) for rank in range(3)]
+    (hub,) = (each for each in listing.order.endpoints if each.address is not None)
+    others = [each for each in listing.order.endpoints if each != hub]
+    assert hub.address is not None
+    with Relay(hub.address) as relay, ThreadPoolExecutor(3) as threads:
+        listing.announce([msgspec.structs.replace(hub, address=relay.address), *others])
+        list(threads.map(lambda each: each.meet([]), first))
+        waiting = [threads.submit(each.meet, []) for each in first[:2]]
+        time.sleep(0.3)
+        relay.passes.clear()
+        relay.cut()
+        time.sleep(0.3)
+        listing.lose(trainer_id(1))
+        ahead = place(2, 2, (0, 2))
+        first[2].close()
+        relay.passes.set()
+        try:
+            with pytest.raises(PeerLost, match=r"learners \[2\] are gone"):
+                waiting[0].result(20)
+            again = [threads.submit(each.meet, []) for each in (place(0, 2, (0, 2)), ahead)]
+            assert [len(each.result(10)) for each in again] == [2, 2]
+        finally:
+            ends.set()

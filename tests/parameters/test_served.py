@@ -326,6 +326,28 @@ def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start
         member.exchange.close()
 
 
+@pytest.mark.timeout(30)
+def test_with_a_quorum_the_moments_of_each_learner_are_merged_at_once(serving: Start) -> None:
+    """A mean of moments is no moment, and a learner that took fewer steps than the other waited forever to merge."""
+    own = serving(learners=2, quorum=2)
+    members = [Member(own, number) for number in range(2)]
+    in_threads(*(member.join for member in members))
+    observations = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
+    expected = start()[PARAMETERS:]
+    try:
+        for member, rows in zip(members, observations.split(4), strict=True):
+            impatience = threading.Timer(10.0, setattr, (member, "alive", False))
+            impatience.start()
+            member.exchange.agree(7, 0, member.position)
+            member.exchange.merge(moments_of(rows), merge_into)
+            impatience.cancel()
+            merge_into(expected, moments_of(rows))
+            assert torch.equal(member.weights[PARAMETERS:], expected)
+    finally:
+        for member in members:
+            member.exchange.close()
+
+
 def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(
     serving: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,30 @@ def test_one_listener_serves_its_machine_and_others(stack: ExitStack, tmp_path: 
     assert answers(stack, router, listing.trainer(3), to) is Ipc
 
 
+def test_a_process_of_another_machine_is_heard_while_those_of_this_one_send(stack: ExitStack, tmp_path: Path) -> None:
+    """A server of both would never have heard the other machine while it had requests from its own."""
+    listing = Listing(folder=tmp_path)
+    server = listing.trainer(0)
+    router = stack.enter_context(closing(server.router(HOST, LIMIT_BYTES)))
+    to = server.find("trainer")[0]
+    assert to.local is not None
+    elsewhere = msgspec.structs.replace(to, local=None)
+    local, remote = (
+        stack.enter_context(closing(listing.trainer(rank).dealer(where, LIMIT_BYTES)))
+        for rank, where in ((1, to), (2, elsewhere))
+    )
+    while not remote.send(b"connected"):
+        router.recv(20)
+    while router.recv(1000) is None:
+        pass
+    for _ in range(3):
+        assert local.send(b"request")
+    assert remote.send(b"request")
+    for source in router.sources[:2]:
+        assert source.poll(10_000)
+    assert {received[0] for _ in range(2) if (received := router.recv(0))} == {"trainer-1.0", "trainer-2.0"}
+
+
 def test_a_message_is_pushed_to_the_local_socket(stack: ExitStack, tmp_path: Path) -> None:
     listing = Listing(folder=tmp_path)
     pull = stack.enter_context(closing(listing.trainer(0).pull(HOST, LIMIT_BYTES)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,11 @@ from actorlearn.memory.account import LearnerSteps, StepCounts
 from actorlearn.parameters.checkpoint_folders import directory_of, find_common, folders, read_manifest, seal, steps_of
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Saved, encode
+from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.messages import CopyDone, DropLearner, DropMembers, Join
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, Join
 from launch.nodes.node import ProtocolWarning
+from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
 from launch.plan.nodes import need_of
 from launch.plan.plan import Start
@@ -731,6 +733,28 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
         made.stopped.add("node-1")
         made.turn(3)
         assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+@pytest.mark.parametrize("message", [Listens(key="ab" * 32, generation=7), Left()])
+def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: Message
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        own = start(made, 1)
+        made.turn(3)
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.workspace
+        folder = epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500"
+        there = checkpoint(folder, 4 * MOST_AHEAD * CHUNK_BYTES * "x")
+        with closing(Dealer(epoch.workspace.addresses.control, own.socket_id)) as dealer:
+            for said in (Saved(path=str(there), env_steps=500, order=0), message):
+                assert dealer.send(encode(said))
+            for _ in range(2000):
+                made.turn(seconds=0.001)
+                if len(received := [event.message for event in made.of(ev.Received)]) == 2:
+                    break
+        assert received[0] == message
 
 
 def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(

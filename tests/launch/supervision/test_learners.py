@@ -6,7 +6,7 @@ import pytest
 
 from actorlearn.address import Tcp
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Endpoint, Listens, Reply
+from actorlearn.wire.messages import Endpoint, Left, Listens, Reply
 from launch.plan.plan import PlannedProcess, Start
 from launch.supervision import events as ev
 from tests.identities import trainer
@@ -24,6 +24,7 @@ from tests.launch.supervision.story import (
     hello,
     lose,
     member,
+    received,
     spawned,
     two,
     up,
@@ -53,6 +54,16 @@ def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -
     story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
     assert next(spawn for spawn in story.ever(Start) if spawn.incarnation == 1).resume
+
+
+def test_a_learner_that_has_left_the_others_is_not_listed_while_it_saves() -> None:
+    """The others waited for it to exit, and failed after a minute."""
+    story = two().at(2, received("trainer-1", Left()))
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
+    assert story.at(600, ev.Tick()).state("trainer-1") == "running"
+    story.then(finished("trainer-1", "stopped"), ev.Exited("trainer-1", 0, 0))
+    story.at(601, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
+    assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
 
 
 def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> None:
