@@ -49,7 +49,8 @@ class Endpoints:
         self._order, self._tell = order, tell
         self._pair = new_pair()
         self._folder, self._machine = folder, machine()
-        self._read, self._names = -1, dict[bytes, str]()
+        self._names = -1, dict[bytes, str]()
+        """Version of the order that was read last, and the ids in it by public key."""
         self._said = Listens(key=self._pair.public.hex())
         self._tell(self._said)
 
@@ -127,11 +128,11 @@ class Endpoints:
 
     def _name_of(self, public: bytes) -> str | None:
         """Return the id of the process that has a key; None if the newest order does not list the key."""
-        order = self._order()
-        if order.version != self._read:
-            self._names = {bytes.fromhex(each.key): each.id.socket_id for each in order.endpoints}
-            self._read = order.version
-        return self._names.get(public)
+        order, (version, names) = self._order(), self._names
+        if order.version != version:
+            names = {bytes.fromhex(each.key): each.id.socket_id for each in order.endpoints}
+            self._names = order.version, names  # at once, as the hubs of two generations may run in two threads
+        return names.get(public)
 
 
 def machine() -> str:
