@@ -185,11 +185,7 @@ class RemoteRendezvous:
         waits until all have come or one is lost, as the others may use its vector. Raises ValueError for a vector that
         is too long.
         """
-        content = content_of(numbers, vector)
-        if len(content) > self._most:  # the hub would close the connection before it reads the message
-            longest = self._most - NUMBERS_BYTES
-            raise ValueError(f"a vector of {vector.nbytes} bytes is too long: the hub takes at most {longest}")
-        answer = self._ask(content, sum(1 << rank for rank in among), stay=True)
+        answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
 
     def close(self) -> None:
@@ -215,8 +211,13 @@ class RemoteRendezvous:
     def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
         """Come to the next meeting, and wait for its answer.
 
-        Raises PeerLost, Stopped, and RuntimeError if the hub in this process has failed.
+        Raises PeerLost, Stopped, ValueError for content that is too long, and RuntimeError if the hub in this process
+        has failed.
         """
+        if len(content) > self._most:  # the hub would close the connection before it reads the message
+            longest = self._most - NUMBERS_BYTES
+            given = len(content) - NUMBERS_BYTES
+            raise ValueError(f"a vector of {given} bytes is too long: the hub takes at most {longest}")
         self.meetings += 1
         body = self._frame(CONTRIBUTION, among, content)
         self._sent_s = -np.inf
