@@ -41,7 +41,9 @@ from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes, v
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
 LARGEST_LOG = 60.0
-"""Largest logarithm of a ratio that is clipped later: e^60 and its gradient are finite in float32."""
+"""Largest logarithm of a ratio: e^60 and its gradient are finite in float32.
+
+An infinite ratio would make the gradient of the whole minibatch NaN, also where the clip leaves it without effect."""
 
 
 class PPO(ActorCritic):
@@ -96,8 +98,8 @@ class PPO(ActorCritic):
         proximal = self.proximal(batch, log_prob.detach())
         log_ratio = (log_prob - proximal).where(valid, 0.0)
         log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
-        if self.settings.weight_clip is not None:
-            log_weight = log_weight.clamp(max=math.log(self.settings.weight_clip))
+        weight_clip = self.settings.weight_clip
+        log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
         ratio = log_ratio.clamp(max=LARGEST_LOG).exp()
         clip = self.scheduled(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
         advantage = columns["advantage"]
@@ -106,7 +108,8 @@ class PPO(ActorCritic):
 
         # Equation 7 of the paper: the lower of both, so that a further move gives no gain.
         near = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
-        surrogate = torch.minimum((log_weight + log_ratio).exp() * advantage, near * advantage)
+        whole = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
+        surrogate = torch.minimum(whole * advantage, near * advantage)
         policy_loss = -mean_over(valid, surrogate)
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, self.value_error(value_tm1, columns))

@@ -45,7 +45,7 @@ def recipe(settings: EnvSettings) -> Recipe:
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
-        env, _ = construct(settings)
+        env, limit = construct(settings)
         if is_converted(env):
             env.close()
             return Recipe(missing="environments of dm_env are made by actorlearn")
@@ -58,7 +58,7 @@ def recipe(settings: EnvSettings) -> Recipe:
     except ValueError as error:
         return Recipe(missing=str(error))
     last = isinstance(layout, Whole) and layout.channels_last
-    return Recipe(tuple(_calls(settings)), tuple(layout.parts), last, actions)
+    return Recipe(tuple(_calls(settings, limit)), tuple(layout.parts), last, actions)
 
 
 def stored(settings: EnvSettings) -> Path | None:
@@ -68,7 +68,8 @@ def stored(settings: EnvSettings) -> Path | None:
     return None
 
 
-def _calls(settings: GymnasiumSettings) -> list[Call]:
+def _calls(settings: GymnasiumSettings, limit: int | None) -> list[Call]:
+    """Return the calls; ``limit``: the registered time limit, which a run counts outside all wrappers."""
     module, colon, name = settings.id.partition(":")
     own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
@@ -77,6 +78,9 @@ def _calls(settings: GymnasiumSettings) -> list[Call]:
         made = held, {key: value for key, value in settings.kwargs.items() if key not in (STORED_FILE, STORED_HASH)}
     wrappers = [each if isinstance(each, WrapperSettings) else WrapperSettings(name=each) for each in settings.wrappers]
     around = [(wrapper.name, wrapper.kwargs) for wrapper in wrappers]
-    if settings.time_limit_steps:
-        around.append(("gymnasium.wrappers:TimeLimit", {"max_episode_steps": settings.time_limit_steps}))
+    limits = [steps for steps in (settings.time_limit_steps, limit if around else 0) if steps]
+    if limit and around and not own:
+        made = made[0], {**made[1], "max_episode_steps": -1}
+    if limits:
+        around.append(("gymnasium.wrappers:TimeLimit", {"max_episode_steps": min(limits)}))
     return [made, *around]

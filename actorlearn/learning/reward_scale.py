@@ -51,8 +51,10 @@ class RewardScale:
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
-        running = torch.cat([self._returns.running.get(owner, zero) for owner, zero in zeros.items()])
-        running = running.where(~first[0], 0.0)  # [B]
+        before = {owner: self._returns.running.get(owner, zero) for owner, zero in zeros.items()}
+        # A resume may change the number of environments; a group with another number has the same name, and new games.
+        before = {owner: own if len(own) == len(zeros[owner]) else zeros[owner] for owner, own in before.items()}
+        running = torch.cat(list(before.values())).where(~first[0], 0.0)  # [B]
         returns = torch.empty_like(reward)  # [T, B]
         for t in range(len(reward)):
             running = (self._discount * running + reward[t]).where(~first[t + 1], 0.0)

@@ -76,6 +76,17 @@ def test_the_ratio_is_cut_where_more_would_be_gained(ratio: float, advantage: fl
     assert gradient.any() == (counts == ratio), "a ratio that is cut has no gradient"
 
 
+@pytest.mark.parametrize("advantage", [2.0, 0.0, -2.0])
+@pytest.mark.parametrize("way", [{}, {"proximal": "recomputed"}], ids=["ratio", "weight"])
+def test_a_ratio_that_overflows_leaves_a_finite_loss_and_gradient(advantage: float, way: dict[str, str]) -> None:
+    batch, outputs = one(-200.0, advantage)
+    batch = replace(batch, columns={**batch.columns, "log_prob_before": torch.full((1, 1), -50.0)})
+    loss, _ = PPO(msgspec.structs.replace(SETTINGS, **way)).loss(outputs, batch, 0.0)
+    gradients = torch.autograd.grad(loss, list(outputs.values()))
+    assert torch.isfinite(loss) and all(torch.isfinite(gradient).all() for gradient in gradients)
+    assert gradients[1].item() == -2.0  # the value, 0, is still learned
+
+
 def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
     batch, outputs = one(math.log(0.5 / 1.15), 2.0)
     for first, final, expected in ((0.2, 0.0, [1.15, 1.15, 1.1, 1.0]), (0.1, 0.1, [1.1] * 4)):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.recipe import recipe
 from tests import named
+from tests.envs.playing import opened
 from tests.envs.spaces import of
 
 
@@ -34,7 +41,34 @@ def test_a_recipe_makes_an_environment_in_its_wrappers() -> None:
         time_limit_steps=20,
     )
     assert recipe(settings).calls == (
-        ("gymnasium:make", {"id": "MountainCarContinuous-v0", "goal_velocity": 0.1}),
+        ("gymnasium:make", {"id": "MountainCarContinuous-v0", "goal_velocity": 0.1, "max_episode_steps": -1}),
         (wrappers[0], {"min_obs": 0, "max_obs": 1}),
         ("gymnasium.wrappers:TimeLimit", {"max_episode_steps": 20}),
     )
+
+
+@pytest.mark.parametrize("limit", [0, 150, 300])
+def test_games_of_a_recipe_are_as_long_as_those_of_the_run(limit: int) -> None:
+    settings = named.env("MountainCar-v0", wrappers=["tests.envs.test_recipe:Twice"], time_limit_steps=limit)
+    env: Any = None
+    for code, kwargs in recipe(settings).calls:
+        module, _, name = code.partition(":")
+        env = getattr(import_module(module), name)(*(() if env is None else (env,)), **kwargs)
+    env.reset(seed=0)
+    steps = next(step for step in count(1) if any(env.step(1)[2:4]))
+    with opened(settings, [0]) as run:
+        row = empty_row(run.spec, 1)
+        run.reset(row)
+        for _ in range(steps):
+            assert not row.truncated.any()
+            run.step(np.ones(1, np.int64), row)
+        assert row.truncated.all()
+
+
+class Twice(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Takes each action twice."""
+
+    def step(self, action: Any) -> Any:
+        """Take the action twice; MountainCar's games end by the time limit alone."""
+        self.env.step(action)
+        return self.env.step(action)

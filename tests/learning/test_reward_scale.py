@@ -88,3 +88,12 @@ def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     )  # begins a new game, as after a run was resumed
     assert scale.state()["returns"] == {"c/0": [1.9]}
     assert scale.state()["number"] == 6 + 6 + 2
+
+
+def test_a_group_with_another_number_of_environments_begins_anew() -> None:
+    """As after a resume with another simulators.envs, in which groups have the same names."""
+    scale = RewardScale(DISCOUNT)
+    scale.note_learned(scale.scale(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])[1])
+    scale.note_learned(scale.scale(steady(4, 1.0, first=True), [("a/0", 2), ("b/0", 2)])[1])
+    assert scale.state()["returns"] == {"a/0": [1.9, 1.9], "b/0": [1.9, 1.9]}
+    assert scale.state()["number"] == 6 + 8
