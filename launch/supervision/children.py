@@ -172,6 +172,16 @@ class Children:
             self.spawn(waiting)
         return waiting is not None
 
+    def end_unstarted_trainers(self) -> None:
+        """End the trainers that have no process: they have nothing to save, and may wait for a node that never comes.
+
+        On one machine there are none, because a process is started at once.
+        """
+        for trainer in self.trainers():
+            if trainer.state is ChildState.STARTING and trainer.pid is None:
+                trainer.to(ChildState.DRAINING, self.now_s)
+                self.kill(trainer, signal.SIGTERM)
+
     def spawned(self, event: ev.Spawned) -> None:
         """Record that a process has been started."""
         child = self.current(event.name, event.incarnation)
@@ -267,9 +277,12 @@ class Children:
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.socket_id] = child.member
-        done = child.finished and cause == "exit 0" and not (self.restarting or child.leaving)
+        by_term = cause_of(-signal.SIGTERM)
+        told = child.state is ChildState.DRAINING and not (self.restarting or child.leaving or child.refusal)
+        done = told and cause == ("exit 0" if child.finished else by_term)
         if done or (self.ending and not (self._scoring and child.role.scores)):
-            self.note("ended", child, "as told, by SIGTERM" if cause == cause_of(-signal.SIGTERM) else cause)
+            child.cause = "" if done else cause  # it has not died
+            self.note("ended", child, "as told, by SIGTERM" if cause == by_term else cause)
             child.to(ChildState.EXITED, self.now_s)
         elif child.refusal:
             self._give_up(child, child.refusal)

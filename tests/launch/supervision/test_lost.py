@@ -8,7 +8,7 @@ from actorlearn.wire.messages import Saved
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import RESTARTS, TWO, Story, asked, finished, hello, received, spawned, up
+from tests.launch.supervision.story import RESTARTS, TERM, TWO, Story, asked, finished, hello, received, spawned, up
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
@@ -142,6 +142,19 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
+
+
+@pytest.mark.parametrize("end", [ev.Interrupted(), finished("trainer-0", "total_steps")])
+def test_a_trainer_that_waits_for_a_node_is_not_awaited_when_the_run_ends(end: ev.Event) -> None:
+    story = two().at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
+    assert ("trainer-1", 1, True) in story.started, "it is told to start, and no node has started it"
+    story.at(5, end)
+    assert ev.Kill("trainer-1", 1, TERM) in story.last
+    story.then(ev.Exited("trainer-1", 1, -TERM))
+    assert ("ended", "trainer-1", 1, "as told, by SIGTERM") in story.notes
+    story.then(finished("trainer-0", "drained"), *ended("simulator-0"), ev.Exited("simulator-1", 1, -TERM))
+    story.then(ev.Exited("trainer-0", 0, 0))
+    assert story.done is not None and story.done.status != "failed"
 
 
 def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if_the_run_is_stopped() -> None:
