@@ -646,6 +646,7 @@ class Head:
             self._router.recv(10)
         for node in list(self.nodes.values()):
             self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
+        remove_unfinished(self._addresses.run_dir)
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
         """Return the steps of all learners, from the nodes' accounts; the reason if they are not known."""
