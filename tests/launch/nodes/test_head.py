@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from collections.abc import Callable
@@ -334,6 +335,31 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
         assert (
             read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
         )
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
+def test_a_learner_whose_checkpoints_cannot_be_sent_while_a_disk_is_full_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        with monkeypatch.context() as disk:
+            disk.setattr("launch.nodes.copies.os.link", full)
+            start(made, 1, 1, resume=True)
+            made.turn(3)
+        (failed,) = made.of(ev.NotSpawned)
+        assert failed.passing and (failed.name, failed.incarnation) == ("trainer-1", 1) and not made.of(ev.Spawned)
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        assert (epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500").is_dir()
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
