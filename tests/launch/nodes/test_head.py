@@ -18,7 +18,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, Join
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, End, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
@@ -784,6 +784,21 @@ def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint
         assert received[0] == message
 
 
+def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        made.head.placed[2] = "node-1"
+        made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is told to stop
+        made.agents["node-1"].asked_to_stop()
+        made.turn(10)
+        assert made.agents["node-1"].exit_status == 130
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0), ("trainer-2", 0)), True)]
+
+
 def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -911,6 +926,15 @@ def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypat
         made.begin("node-0", "node-1")
         end(made, monkeypatch)
         assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+
+
+def test_a_start_that_arrives_after_the_end_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.head.nodes["node-1"].outbox.put("learner-0", End())
+        made.head.do(Start(TRAINER[1], 1))
+        made.turn(10)
+        assert made.agents["node-1"].exit_status == 0 and not made.of(ev.Spawned)
 
 
 def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(
