@@ -256,7 +256,9 @@ class Head:
     def _node_for(self, start: Start) -> RemoteNode | None:
         """Return the node for a process: that of its learner, which is placed again if its node is lost or leaving.
 
-        Returns None if no node has room. A process of the run goes to the node of the first learner that has a node.
+        Returns None if no node has room, and while the learner has processes on a leaving node: its account there is
+        complete, and is taken over, when these have ended. A process of the run goes to the node of the first learner
+        that has a node.
         """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
@@ -264,6 +266,8 @@ class Head:
         if role.scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
+        if found and found.leaving and any(each.process.learner == learner for each in found.living.values()):
+            return None
         if found is None or found.leaving:
             why = self._waiting.get(learner, "")
             if before := self.placed.pop(learner, ""):

@@ -784,6 +784,25 @@ def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint
         assert received[0] == message
 
 
+def test_no_process_of_a_learner_is_started_elsewhere_before_its_node_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        _, saves = leaving(made, monkeypatch)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        made.turn(3)
+        assert [event.name for event in made.of(ev.Spawned)] == ["trainer-1"]
+        saves()
+        made.turn(5)
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+        made.stopped.add("node-1")
+        made.turn(5)
+        assert [(event.name, event.node) for event in made.of(ev.Spawned)][1:] == [("simulator-1", "node-0")]
+
+
 def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
