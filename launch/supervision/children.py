@@ -128,8 +128,14 @@ class Children:
 
     def fatal_for_all(self) -> list[Child]:
         """Return the children that were given up and without which no learner can continue."""
-        of_run = [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
-        return [child for child in of_run if child.state is ChildState.FATAL]
+        return [child for child in self._needed_by_all() if child.state is ChildState.FATAL]
+
+    def lacks_for_all(self) -> bool:
+        """Whether a child without which no learner can continue has no process."""
+        return any(not child.alive for child in self._needed_by_all())
+
+    def _needed_by_all(self) -> list[Child]:
+        return [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
 
     def list_processes(self) -> list[dict[str, Any]]:
         """Return the process list as it is shown to users: name, role, learner, state, incarnation, pid, node."""
@@ -179,6 +185,13 @@ class Children:
         """
         for trainer in self.trainers():
             if trainer.state is ChildState.STARTING and trainer.pid is None:
+                trainer.to(ChildState.DRAINING, self.now_s)
+                self.kill(trainer, signal.SIGTERM)
+
+    def end_running_trainers(self) -> None:
+        """Let the trainers save what they have and end, without waiting for a process that is not restarted."""
+        for trainer in self.trainers():
+            if trainer.state is ChildState.RUNNING:
                 trainer.to(ChildState.DRAINING, self.now_s)
                 self.kill(trainer, signal.SIGTERM)
 

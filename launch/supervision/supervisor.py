@@ -320,6 +320,8 @@ class Supervisor:
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished or died; a completed run is scored first."""
         trainers = self._children.trainers()
+        if self._mode.central and self._children.lacks_for_all():
+            self._children.end_running_trainers()
         if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
         outcome = self._outcome_of(trainers)

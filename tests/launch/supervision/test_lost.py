@@ -91,6 +91,20 @@ def test_a_run_ends_without_a_parameter_server_that_was_given_up() -> None:
     assert story.done is not None and story.done.status == "failed" and "parameter_server-0" in story.done.error
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_trainer_that_comes_back_to_save_does_not_wait_for_a_parameter_server_that_does_not(late: bool) -> None:
+    story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
+    server = ev.Exited("parameter_server-0", 0, -9)
+    story.at(2, *(ev.Exited(f"trainer-{number}", 0, -9) for number in (0, 1)), *([] if late else [server]))
+    story.then(ev.Interrupted())
+    assert story.started == [("trainer-0", 1, True)]
+    story.at(3, *up("trainer-0", incarnation=1), *([server] if late else []))
+    assert story.did(ev.Kill) == [ev.Kill("trainer-0", 1, TERM)]
+    story.at(4, finished("trainer-0", "stopped", incarnation=1), ev.Exited("trainer-0", 1, 0))
+    story.then(*ended("simulator-0", "simulator-1"))
+    assert story.done is not None and story.done.status == "stopped"
+
+
 def test_what_is_told_of_processes_that_are_gone_already_changes_nothing() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
     assert story.notes == []
