@@ -643,7 +643,7 @@ class Head:
             return
         self._over, self._unplaced = True, []
         for node in self.nodes.values():
-            node.outbox.put("learner-0", End())
+            node.outbox.put("end", End())  # in no learner's lane, where it would wait for the copies of checkpoints
         deadline_s = time.monotonic() + END_S
         while any(not node.ended for node in self.nodes.values()) and time.monotonic() < deadline_s:
             self._send()

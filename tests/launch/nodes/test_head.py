@@ -18,7 +18,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, End, Join
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, End, FileChunk, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
@@ -944,6 +944,16 @@ def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypat
     with cluster(tmp_path, monkeypatch) as made:
         made.begin("node-0", "node-1")
         end(made, monkeypatch)
+        assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+
+
+def test_the_end_does_not_wait_for_the_copy_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        slow = (FileChunk("checkpoints/500", "weights.bin", offset, b"x") for offset in itertools.count())
+        made.head.nodes["node-0"].put(slow, 0)
+        made.turn(3)
+        assert end(made, monkeypatch) < 5.0
         assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
 
 
