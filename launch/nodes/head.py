@@ -298,8 +298,14 @@ class Head:
         """Copy a learner's checkpoints to a node, in front of all other messages about this learner."""
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
-        own = folders(directory_of(root, learner)) or folders(root)  # without its own: the first learner's
-        for copy in [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]:  # all or, after an error, none
+        own = folders(directory_of(root, learner))
+        is_following = not own and learner > 0
+        if is_following and not (0 in node.brought or node.following):  # else these are there or on their way
+            own = folders(root)
+        copies = [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]  # after an error, none is sent
+        if is_following:
+            node.following.add(learner)
+        for copy in copies:
             node.put(copy.messages(), learner)
 
     def _drop_members(self, action: DropMembers) -> None:

@@ -338,6 +338,24 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_learners_of_one_node_that_begin_from_one_checkpoint_find_it_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
+        made.begin("node-0")
+        checkpoint(tmp_path / "run" / "checkpoints" / "500", 3 * MOST_AHEAD * CHUNK_BYTES * "x")
+        start(made, first, resume=True)
+        made.turn(1)  # the copy has begun
+        start(made, 1 - first, resume=True)
+        made.turn(20)
+        assert not made.of(ProtocolWarning)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        assert read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "500")["env_steps"] == 500
+        assert {event.name for event in made.of(ev.Spawned)} == {"trainer-0", "trainer-1"}
+
+
 def test_a_learner_whose_checkpoints_cannot_be_sent_while_a_disk_is_full_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
