@@ -303,6 +303,8 @@ class Agent:
         elif isinstance(action, End) and epoch.workspace is None:
             epoch.outbox.put("logs", NodeEnded())
             epoch.ending_s = clock_s()
+        elif isinstance(action, Start) and (epoch.leaves_s is not None or epoch.ending_s is not None):
+            pass  # the head reports its processes as lost when this node has left; after `End` it expects nothing
         elif isinstance(action, Start) and epoch.workspace is None:
             own = action.process
             epoch.outbox.put(own.name, ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {epoch.trouble}"))

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,12 +51,18 @@ class Outgoing:
     ) -> None:
         """Make hard links to the folder's files; raises OSError. ``present``, ``held_back``: as in `CopyDone`."""
         self._name = str(folder.relative_to(run_dir))
-        self._links = run_dir / LINKED / self._name
-        shutil.rmtree(self._links, ignore_errors=True)
-        self._links.mkdir(parents=True)
-        for file in sorted(folder.iterdir()):
-            if file.is_file() and not file.name.startswith("."):
-                os.link(file, self._links / file.name)
+        beside = (run_dir / LINKED / self._name).parent
+        beside.mkdir(parents=True, exist_ok=True)
+        self._links = Path(
+            tempfile.mkdtemp(prefix=f"{folder.name}-", dir=beside)
+        )  # a folder may be copied twice at once
+        try:
+            for file in sorted(folder.iterdir()):
+                if file.is_file() and not file.name.startswith("."):
+                    os.link(file, self._links / file.name)
+        except BaseException:
+            shutil.rmtree(self._links, ignore_errors=True)
+            raise
         self._done = CopyDone(self._name, list(present), held_back)
         self._begun = self._withdrawn = False
 
@@ -158,9 +165,14 @@ class Arriving:
 
 
 def remove_unfinished(run_dir: Path, sender: str = "") -> None:
-    """Remove incomplete folders: those of one sender, or by default all, which a killed head may have left."""
+    """Remove incomplete folders: those of one sender, or by default all, which a killed head may have left.
+
+    By default also remove the links of all copies that are sent, so that no removed checkpoint keeps its disk space.
+    """
     for left in (run_dir / "checkpoints").glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
         shutil.rmtree(left, ignore_errors=True)
+    if not sender:
+        shutil.rmtree(run_dir / LINKED, ignore_errors=True)
 
 
 def steps_beside(folder: Path) -> list[str]:

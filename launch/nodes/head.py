@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn import __version__
+from actorlearn.files import DISK_ERRORS
 from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
@@ -123,8 +124,8 @@ class Head:
         """Starts that wait for a node with room for them."""
         self._waiting: dict[int, str] = {}
         """Learners for which no node has room -> the reason for placing them again; empty the first time."""
-        self._notes: list[ev.Note] = []
-        """Notes that are yielded with the next events."""
+        self._waiting_events: list[ev.Note | ev.NotSpawned] = []
+        """Notes, and starts that failed here, which are yielded with the next events."""
         self._moving: Moving | None = None
         """The learner that is moving to another node."""
         self._looked_s = 0.0
@@ -159,7 +160,7 @@ class Head:
     # Actions --------------------------------------------------------------------------------------------------------
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Send an action to the node that it concerns; the resulting event comes later.
+        """Send an action to the node that it concerns; the resulting event comes later, also if it cannot be sent.
 
         The exception is a Kill of a process that waits for a node: it returns Exited.
         """
@@ -204,7 +205,7 @@ class Head:
     def _note_placed(self, learner: int, name: str, why: str) -> None:
         self._waiting.pop(learner, None)
         said = f"learner {learner} on {name}{why}"
-        self._notes.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
+        self._waiting_events.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
 
     def _machines(self) -> dict[str, NodeResources]:
         return share_out({name: node.machine for name, node in self.nodes.items()})
@@ -216,21 +217,26 @@ class Head:
             return
         own = start.process
         if _of_learner(start):
-            self._bring(start, node)
+            try:
+                self._bring(start, node)
+            except OSError as error:
+                reason, passing = f"cannot be started: {error}", error.errno in DISK_ERRORS
+                self._waiting_events.append(ev.NotSpawned(own.name, own.incarnation, reason, passing))
+                return
         if ROLES.spec(own.role).scores and mode(self._plan.topology).own_weights:
-            self._notes += self._warn_of_weights(own, node)
+            self._waiting_events += self._warn_of_weights(own, node)
         node.do(start, own.learner)
 
     def _bring(self, start: Start, node: RemoteNode) -> None:
-        """Bring a learner's checkpoints to a node for the first process there that needs them."""
+        """Bring a learner's checkpoints to a node for the first process there that needs them; raises OSError."""
         learner = start.process.learner
         new, learns = learner not in node.has, ROLES.spec(start.process.role).learns
-        if new:
-            node.has.add(learner)
-            self._accounts.move(learner)
         continues = new and learner in self._plan.resumption.goes_on_from
         if learner not in node.brought and (start.resume or continues):
             self._bring_checkpoints(node, learner)
+        if new:
+            node.has.add(learner)
+            self._accounts.move(learner)
         if learns or continues:
             node.brought.add(learner)
 
@@ -250,7 +256,9 @@ class Head:
     def _node_for(self, start: Start) -> RemoteNode | None:
         """Return the node for a process: that of its learner, which is placed again if its node is lost or leaving.
 
-        Returns None if no node has room. A process of the run goes to the node of the first learner that has a node.
+        Returns None if no node has room, and while the learner has processes on a leaving node: its account there is
+        complete, and is taken over, when these have ended. A process of the run goes to the node of the first learner
+        that has a node.
         """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
@@ -258,6 +266,8 @@ class Head:
         if role.scope == "run":
             learner = min((known for known, name in self.placed.items() if name in self.nodes), default=learner)
         found = self.nodes.get(self.placed.get(learner, ""))
+        if found and found.leaving and any(each.process.learner == learner for each in found.living.values()):
+            return None
         if found is None or found.leaving:
             why = self._waiting.get(learner, "")
             if before := self.placed.pop(learner, ""):
@@ -268,7 +278,9 @@ class Head:
                 if learner not in self._waiting:
                     self._waiting[learner] = why
                     reason = str(error) if self.nodes else "no node is left; start one with `actorlearn node`"
-                    self._notes.append(ev.Note("waiting", cause=f"learner {learner} waits for a node{why}: {reason}"))
+                    self._waiting_events.append(
+                        ev.Note("waiting", cause=f"learner {learner} waits for a node{why}: {reason}")
+                    )
                 return None
         return self.nodes[self.placed[learner]]
 
@@ -286,9 +298,15 @@ class Head:
         """Copy a learner's checkpoints to a node, in front of all other messages about this learner."""
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
-        own = folders(directory_of(root, learner)) or folders(root)  # without its own: the first learner's
-        for folder in sorted(own, key=steps_of):
-            node.put(Outgoing(run_dir, folder).messages(), learner)
+        own = folders(directory_of(root, learner))
+        is_following = not own and learner > 0
+        if is_following and not (0 in node.brought or node.following):  # else these are there or on their way
+            own = folders(root)
+        copies = [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]  # after an error, none is sent
+        if is_following:
+            node.following.add(learner)
+        for copy in copies:
+            node.put(copy.messages(), learner)
 
     def _drop_members(self, action: DropMembers) -> None:
         """Send each node the ids of its ended simulators whose segments are no longer needed."""
@@ -313,7 +331,7 @@ class Head:
             yield from self._receive(*received)
         for refusal in self._router.refusals():
             yield ev.Note("refused", cause=refusal)
-        yield from self._take_notes()
+        yield from self._take_waiting_events()
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
             if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
@@ -325,9 +343,9 @@ class Head:
             yield from self._look_for_uneven()
         self._send()
 
-    def _take_notes(self) -> Iterator[NodeEvent]:
-        notes, self._notes = self._notes, []
-        yield from notes
+    def _take_waiting_events(self) -> Iterator[NodeEvent]:
+        waiting, self._waiting_events = self._waiting_events, []
+        yield from waiting
 
     def _send(self) -> None:
         for name, node in self.nodes.items():
@@ -352,7 +370,7 @@ class Head:
             except TopologyError as error:
                 yield ev.CannotRun(str(error))
                 return
-            yield from self._take_notes()
+            yield from self._take_waiting_events()
             if differs := unlike_here(self._plan.choices, self._machines(), self._plan.cores.usable):
                 yield ev.Note("warned", cause=differs)
             yield ev.Begin()
@@ -631,7 +649,7 @@ class Head:
             return
         self._over, self._unplaced = True, []
         for node in self.nodes.values():
-            node.outbox.put("learner-0", End())
+            node.outbox.put("end", End())  # in no learner's lane, where it would wait for the copies of checkpoints
         deadline_s = time.monotonic() + END_S
         while any(not node.ended for node in self.nodes.values()) and time.monotonic() < deadline_s:
             self._send()
@@ -646,6 +664,7 @@ class Head:
             self._router.recv(10)
         for node in list(self.nodes.values()):
             self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
+        remove_unfinished(self._addresses.run_dir)
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
         """Return the steps of all learners, from the nodes' accounts; the reason if they are not known."""

@@ -36,6 +36,8 @@ class RemoteNode:
     """Learners that have processes or an account there."""
     brought: set[int] = field(default_factory=set)
     """Learners whose checkpoints are there, because they were copied to it or made there."""
+    following: set[int] = field(default_factory=set)
+    """Learners that begin from the first learner's checkpoints; their messages follow its copies, in its lane."""
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False
@@ -52,7 +54,7 @@ class RemoteNode:
 
     def put(self, message: NodeMessage | Iterator[NodeMessage], learner: int) -> None:
         """Queue a message behind earlier messages about the same learner."""
-        self.outbox.put(f"learner-{learner}", message)
+        self.outbox.put(f"learner-{0 if learner in self.following else learner}", message)
 
     def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
         """Queue an action for its agent."""

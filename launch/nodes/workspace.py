@@ -21,7 +21,7 @@ from actorlearn.wire.messages import Left, Listens, Reply, Saved
 from actorlearn.worker.roles import ROLES
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
-from launch.nodes.copies import Arriving, Outgoing, steps_beside
+from launch.nodes.copies import Arriving, Outgoing, remove_unfinished, steps_beside
 from launch.nodes.local import LocalNode
 from launch.nodes.messages import (
     CHUNK_BYTES,
@@ -81,6 +81,7 @@ class NodeWorkspace:
             sweep_all()
             for name in FOLDERS:
                 (self._run_dir / name).mkdir(parents=True)
+            stack.callback(remove_unfinished, self._run_dir)
             stack.callback(reserve(own, 0).close)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
             self._spawner = Spawner(self._run_dir / "logs", own)
@@ -174,12 +175,13 @@ class NodeWorkspace:
         """Copy a checkpoint to the head; the trainer's message about it, and its later messages, follow the copy."""
         folder = Path(saved.path)
         try:
-            if earlier := self._copied.get(event.name):  # on a slow link copies would accumulate
-                earlier.withdraw()
-            copy = self._copied[event.name] = Outgoing(self._run_dir, folder, steps_beside(folder), event)
+            copy = Outgoing(self._run_dir, folder, steps_beside(folder), event)
         except (OSError, ValueError) as error:
             self._outbox.put(event.name, NodeWarning(f"{saved.path} cannot be copied: {error}"))
         else:
+            if earlier := self._copied.get(event.name):  # on a slow link copies would accumulate
+                earlier.withdraw()
+            self._copied[event.name] = copy
             self._outbox.put(event.name, copy.messages())
 
     def _new_lines(self, path: Path) -> Iterator[bytes]:

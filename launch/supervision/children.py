@@ -128,8 +128,14 @@ class Children:
 
     def fatal_for_all(self) -> list[Child]:
         """Return the children that were given up and without which no learner can continue."""
-        of_run = [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
-        return [child for child in of_run if child.state is ChildState.FATAL]
+        return [child for child in self._needed_by_all() if child.state is ChildState.FATAL]
+
+    def lacks_for_all(self) -> bool:
+        """Whether a child without which no learner can continue has no process."""
+        return any(not child.alive for child in self._needed_by_all())
+
+    def _needed_by_all(self) -> list[Child]:
+        return [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
 
     def list_processes(self) -> list[dict[str, Any]]:
         """Return the process list as it is shown to users: name, role, learner, state, incarnation, pid, node."""
@@ -171,6 +177,23 @@ class Children:
         if waiting is not None:
             self.spawn(waiting)
         return waiting is not None
+
+    def end_unstarted_trainers(self) -> None:
+        """End the trainers that have no process: they have nothing to save, and may wait for a node that never comes.
+
+        On one machine there are none, because a process is started at once.
+        """
+        for trainer in self.trainers():
+            if trainer.state is ChildState.STARTING and trainer.pid is None:
+                trainer.to(ChildState.DRAINING, self.now_s)
+                self.kill(trainer, signal.SIGTERM)
+
+    def end_running_trainers(self) -> None:
+        """Let the trainers save what they have and end, without waiting for a process that is not restarted."""
+        for trainer in self.trainers():
+            if trainer.state is ChildState.RUNNING:
+                trainer.to(ChildState.DRAINING, self.now_s)
+                self.kill(trainer, signal.SIGTERM)
 
     def spawned(self, event: ev.Spawned) -> None:
         """Record that a process has been started."""
@@ -267,9 +290,12 @@ class Children:
         child.cause = cause = child.killed_for or cause
         if child.member is not None and child.admitted:
             self._ended[child.member.id.socket_id] = child.member
-        done = child.finished and cause == "exit 0" and not (self.restarting or child.leaving)
+        by_term = cause_of(-signal.SIGTERM)
+        told = child.state is ChildState.DRAINING and not (self.restarting or child.leaving or child.refusal)
+        done = told and cause == ("exit 0" if child.finished else by_term)
         if done or (self.ending and not (self._scoring and child.role.scores)):
-            self.note("ended", child, "as told, by SIGTERM" if cause == cause_of(-signal.SIGTERM) else cause)
+            child.cause = "" if done else cause  # it has not died
+            self.note("ended", child, "as told, by SIGTERM" if cause == by_term else cause)
             child.to(ChildState.EXITED, self.now_s)
         elif child.refusal:
             self._give_up(child, child.refusal)

@@ -292,9 +292,7 @@ class Supervisor:
         A trainer that has finished, because its node leaves or for a move, has saved. If no trainer runs and the
         weights are in a store, a trainer that is restarted saves them.
         """
-        trainers = self._children.trainers()
-        running = any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in trainers)
-        saving = running or (self._mode.central and self._children.restart_one_trainer())
+        saving = self._is_saving() or (self._mode.central and self._children.restart_one_trainer())
         if saving:
             self._drain(outcome)
         else:
@@ -307,15 +305,23 @@ class Supervisor:
             self._outcome = ev.Done("failed", 1, event.reason, lacks_nodes=True)
         self._end(self._outcome)
 
+    def _is_saving(self) -> bool:
+        """Whether a trainer can save what the run has learned, or has saved it."""
+        return any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in self._children.trainers())
+
     def _drain(self, outcome: ev.Done) -> None:
         """Wait for the trainers to finish; dead processes are no longer restarted."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
         self._children.restarting = False
+        if self._is_saving():
+            self._children.end_unstarted_trainers()
 
     def _conclude(self) -> None:
         """End a draining run when every trainer has finished or died; a completed run is scored first."""
         trainers = self._children.trainers()
+        if self._mode.central and self._children.lacks_for_all():
+            self._children.end_running_trainers()
         if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
         outcome = self._outcome_of(trainers)

@@ -59,6 +59,29 @@ def test_a_folder_that_is_removed_while_it_is_copied_arrives_whole(there: Path, 
     assert read_manifest(here / STEPS)["env_steps"] == 500
 
 
+def test_copies_of_one_folder_to_several_machines_do_not_wait_for_each_other(there: Path, tmp_path: Path) -> None:
+    slow, fast = (Outgoing(there, there / STEPS).messages() for _ in range(2))
+    begun = next(slow)
+    for name, messages in (("fast", [*fast]), ("slow", [begun, *slow])):
+        take(Arriving(tmp_path / name, "n1"), [each for each in messages if isinstance(each, FileChunk | CopyDone)])
+        assert read_manifest(tmp_path / name / STEPS)["env_steps"] == 500
+
+
+def test_a_checkpoint_that_is_saved_again_while_it_is_copied_arrives_as_it_was_saved_last(
+    there: Path, tmp_path: Path
+) -> None:
+    copy = Outgoing(there, there / STEPS).messages()
+    begun = next(copy)
+    for file in (there / STEPS).iterdir():
+        file.unlink()
+    (there / STEPS / "large.bin").write_bytes(b"newer")
+    seal(there / STEPS, 500, {})
+    again = Outgoing(there, there / STEPS).messages()
+    messages = [each for each in (begun, *copy, *again) if isinstance(each, FileChunk | CopyDone)]
+    take(Arriving(tmp_path / "here", "n1"), messages)
+    assert (tmp_path / "here" / STEPS / "large.bin").read_bytes() == b"newer"
+
+
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_a_copy_with_a_gap_leaves_what_was_there(there: Path, tmp_path: Path, missing: int) -> None:
     here, messages = tmp_path / "here", parts(there)

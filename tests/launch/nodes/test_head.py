@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, Join
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, End, FileChunk, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
@@ -337,6 +338,49 @@ def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeyp
         assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_learners_of_one_node_that_begin_from_one_checkpoint_find_it_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
+        made.begin("node-0")
+        checkpoint(tmp_path / "run" / "checkpoints" / "500", 3 * MOST_AHEAD * CHUNK_BYTES * "x")
+        start(made, first, resume=True)
+        made.turn(1)  # the copy has begun
+        start(made, 1 - first, resume=True)
+        made.turn(20)
+        assert not made.of(ProtocolWarning)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        assert read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "500")["env_steps"] == 500
+        assert {event.name for event in made.of(ev.Spawned)} == {"trainer-0", "trainer-1"}
+
+
+def test_a_learner_whose_checkpoints_cannot_be_sent_while_a_disk_is_full_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+        made.lines.cut.add("node-1")
+        made.turn(160)
+        with monkeypatch.context() as disk:
+            disk.setattr("launch.nodes.copies.os.link", full)
+            start(made, 1, 1, resume=True)
+            made.turn(3)
+        (failed,) = made.of(ev.NotSpawned)
+        assert failed.passing and (failed.name, failed.incarnation) == ("trainer-1", 1) and not made.of(ev.Spawned)
+        start(made, 1, 1, resume=True)
+        made.turn(10)
+        epoch = made.agents["node-0"].epoch
+        assert epoch and epoch.workspace
+        assert (epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500").is_dir()
+        assert made.of(ev.Spawned)[-1].node == "node-0"
+
+
 def test_a_learner_finds_its_checkpoints_on_another_node_where_its_simulator_is_started_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -641,7 +685,8 @@ def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypa
         made.turn(3)
         arrived = lambda: list((tmp_path / "run" / "checkpoints").glob("**/.arriving*"))  # noqa: E731
         assert arrived()
-        (run_dir / "outgoing" / "checkpoints" / "learner-1" / "500" / "weights.bin").unlink()
+        (linked,) = (run_dir / "outgoing").glob("**/weights.bin")
+        linked.unlink()
         epoch.outbox.put("", copy)
         made.turn(3)
         assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].text
@@ -755,6 +800,40 @@ def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint
                 if len(received := [event.message for event in made.of(ev.Received)]) == 2:
                     break
         assert received[0] == message
+
+
+def test_no_process_of_a_learner_is_started_elsewhere_before_its_node_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        _, saves = leaving(made, monkeypatch)
+        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+        made.turn(3)
+        assert [event.name for event in made.of(ev.Spawned)] == ["trainer-1"]
+        saves()
+        made.turn(5)
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+        made.stopped.add("node-1")
+        made.turn(5)
+        assert [(event.name, event.node) for event in made.of(ev.Spawned)][1:] == [("simulator-1", "node-0")]
+
+
+def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        start(made, 1)
+        made.turn(3)
+        made.head.placed[2] = "node-1"
+        made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is told to stop
+        made.agents["node-1"].asked_to_stop()
+        made.turn(10)
+        assert made.agents["node-1"].exit_status == 130
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0), ("trainer-2", 0)), True)]
 
 
 def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
@@ -884,6 +963,25 @@ def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypat
         made.begin("node-0", "node-1")
         end(made, monkeypatch)
         assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+
+
+def test_the_end_does_not_wait_for_the_copy_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        slow = (FileChunk("checkpoints/500", "weights.bin", offset, b"x") for offset in itertools.count())
+        made.head.nodes["node-0"].put(slow, 0)
+        made.turn(3)
+        assert end(made, monkeypatch) < 5.0
+        assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+
+
+def test_a_start_that_arrives_after_the_end_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        made.begin("node-0", "node-1")
+        made.head.nodes["node-1"].outbox.put("learner-0", End())
+        made.head.do(Start(TRAINER[1], 1))
+        made.turn(10)
+        assert made.agents["node-1"].exit_status == 0 and not made.of(ev.Spawned)
 
 
 def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(

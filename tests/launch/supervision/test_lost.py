@@ -8,7 +8,7 @@ from actorlearn.wire.messages import Saved
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import RESTARTS, TWO, Story, asked, finished, hello, received, spawned, up
+from tests.launch.supervision.story import RESTARTS, TERM, TWO, Story, asked, finished, hello, received, spawned, up
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
@@ -91,6 +91,20 @@ def test_a_run_ends_without_a_parameter_server_that_was_given_up() -> None:
     assert story.done is not None and story.done.status == "failed" and "parameter_server-0" in story.done.error
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_trainer_that_comes_back_to_save_does_not_wait_for_a_parameter_server_that_does_not(late: bool) -> None:
+    story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
+    server = ev.Exited("parameter_server-0", 0, -9)
+    story.at(2, *(ev.Exited(f"trainer-{number}", 0, -9) for number in (0, 1)), *([] if late else [server]))
+    story.then(ev.Interrupted())
+    assert story.started == [("trainer-0", 1, True)]
+    story.at(3, *up("trainer-0", incarnation=1), *([server] if late else []))
+    assert story.did(ev.Kill) == [ev.Kill("trainer-0", 1, TERM)]
+    story.at(4, finished("trainer-0", "stopped", incarnation=1), ev.Exited("trainer-0", 1, 0))
+    story.then(*ended("simulator-0", "simulator-1"))
+    assert story.done is not None and story.done.status == "stopped"
+
+
 def test_what_is_told_of_processes_that_are_gone_already_changes_nothing() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
     assert story.notes == []
@@ -142,6 +156,19 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
 def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
+
+
+@pytest.mark.parametrize("end", [ev.Interrupted(), finished("trainer-0", "total_steps")])
+def test_a_trainer_that_waits_for_a_node_is_not_awaited_when_the_run_ends(end: ev.Event) -> None:
+    story = two().at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
+    assert ("trainer-1", 1, True) in story.started, "it is told to start, and no node has started it"
+    story.at(5, end)
+    assert ev.Kill("trainer-1", 1, TERM) in story.last
+    story.then(ev.Exited("trainer-1", 1, -TERM))
+    assert ("ended", "trainer-1", 1, "as told, by SIGTERM") in story.notes
+    story.then(finished("trainer-0", "drained"), *ended("simulator-0"), ev.Exited("simulator-1", 1, -TERM))
+    story.then(ev.Exited("trainer-0", 0, 0))
+    assert story.done is not None and story.done.status != "failed"
 
 
 def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if_the_run_is_stopped() -> None:
