@@ -53,9 +53,8 @@ class Outgoing:
         self._name = str(folder.relative_to(run_dir))
         beside = (run_dir / LINKED / self._name).parent
         beside.mkdir(parents=True, exist_ok=True)
-        self._links = Path(
-            tempfile.mkdtemp(prefix=f"{folder.name}-", dir=beside)
-        )  # a folder may be copied twice at once
+        # A folder may be copied twice at once, so each copy has links of its own.
+        self._links = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=beside))
         try:
             for file in sorted(folder.iterdir()):
                 if file.is_file() and not file.name.startswith("."):
