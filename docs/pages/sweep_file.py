@@ -23,7 +23,7 @@ it has a run for each seed. The sweep is described in one YAML file, whose name 
 
 `overrides` and `vary` contain keys of the [topology](topology.md) as they are written on the command line, such as
 `optimizer.learning_rate`. They cannot contain {", ".join(f"`{key}`" for key in OWN)}, which the sweep sets itself.
-Numbers that are drawn from a range are rounded to {DIGITS} significant digits.
+Numbers that are drawn from a range are rounded to {DIGITS} significant digits, those from a narrow range to more.
 
 """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TOPOLOGY = "topology.yaml"
 """File of the resolved topology in the folder of a run."""
+_NAME_WAIT_S = 0.1
+"""Seconds between two looks at the time, while the name of a new folder is taken."""
 TRIAL_S = 2.0
 """Seconds without output after which a line says that the environment and the network are being tried."""
 
@@ -118,14 +121,15 @@ def find_engine(engine: str | None) -> EngineSpec | None:
 def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> Path:
     """Make the run folder; raises RunError unless it is new or empty, because two runs never share a folder.
 
-    ``option``: how the caller writes ``run_dir``, for errors.
+    Without ``run_dir`` its name has the time, and a name that another run has taken is followed by that of a later
+    second. ``option``: how the caller writes ``run_dir``, for errors.
     """
     folder = run_dir or find.RUNS / find.with_time(name)
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(folder.resolve())):
         raise RunError(
             f"{option}{str(folder)!a}: its path has control characters or bytes that are not UTF-8; name another folder"
         )
-    if folder.is_dir() and any(folder.iterdir()):
+    if run_dir is not None and folder.is_dir() and any(folder.iterdir()):
         if find.read(folder) is None:
             raise RunError(f"{option}{folder}: is not empty; name a new folder")
         raise RunError(
@@ -133,10 +137,25 @@ def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> P
             f"continue it with `actorlearn resume {folder}`, or name a new folder"
         )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if run_dir is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder
+        find.RUNS.mkdir(exist_ok=True)
+        while not _made(folder):
+            time.sleep(_NAME_WAIT_S)
+            folder = find.RUNS / find.with_time(name)
     except OSError as error:
         raise RunError(f"{option}{folder}: cannot be made: {error.strerror}; name another folder") from None
     return folder
+
+
+def _made(folder: Path) -> bool:
+    """Make a folder, and return False if it exists: another run was started in the same second. Raises OSError."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def run_in(

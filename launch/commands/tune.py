@@ -50,7 +50,10 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     ways = candidates(load(path, given), begun_cores())
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        there = output.exists()
         output.touch()
+        if not there:
+            output.unlink()  # an empty file would read as overrides without keys if no candidate ran
     except OSError as error:
         raise RunError(f"-o {output}: cannot be written: {error.strerror}; name another file") from None
     end_in_order()

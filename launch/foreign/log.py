@@ -97,7 +97,8 @@ def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None =
             games.append(number)
             played += 1
             time_s = time_s if time_s is not None and math.isfinite(time_s) else None
-            rows[steps] = {"time_s": time_s, "env_steps": round(steps), **newest, SCORE: fmean(games)}
+            own = {"time_s": time_s, "env_steps": round(steps)}
+            rows[steps] = {**own, **newest, **own, SCORE: fmean(games)}  # other columns may have these names
             rows[steps] |= {"episodes": played} if name in SINGLE_GAMES else {}
             rows[steps] |= {"frames": round(steps) * frames_per_step} if frames_per_step else {}
     every = list(rows.values())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from launch.errors import RunError
@@ -59,6 +60,10 @@ class Follower:
         """The run's identity and its newest report."""
         if not from_start:
             self._new()
+
+    def resumed(self, found: RunFolder) -> None:
+        """Take over the keys of a run that was resumed, such as its total steps; its newest report stays."""
+        self.view = replace(identify(found), row=self.view.row)
 
     def look(self, caller: Caller, callbacks: Callbacks) -> bool:
         """Pass everything new to the callbacks, with ``caller``; return False if one of them has returned False."""

@@ -308,6 +308,7 @@ class Run:
         asked.check(sources.read(topology), words, topology)
         follower = Follower(found, from_start=False)
         resumed, process = child.start(found.path, topology, words, resume_at=at)
+        follower.resumed(resumed)
         made = Run(resumed, process)
         made._follower = follower
         return made

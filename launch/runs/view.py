@@ -212,20 +212,20 @@ class RunReader:
 
     def look(self, processes: bool = True) -> RunView:
         """Read new rows and events; with ``processes``, ask the supervisor of a living run for its processes."""
-        view = self._view
+        view, alive = self._view, self.run.alive  # asked before the files are read: those of an ended run are complete
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
         for event in self._events.new():
             self._noted(event)
             view = view.with_event(event)
-        self._view = _as_it_stands(self.run, view, processes)
+        self._view = _as_it_stands(self.run, view, alive, processes)
         return self._view
 
 
 def glance(run: RunFolder) -> RunView:
     """Return a view with the newest report, without events or topology: cheap enough for lists of many runs."""
-    view = RunView(run.name, folder=run.path, meta=run.meta, processes=None)
-    return _as_it_stands(run, view.with_row(run.metrics().last() or {}))
+    view, alive = RunView(run.name, folder=run.path, meta=run.meta, processes=None), run.alive
+    return _as_it_stands(run, view.with_row(run.metrics().last() or {}), alive)
 
 
 def identify(run: RunFolder) -> RunView:
@@ -243,16 +243,18 @@ def identify(run: RunFolder) -> RunView:
     )
 
 
-def _as_it_stands(run: RunFolder, view: RunView, ask_processes: bool = True) -> RunView:
-    """Return the view with everything that is not in rows and events; old processes if the supervisor is busy."""
-    alive = run.alive
+def _as_it_stands(run: RunFolder, view: RunView, alive: bool, ask_processes: bool = True) -> RunView:
+    """Return the view with everything that is not in rows and events; old processes if the supervisor is busy.
+
+    ``alive``: whether the run was alive before its rows and events were read; it may have ended since.
+    """
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
     if count_env_changes(run.meta) != (view.row.get(ENV_CHANGES) or 0):  # there is no report of this environment yet
         view = replace(view, best_return=None, trend=())
     return replace(
         view,
-        status=run.status,
+        status="running" if alive else run.status,
         summary=summary,
         processes=view.processes if processes is None else processes,
         elapsed_s=_elapsed_s(run, view.row, alive, summary),

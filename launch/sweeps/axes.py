@@ -11,7 +11,10 @@ from random import Random
 from typing import Any
 
 DIGITS = 6
-"""Significant digits of a number drawn from a range: few enough to read, and exact when written and read back."""
+"""Significant digits of a number drawn from a range: few enough to read, and exact when written and read back.
+
+A narrow range has so many digits of its width.
+"""
 
 Values = Mapping[str, Any]
 """Values of a trial: dotted key of the topology -> value."""
@@ -86,8 +89,11 @@ class Range:
         return moved
 
     def fit(self, number: float) -> float:
-        """Return the nearest value of the axis, rounded to ``DIGITS`` digits."""
-        rounded = round(number) if self.whole else float(f"{number:.{DIGITS}g}")
+        """Return the nearest value of the axis, rounded to ``DIGITS`` digits, or more if the range is narrow."""
+        if self.whole:
+            return min(max(round(number), self.low), self.high)
+        narrow = max(1.0, max(abs(self.low), abs(self.high)) / (self.high - self.low))
+        rounded = float(f"{number:.{DIGITS + int(math.log10(narrow))}g}")
         return min(max(rounded, self.low), self.high)
 
 

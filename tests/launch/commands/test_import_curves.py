@@ -118,6 +118,13 @@ def test_a_column_is_named_and_a_clock_may_be_missing() -> None:
     assert ask("plot", "mine", "-o", "mine.png").exit_code == 0
 
 
+def test_another_column_is_not_taken_for_the_steps_or_the_time() -> None:
+    head = "global_step,relative_time,env_steps,time_s,ep_rew_mean"
+    Path("two.csv").write_text(f"{head}\n10,1.0,7.5,99,0.5\n20,2.0,15.5,99,0.75\n")
+    [run] = imported("two.csv", "--env", "Mine-v0", "--algorithm", "mine")
+    assert (run["env_steps"], run["time_s"], run[SCORE]) == (20, 2.0, 0.75)
+
+
 def test_long_logs_are_thinned_out_and_keep_their_ends() -> None:
     rows = "\n".join(f"{step},{step / 10},{step}" for step in range(12_000))
     Path("long.csv").write_text(f"step,time_s,ep_rew_mean\n{rows}\n")

@@ -1,4 +1,4 @@
-"""The first lines of ``actorlearn run``: what is trained, where its files are, and how to watch it."""
+"""The folder of ``actorlearn run``; its first lines: what is trained, where its files are, and how to watch it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.commands.run import opening
+from launch.commands.run import new_folder, opening
+from launch.runs import find
 from launch.topology.load import parse
 
 
@@ -32,3 +33,15 @@ def test_a_folder_below_the_working_directory_is_shown_from_there(
     _, files, watch = opening(parse("{env: {id: CartPole-v1}}", ()), tmp_path / "runs" / "cart-1", resumed=True)
     assert files == "files: runs/cart-1"
     assert "`actorlearn top cart-1`" in watch
+
+
+def test_runs_that_are_started_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    times = iter(["20260102-030405", "20260102-030405", "20260102-030405", "20260102-030406"])
+    monkeypatch.setattr(find, "with_time", lambda name: f"{name}-{next(times)}")
+    assert new_folder("cart", None) == Path("runs/cart-20260102-030405")  # still empty: its run is being tried
+    assert new_folder("cart", None) == Path("runs/cart-20260102-030406")
+    (tmp_path / "own").mkdir()
+    assert new_folder("cart", Path("own")) == Path("own")

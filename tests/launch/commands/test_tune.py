@@ -67,6 +67,18 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
 
 
+def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    (tmp_path / "old.keys").write_text("seed=3\n")
+    monkeypatch.setattr(tune, "rate", lambda *_: 0.0)
+    monkeypatch.setattr(tune, "end_in_order", lambda: None)
+    for name in ("new.keys", "old.keys"):
+        with pytest.raises(FailedError, match="no candidate"):
+            tune.tune(str(tmp_path / "cart.yaml"), [], tmp_path / name)
+    assert not (tmp_path / "new.keys").exists()
+    assert (tmp_path / "old.keys").read_text() == "seed=3\n"
+
+
 @pytest.mark.parametrize(
     ("text", "installed", "keys"),
     [

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import actorlearn
+from launch.python import child
 from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Follower, refuse_callbacks
 from launch.runs.find import RunFolder
+from tests.launch.runs.folders import make_run
 
 
 def append(path: Path, *rows: dict[str, Any]) -> None:
@@ -52,6 +54,29 @@ def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: RunFolder)
     follower = Follower(run, from_start=False)
     assert follower.view.env_steps == 20
     assert told(follower) == ([], True)
+
+
+def test_a_run_resumed_with_more_steps_shows_its_progress_to_the_new_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run(tmp_path, "cart-1")
+    (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1_000\n")
+    (folder / "checkpoints" / "000000001000").mkdir(parents=True)
+    append(folder / "metrics.jsonl", {"time_s": 2.0, "env_steps": 1_000})
+
+    def start(*_: Any, **__: Any) -> tuple[RunFolder, None]:
+        (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 4_000\n")
+        append(folder / "metrics.jsonl", {"time_s": 3.0, "env_steps": 2_000})
+        return RunFolder(folder, {}), None
+
+    monkeypatch.setattr(child, "start", start)
+    told: list[int] = []
+    actorlearn.open(folder).resume(total_steps=4_000).wait(
+        progress=True, on_report=lambda _, row: told.append(row["env_steps"])
+    )
+    assert told == [2_000]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "50%" in said and "2,000 of 4,000 steps" in said
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [(False, False), (None, True), (0, True), (True, True)])

@@ -131,6 +131,27 @@ def test_a_living_run_has_the_processes_that_its_supervisor_tells_of(
     assert glance(run).processes is None
 
 
+def test_a_run_that_ends_during_a_look_is_seen_to_end_with_its_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = folder(tmp_path / "pong-1", **me())
+
+    def end(*_: Any, **__: Any) -> Any:
+        """It is just writing its last files, and so it does not answer."""
+        with (run.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(ROWS[1] | {"env_steps": 100}) + "\n")
+        run.meta["supervisor_pid"] = 0
+        raise FailedError("it ended before it answered")
+
+    monkeypatch.setattr(view, "ask", end)
+    reader = RunReader(run)
+    looks = [reader.look(), reader.look()]
+    assert [(seen.has_ended, seen.env_steps, bool(seen.summary)) for seen in looks] == [
+        (False, 80, False),
+        (True, 100, True),
+    ]
+
+
 def test_only_the_newest_events_are_kept() -> None:
     seen = RunView("pong")
     for number in range(2 * EVENTS_KEPT):

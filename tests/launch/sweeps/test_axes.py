@@ -65,6 +65,12 @@ def test_more_draws_begin_with_fewer_and_none_comes_twice(count: int, seed: int)
     assert found == draw_different(axes, seed, 30)[:count]
 
 
+@pytest.mark.parametrize("ends", [(0.99999, 0.999999), (-1.0000002, -1.0000001), (0.0, 1e-9)])
+def test_a_narrow_range_has_enough_numbers(ends: tuple[float, float]) -> None:
+    found = [values["key"] for values in draw_different([Range("key", *ends)], 0, 50)]
+    assert len({*found}) == 50 and all(ends[0] <= value <= ends[1] for value in found)
+
+
 def test_a_scale_of_log_draws_as_many_from_each_power_of_ten() -> None:
     random, axis = Random(0), Range("key", 1e-4, 1.0, log=True)
     drawn = [axis.draw(random) for _ in range(4000)]
