@@ -298,6 +298,26 @@ def _wrappers(values: Values) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
+def _atari(arguments: Mapping[str, Any]) -> Keys:
+    """Return the keys for AtariWrapper with these arguments; raises NoCounterpartError for others, as screen_size."""
+    known = {
+        "noop_max": "env.noop_max",
+        "frame_skip": "env.frame_skip",
+        "action_repeat_probability": "env.repeat_action_probability",
+    }
+    given = {"clip_reward": True, "terminal_on_life_loss": True, **arguments}
+    clips, ends = bool(given.pop("clip_reward")), bool(given.pop("terminal_on_life_loss"))
+    if strange := [name for name in given if name not in known]:
+        raise NoCounterpartError(f"{', '.join(strange)} of AtariWrapper cannot be converted; set env.preset")
+    return {
+        "env.preset": "dqn",
+        "env.fire_on_reset": True,
+        "algorithm.reward_clip": 1.0 if clips else None,
+        "algorithm.life_loss_terminal": ends,
+        **{known[name]: value for name, value in given.items()},
+    }
+
+
 def _is_atari(values: Values) -> bool:
     return [name for name, _ in _wrappers(values)] == ["AtariWrapper"]
 
@@ -314,12 +334,7 @@ def _wrapper(values: Values) -> Keys:
         raise NoCounterpartError(
             "set env.wrappers: [package.module:Class], and instead of TimeLimit env.time_limit_steps"
         )
-    return {
-        "env.preset": "dqn",
-        "env.fire_on_reset": True,
-        "algorithm.reward_clip": 1.0,
-        "algorithm.life_loss_terminal": True,
-    }
+    return _atari(_wrappers(values)[0][1])
 
 
 def _stacked(values: Values) -> Keys:

@@ -328,6 +328,18 @@ def test_values_without_a_counterpart_are_left_out_and_the_rest_is_a_topology(
     checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
 
 
+def test_arguments_of_the_wrapper_of_atari_games() -> None:
+    wrapper = "stable_baselines3.common.atari_wrappers.AtariWrapper"
+    given = {"terminal_on_life_loss": False, "clip_reward": False, "noop_max": 0, "action_repeat_probability": 0.25}
+    keys, left_out = actorlearn.from_stable_baselines3("ppo", {"env_wrapper": [{wrapper: given}], "n_timesteps": 1e5})
+    assert left_out == {}
+    assert (keys["algorithm.life_loss_terminal"], keys["algorithm.reward_clip"]) == (False, None)
+    assert (keys["env.noop_max"], keys["env.repeat_action_probability"]) == (0, 0.25)
+    checked("ALE/Pong-v5", keys)
+    _, left_out = actorlearn.from_stable_baselines3("ppo", {"env_wrapper": {wrapper: {"screen_size": 42}}})
+    assert "screen_size of AtariWrapper" in left_out["env_wrapper"]
+
+
 def test_arguments_of_cleanrls_ppo() -> None:
     @dataclass
     class Args:
