@@ -24,6 +24,14 @@ STORED_FILE, STORED_HASH = "file", "sha256"
 """Arguments of an environment in a file that name the file; all others are passed to the class or function in it."""
 
 
+def without_stored_path(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys of a topology, as section.key with their values, without the path of a stored environment."""
+    kwargs = keys.get("env.kwargs")
+    if not isinstance(kwargs, Mapping):
+        return dict(keys)
+    return {**keys, "env.kwargs": without_stored_file(keys.get("env.id"), kwargs)}
+
+
 def without_stored_file(env_id: object, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of an environment without the path of its file, because the folder of a run may be moved."""
     return {k: v for k, v in kwargs.items() if k != STORED_FILE} if str(env_id).startswith(STORED) else kwargs

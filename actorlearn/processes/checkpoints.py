@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.envs.specs import without_stored_file
+from actorlearn.envs.specs import without_stored_path
 from actorlearn.failpoints import hit
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.update import Learning
@@ -278,10 +278,7 @@ def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> b
 
     ``before``, ``now``: of `TrainerSettings.depends_on`. A key that only one of them has follows from the version.
     """
-    was, has = (
-        {key: without_stored_file(d.get("env.id"), it) if key == "env.kwargs" else it for key, it in d.items()}
-        for d in (before, now)
-    )
+    was, has = without_stored_path(before), without_stored_path(now)
     return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
 
 

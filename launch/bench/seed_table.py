@@ -20,6 +20,8 @@ from actorlearn.files import write_atomically
 from launch.errors import RunError
 
 FILE = "seeds.json"
+GAMES = 100
+"""Number of whole training games in the mean."""
 MOST_SEEDS = 1_000
 LARGEST_SEED = 2**31 - 1
 HEADINGS = ("seed", "at the score", "steps", "best", "end", "steps at the end", "evaluation", "steps/s", "precision")
@@ -174,7 +176,7 @@ def draw(count: int) -> list[int]:
 
 def record(seed: int, rows: Sequence[Mapping[str, Any]], first: Moment | None, minutes: float, **more: Any) -> SeedRun:
     """Return the record of a run with these reports, which ended ``minutes`` after the command was given."""
-    scores = [row["episode_return_mean"] for row in rows if row.get("episode_return_mean") is not None]
+    scores = [row["episode_return_mean"] for row in rows if row["episodes"] >= GAMES]
     if not rows:
         return SeedRun(seed=seed, **more)
     last, span_s = rows[-1], rows[-1]["time_s"] - rows[0]["time_s"]

@@ -17,6 +17,7 @@ from launch.bench.interleaved import Spread
 from launch.bench.report import SuiteReport, machine_line, show
 from launch.bench.running import Running
 from launch.bench.seed_table import (
+    GAMES,
     HEADINGS,
     Moment,
     Question,
@@ -30,8 +31,6 @@ from launch.errors import FailedError, RunError
 from launch.runs.find import RUNS
 from launch.runs.jsonl import read_object
 
-GAMES = 100
-"""Number of whole training games in the mean."""
 DEFAULT_SEEDS = "5"
 _TURN_S = 1.0
 

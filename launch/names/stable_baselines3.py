@@ -47,6 +47,8 @@ _ACTIVATIONS = {
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
 """Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
 _NOISE = "state-dependent exploration (gSDE) is not supported"
+_TORCH_EPSILON = 1e-8
+"""Epsilon of an optimizer for which none is given."""
 _BUFFER = "the algorithm determines the kind of its buffer"
 
 
@@ -167,10 +169,15 @@ def _target_entropy(values: Values) -> Keys:
     return {"algorithm.target_entropy": None if given == "auto" else float(given)}
 
 
+def _own_rmsprop(values: Values) -> bool:
+    """Whether A2C trains with RMSProp: a class of an optimizer takes precedence over use_rms_prop."""
+    return bool(values.get("use_rms_prop")) and values["optimizer_class"] is None
+
+
 def _rmsprop(values: Values) -> Keys:
-    """Return A2C's optimizer, with torch's RMSProp or with that of TensorFlow 1."""
-    if not values["use_rms_prop"]:
-        return {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}
+    """Return torch's RMSProp, if A2C uses it."""
+    if not _own_rmsprop(values):
+        return {}
     return {
         "optimizer.name": "rmsprop",
         "optimizer.epsilon": values["rms_prop_eps"],
@@ -181,12 +188,16 @@ def _rmsprop(values: Values) -> Keys:
 
 
 def _optimizer(values: Values) -> Keys:
-    if values["optimizer_class"] is None or _word(values["optimizer_class"]) == "Adam":
+    """Return Adam, or the RMSProp of TensorFlow 1; only without optimizer_kwargs the policies set Adam's epsilon."""
+    if _own_rmsprop(values):
         return {}
+    if values["optimizer_class"] is None or _word(values["optimizer_class"]) == "Adam":
+        epsilon = 1e-5 if values["optimizer_kwargs"] is None else _TORCH_EPSILON
+        return {"optimizer.name": "adam", "optimizer.epsilon": epsilon}
     if _word(values["optimizer_class"]) != "RMSpropTFLike":
         raise NoCounterpartError("only Adam and RMSpropTFLike have a counterpart; set optimizer.name and its keys")
     numbers = {"optimizer.decay": 0.99, "optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0}
-    return {"optimizer.name": "rmsprop", **numbers}
+    return {"optimizer.name": "rmsprop", "optimizer.epsilon": _TORCH_EPSILON, **numbers}
 
 
 def _adam(values: Values) -> Keys:
@@ -198,6 +209,8 @@ def _adam(values: Values) -> Keys:
 def _optimizer_numbers(values: Values) -> Keys:
     known = {"eps": "optimizer.epsilon", "betas": "optimizer.betas", "alpha": "optimizer.decay"}
     given = values["optimizer_kwargs"] or {}
+    if given and _own_rmsprop(values):
+        raise NoCounterpartError("A2C ignores it with use_rms_prop, unless optimizer_class is given too")
     if strange := [name for name in given if name not in known and given[name]]:
         raise NoCounterpartError(f"{', '.join(strange)} cannot be converted; set the keys of the section optimizer")
     return {known[name]: value for name, value in given.items() if name in known}
@@ -285,6 +298,26 @@ def _wrappers(values: Values) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
+def _atari(arguments: Mapping[str, Any]) -> Keys:
+    """Return the keys for AtariWrapper with these arguments; raises NoCounterpartError for others, as screen_size."""
+    known = {
+        "noop_max": "env.noop_max",
+        "frame_skip": "env.frame_skip",
+        "action_repeat_probability": "env.repeat_action_probability",
+    }
+    given = {"clip_reward": True, "terminal_on_life_loss": True, **arguments}
+    clips, ends = bool(given.pop("clip_reward")), bool(given.pop("terminal_on_life_loss"))
+    if strange := [name for name in given if name not in known]:
+        raise NoCounterpartError(f"{', '.join(strange)} of AtariWrapper cannot be converted; set env.preset")
+    return {
+        "env.preset": "dqn",
+        "env.fire_on_reset": True,
+        "algorithm.reward_clip": 1.0 if clips else None,
+        "algorithm.life_loss_terminal": ends,
+        **{known[name]: value for name, value in given.items()},
+    }
+
+
 def _is_atari(values: Values) -> bool:
     return [name for name, _ in _wrappers(values)] == ["AtariWrapper"]
 
@@ -301,12 +334,7 @@ def _wrapper(values: Values) -> Keys:
         raise NoCounterpartError(
             "set env.wrappers: [package.module:Class], and instead of TimeLimit env.time_limit_steps"
         )
-    return {
-        "env.preset": "dqn",
-        "env.fire_on_reset": True,
-        "algorithm.reward_clip": 1.0,
-        "algorithm.life_loss_terminal": True,
-    }
+    return _atari(_wrappers(values)[0][1])
 
 
 def _stacked(values: Values) -> Keys:
@@ -361,8 +389,20 @@ TABLE: tuple[Name, ...] = (
     *without("ent_coef", ("sac",), "the temperature is always learned, as with auto", _AUTO),
     Name("vf_coef", ON_POLICY, ("algorithm.value_cost",)),
     Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",)),
-    Name("use_rms_prop", ("a2c",), ("optimizer.name",), "true = rmsprop, as in torch; false = adam", _rmsprop),
-    Name("rms_prop_eps", ("a2c",), ("optimizer.epsilon",), "only with use_rms_prop", nothing),
+    Name(
+        "use_rms_prop",
+        ("a2c",),
+        ("optimizer.name",),
+        "true = rmsprop, as in torch, unless optimizer_class is given; false = adam",
+        _rmsprop,
+    ),
+    Name(
+        "rms_prop_eps",
+        ("a2c",),
+        ("optimizer.epsilon",),
+        "only with use_rms_prop and without optimizer_class",
+        nothing,
+    ),
     *without("use_sde sde_sample_freq", (*ON_POLICY, "sac"), _NOISE),
     *without("use_sde_at_warmup", ("sac",), _NOISE),
     *without("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
@@ -459,7 +499,13 @@ TABLE: tuple[Name, ...] = (
         "the network, model.name, determines whether policy and value share an encoder",
     ),
     *without("normalize_images", ALL, "bytes are always divided by 255"),
-    Name("optimizer_class", ON_POLICY, ("optimizer.name",), "Adam = adam; RMSpropTFLike = rmsprop", _optimizer),
+    Name(
+        "optimizer_class",
+        ON_POLICY,
+        ("optimizer.name",),
+        "Adam = adam, with optimizer.epsilon: 1e-5 unless optimizer_kwargs is given; RMSpropTFLike = rmsprop",
+        _optimizer,
+    ),
     Name("optimizer_class", OFF_POLICY, ("optimizer.name",), "Adam = adam", _adam),
     Name(
         "optimizer_kwargs",
@@ -551,7 +597,7 @@ _FIXED: Keys = {
     "algorithm.life_loss_terminal": False,
     "algorithm.bootstrap_on_truncation": True,
 }
-_ADAM: Keys = {"optimizer.name": "adam", "optimizer.epsilon": 1e-8}
+_ADAM: Keys = {"optimizer.name": "adam", "optimizer.epsilon": _TORCH_EPSILON}
 
 STABLE_BASELINES3 = Library(
     title="Stable-Baselines3",
@@ -609,7 +655,7 @@ STABLE_BASELINES3 = Library(
         },
     },
     fixed={
-        "ppo": {**_FIXED, "optimizer.name": "adam", "optimizer.epsilon": 1e-5},
+        "ppo": _FIXED,
         "a2c": _FIXED,
         "dqn": {**_FIXED, **_ADAM, "optimizer.epsilon_hat": False, "algorithm.epsilon_hold_steps": 0},
         "sac": {**_FIXED, **_ADAM, "optimizer.clip_norm": 0.0},

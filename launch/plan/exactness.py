@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.envs.specs import without_stored_path
 from actorlearn.memory.rollout import block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.wire.identity import ProcessId
@@ -102,8 +103,8 @@ def reason_to_begin_anew(
         if saved and saved != list(names):
             had, has = (" and ".join(listed) or "none" for listed in (saved, names))
             return f"the checkpoint has snapshots of {had}, and the run starts with {has}"
-        now = depends_on(topology)
-        before = with_defaults(state["depends_on"], topology, now)
+        now = without_stored_path(depends_on(topology))
+        before = without_stored_path(with_defaults(state["depends_on"], topology, now))
         for key in dict.fromkeys((*now, *before)):
             if before.get(key) != now.get(key):
                 return f"{key} was {before.get(key)!r} in the checkpoint and is {now.get(key)!r} now"

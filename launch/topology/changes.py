@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actorlearn.envs.specs import STORED_FILE, without_stored_file
+from actorlearn.envs.specs import STORED_FILE, without_stored_path
 from launch.topology.strict_yaml import typed
 
 Tree = Mapping[str, Any]
@@ -30,10 +30,7 @@ def flat(topology: Tree) -> dict[str, Any]:
             found |= {f"{key}.{own}": its for own, its in value.items()}
         else:
             found[key] = value
-    kwargs = found.get(_KWARGS)
-    if isinstance(kwargs, Mapping):
-        found[_KWARGS] = without_stored_file(found.get("env.id"), kwargs)
-    return found
+    return without_stored_path(found)
 
 
 def changes(before: Tree, now: Tree) -> dict[str, dict[str, Any]]:

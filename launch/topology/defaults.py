@@ -49,8 +49,8 @@ BY_STEP_TIME = frozenset({"algorithm.horizon", "algorithm.batch_steps", "algorit
 """Keys that must all be left out so that ``launch/plan/pace.py`` chooses shorter rollouts for a slow environment."""
 
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
-    "evaluator.count": ("every_steps", "scheduling"),  # `actorlearn eval` reads the others
-    "inference.count": ("device", "threads", "cuda_graphs", "deadline_ms"),  # simulators read precision
+    "evaluator.count": ("every_steps", "scheduling", "stop_at_score", "record"),  # `actorlearn eval` reads the others
+    "inference.count": ("device", "threads", "cuda_graphs", "batch_rows", "deadline_ms"),  # simulators read precision
     "inference.batch_rows": ("deadline_ms",),
 }
 """Counts -> keys of the same section that nothing reads if the count is 0."""

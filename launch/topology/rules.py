@@ -95,11 +95,8 @@ def servers_with_work(topology: Topology) -> Refusals:
 
 
 def evaluations_can_be_made(topology: Topology) -> Refusals:
-    """Keys of the evaluator need an evaluator, an Atari game, random no-ops in the environment, or PyAV."""
-    evaluator, leave_out = topology.evaluator, "or leave the key out"
-    if evaluator.stop_at_score is not None and not evaluator.count:
-        rule = "stop_at_score needs an evaluator, and evaluator.count is 0"
-        yield "evaluator.stop_at_score", rule, f"write evaluator: {{count: 1}}, {leave_out}"
+    """Keys of the evaluator need an Atari game, random no-ops in the environment, or PyAV."""
+    evaluator = topology.evaluator
     if evaluator.fire_after and not isinstance(topology.env, AtariSettings):
         rule = f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game"
         yield "evaluator.fire_after", rule, "leave the key out, or write 0"
@@ -107,12 +104,9 @@ def evaluations_can_be_made(topology: Topology) -> Refusals:
         topology.env.for_evaluation(evaluator.noop_max)
     except ValueError as error:
         yield "evaluator.noop_max", str(error), "write 1 or more"
-    if evaluator.record and not evaluator.count:
-        rule = "record needs an evaluator, and evaluator.count is 0"
-        yield "evaluator.record", rule, f"write evaluator: {{count: 1}}, {leave_out}"
-    elif evaluator.record and find_spec("av") is None:
+    if evaluator.count and evaluator.record and find_spec("av") is None:
         rule = "PyAV, which writes MP4, is not installed"
-        yield "evaluator.record", rule, f"pip install 'actorlearn[video]', {leave_out}"
+        yield "evaluator.record", rule, "pip install 'actorlearn[video]', or leave the key out"
 
 
 def rules_of_the_mode(topology: Topology) -> Refusals:
@@ -222,16 +216,10 @@ def horizon_of_batch_steps(topology: Topology) -> Refusals:
 
 
 def inference_batches_that_fill(topology: Topology) -> Refusals:
-    """``inference.batch_rows`` needs servers, and must not exceed the environments of one server."""
+    """``inference.batch_rows`` must not exceed the environments of one server."""
     rows, servers = topology.inference.batch_rows, topology.inference.count
     environments = topology.simulators.count // max(servers, 1) * topology.simulators.envs
-    if rows and not servers:
-        yield (
-            "inference.batch_rows",
-            "batch_rows is the batch of an inference server, and inference.count is 0",
-            "write inference.count: 1 or more, or batch_rows: 0",
-        )
-    elif rows > environments:
+    if servers and rows > environments:
         yield (
             "inference.batch_rows",
             f"a server answers {environments} environments, so this batch would never be full",

@@ -96,9 +96,10 @@ def test_a_run_that_did_not_come_there_counts_as_the_longest(tmp_path: Path) -> 
 
 def test_a_record_has_the_best_and_the_last_score_and_the_rate_after_the_start() -> None:
     rows = [
-        {"time_s": 10.0, "env_steps": 0, "episode_return_mean": None},
-        {"time_s": 20.0, "env_steps": 1000, "episode_return_mean": 18.5},
-        {"time_s": 30.0, "env_steps": 4000, "episode_return_mean": 17.5},
+        {"time_s": 10.0, "env_steps": 0, "episodes": 0, "episode_return_mean": None},
+        {"time_s": 15.0, "env_steps": 500, "episodes": 3, "episode_return_mean": 20.0},
+        {"time_s": 20.0, "env_steps": 1000, "episodes": 100, "episode_return_mean": 18.5},
+        {"time_s": 30.0, "env_steps": 4000, "episodes": 250, "episode_return_mean": 17.5},
     ]
     made = record(7, rows, at(0.4, 1000), minutes=0.6, cause="total_steps")
     assert made.end == Moment(minutes=0.6, steps=4000, score=17.5)

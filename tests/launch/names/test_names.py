@@ -273,6 +273,10 @@ def test_atari_of_the_zoo() -> None:
             {"policy_kwargs": {"optimizer_class": "RMSpropTFLike", "optimizer_kwargs": {"eps": 1e-4}}},
             {"optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0, "optimizer.epsilon": 1e-4},
         ),
+        ("a2c", {"optimizer_class": "torch.optim.Adam"}, {"optimizer.name": "adam", "optimizer.epsilon": 1e-5}),
+        ("a2c", {"optimizer_class": "RMSpropTFLike", "rms_prop_eps": 1e-3}, {"optimizer.epsilon": 1e-8}),
+        ("ppo", {"optimizer_class": "RMSpropTFLike"}, {"optimizer.name": "rmsprop", "optimizer.epsilon": 1e-8}),
+        ("ppo", {"optimizer_kwargs": {"betas": [0.5, 0.9]}}, {"optimizer.epsilon": 1e-8}),
         ("dqn", {"gradient_steps": -1, "n_envs": 4, "train_freq": (8, "step")}, {"replay.ratio": 32.0}),
         ("dqn", {"gradient_steps": 2, "n_envs": 4, "train_freq": 4}, {"replay.ratio": 4.0, "algorithm.horizon": 4}),
         ("dqn", {"n_steps": 3}, {"algorithm.n_step": 3}),
@@ -299,6 +303,8 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
         ("ppo", {"activation_fn": "nn.Softplus"}, "tanh, relu, leaky_relu, elu, gelu, silu"),
         ("ppo", {"policy": "MlpLstmPolicy"}, "only MlpPolicy, MultiInputPolicy and CnnPolicy"),
         ("a2c", {"normalize_advantage": True}, "ppo with one epoch"),
+        ("a2c", {"optimizer_kwargs": {"eps": 1e-3}}, "A2C ignores it"),
+        ("a2c", {"optimizer_class": "SGD"}, "only Adam and RMSpropTFLike"),
         ("dqn", {"tau": 0.5}, "tau = 1"),
         ("dqn", {"train_freq": (1, "episode")}, "episodes has no counterpart"),
         ("sac", {"ent_coef": 0.1}, "always learned"),
@@ -320,6 +326,18 @@ def test_values_without_a_counterpart_are_left_out_and_the_rest_is_a_topology(
     assert left_out.keys() == given.keys()
     assert why in next(iter(left_out.values()))
     checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
+
+
+def test_arguments_of_the_wrapper_of_atari_games() -> None:
+    wrapper = "stable_baselines3.common.atari_wrappers.AtariWrapper"
+    given = {"terminal_on_life_loss": False, "clip_reward": False, "noop_max": 0, "action_repeat_probability": 0.25}
+    keys, left_out = actorlearn.from_stable_baselines3("ppo", {"env_wrapper": [{wrapper: given}], "n_timesteps": 1e5})
+    assert left_out == {}
+    assert (keys["algorithm.life_loss_terminal"], keys["algorithm.reward_clip"]) == (False, None)
+    assert (keys["env.noop_max"], keys["env.repeat_action_probability"]) == (0, 0.25)
+    checked("ALE/Pong-v5", keys)
+    _, left_out = actorlearn.from_stable_baselines3("ppo", {"env_wrapper": {wrapper: {"screen_size": 42}}})
+    assert "screen_size of AtariWrapper" in left_out["env_wrapper"]
 
 
 def test_arguments_of_cleanrls_ppo() -> None:

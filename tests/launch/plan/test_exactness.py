@@ -10,7 +10,7 @@ import pytest
 from launch.commands import check
 from launch.plan.exactness import KEY, MOST_BYTES, choose_exact, depends_on, hindrances, reason_to_begin_anew
 from launch.plan.planning import plan
-from launch.topology.load import TopologyError, parse
+from launch.topology.load import Topology, TopologyError, parse
 from tests.launch.described import DESCRIPTION
 
 CARTPOLE = "env: {id: CartPole-v1}"
@@ -98,6 +98,16 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
         "the checkpoint has snapshots of simulator-0 and simulator-7, and the run starts with simulator-0"
     )
     assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
+
+
+def test_the_path_of_a_stored_environment_may_change_because_folders_are_moved() -> None:
+    def stored(folder: str, sha256: str = "0a") -> Topology:
+        kwargs = f"{{file: {folder}/environment.pickle, sha256: '{sha256}'}}"
+        return parse(f"env: {{id: 'actorlearn.envs.pickled:Corridor', kwargs: {kwargs}}}")
+
+    saved = {"inexact": "", "simulators": [], "weights": "0a", "depends_on": depends_on(stored("runs/old"))}
+    assert reason_to_begin_anew([saved], [["simulator-0"]], stored("runs/new")) == ""
+    assert reason_to_begin_anew([saved], [["simulator-0"]], stored("runs/old", "0b")).startswith("env.kwargs was ")
 
 
 def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:

@@ -350,7 +350,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "games that nobody plays": (
         OK + "evaluator: {record: true}\n",
-        ["t:2", "evaluator.record = true", "evaluator.count is 0", "evaluator: {count: 1}"],
+        ["t:2", "evaluator.record = true", "evaluator.count is 0", "evaluator.count: 1"],
     ),
     "fire that no environment has": (
         "env: {id: CartPole-v1}\nevaluator: {fire_after: 30}\n",
@@ -358,7 +358,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "score that nobody measures": (
         OK + "evaluator: {stop_at_score: 20.0}\n",
-        ["t:2", "evaluator.stop_at_score = 20.0", "evaluator.count is 0", "evaluator: {count: 1}"],
+        ["t:2", "evaluator.stop_at_score = 20.0", "evaluator.count is 0", "evaluator.count: 1"],
     ),
     "batch that does not divide": (
         OK + "simulators: {count: 2, envs: 8}\nalgorithm: {batch_steps: 1_000}\n",

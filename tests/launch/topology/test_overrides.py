@@ -24,9 +24,9 @@ gossip: {graph: complete}
 """
 EVALUATED = """
 env: {id: CartPole-v1}
-evaluator: {count: 1, every_steps: 7_000, episodes: 3}
+evaluator: {count: 1, every_steps: 7_000, episodes: 3, stop_at_score: 300.0}
 simulators: {count: 2, envs: 8}
-inference: {count: 1, threads: 2}
+inference: {count: 1, threads: 2, batch_rows: 4}
 """
 
 
@@ -41,8 +41,8 @@ inference: {count: 1, threads: 2}
         (GOSSIP, ["mode=sync"], {"gossip.graph"}),
         (GOSSIP, ["mode=async"], {"gossip.graph"}),
         (GOSSIP, ["mode=sync", "learners.count=1"], {"learners.local_steps", "gossip.graph"}),
-        (EVALUATED, ["evaluator.count=0"], {"evaluator.every_steps"}),
-        (EVALUATED, ["inference.count=0"], {"inference.threads"}),
+        (EVALUATED, ["evaluator.count=0"], {"evaluator.every_steps", "evaluator.stop_at_score"}),
+        (EVALUATED, ["inference.count=0"], {"inference.threads", "inference.batch_rows"}),
         (DQN, ["seed=2"], set()),
         (GOSSIP, ["gossip.graph=ring"], set()),
     ],
