@@ -28,8 +28,8 @@ from launch.plan.plan import Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import settings_for, trainer_of
+from launch.spawning.environment import environment
 from launch.spawning.guardian import PARENT
-from launch.spawning.spawner import environment
 from launch.topology.load import Topology, load
 
 ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.groups=1", "inference.count=0")

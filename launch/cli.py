@@ -15,7 +15,7 @@ import typer
 from actorlearn import __version__
 from launch.command_group import Commands
 from launch.errors import RunError
-from launch.spawning.answers import prepared
+from launch.spawning.prepared import prepared
 
 Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that describes the run.")]
 Overrides = Annotated[
@@ -105,7 +105,7 @@ def run(
     plain: Plain = False,
 ) -> int:
     """Start a run and show its progress until total_steps. Ctrl-C saves and stops; a second Ctrl-C stops at once."""
-    with prepared("describe"):
+    with prepared():
         from launch.commands.run import start
 
         return start(topology, overrides or [], run_dir, engine, keys, plain)
@@ -125,7 +125,7 @@ def check(
 
     Also prints the keys that you set, and the values that actorlearn chose for other keys, with the reasons.
     """
-    with prepared("describe"):
+    with prepared():
         from launch.commands.check import check
 
         return check(topology, overrides or [], json, everything)
@@ -144,7 +144,7 @@ def resume(
 
     With --at, newer checkpoints are moved to the folder checkpoints/aside.
     """
-    with prepared("describe"):
+    with prepared():
         from actorlearn.parameters.chosen_checkpoints import read_at
         from launch.commands.run import resume
 
@@ -160,7 +160,7 @@ def supervise(
     resume_at: Annotated[str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")] = None,
 ) -> int:
     """Run a topology for a Python program, which calls this command by itself."""
-    with prepared("describe"):
+    with prepared():
         from actorlearn.parameters.chosen_checkpoints import read_at
         from launch.python.supervise import supervise
 
@@ -207,9 +207,10 @@ def node(
     ] = 300.0,
 ) -> int:
     """Join a run as a node: start and watch processes on this machine until the run ends."""
-    from launch.commands.node import serve
+    with prepared():
+        from launch.commands.node import serve
 
-    return serve(join, key, folder, patience_s)
+        return serve(join, key, folder, patience_s)
 
 
 @app.command(rich_help_panel=_TRAIN)

@@ -8,6 +8,8 @@ shown to work by the tests of what it is made for.
 from __future__ import annotations
 
 COVERED_BY = {
+    "actorlearn/processes/fork_server.py": "tests/launch/spawning/test_prepared.py",
+    "launch/spawning/environment.py": "tests/launch/spawning/test_spawner.py",
     "actorlearn/processes/parent.py": "tests/processes/test_stack_signal.py",
     "actorlearn/action_mask.py": "tests/envs/test_masks.py",
     "actorlearn/image_part.py": "tests/models/test_mixed.py",

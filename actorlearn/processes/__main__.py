@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from actorlearn.exceptions import in_one_line, place_of, words_of
-from actorlearn.processes.parent import ANSWER_MARK, STACK_SIGNAL
+from actorlearn.processes import fork_server
+from actorlearn.processes.parent import ANSWER_MARK, FORK_SERVER, STACK_SIGNAL
 from actorlearn.wire.control import Control, TurnedAwayError
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.roles import ROLES, TASKS, RoleSpec, TaskSpec
 from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
 _PR_SET_PDEATHSIG = 1
-SETTINGS_TURN_S = 0.005
-"""Time between two looks for the settings of a task, in seconds."""
 LEAVE_S = 2.0
 """Longest time from the end of the work to the end of the process, in seconds; it is below the supervisor's limit."""
 
@@ -98,8 +97,6 @@ def main(arguments: list[str]) -> int:
         )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the supervisor handles Ctrl-C
     run = spec.load()
-    while mark and not Path(path).exists():  # the process that started a task may still be making its settings
-        time.sleep(SETTINGS_TURN_S)
     try:
         settings = all_settings.read(Path(path), spec.settings)
     except (OSError, ValueError) as error:
@@ -156,4 +153,8 @@ def _spec(name: str) -> RoleSpec | TaskSpec | None:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    own = sys.argv[1:]
+    if own[:1] == [FORK_SERVER]:
+        die_with_parent()
+        own = fork_server.serve(int(own[-1]))  # returns in each process that it forks
+    leave(main(own))

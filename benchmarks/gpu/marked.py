@@ -42,7 +42,7 @@ def tests(stay: Stay) -> SuiteReport:
         command = [sys.executable, "-m", "pytest", *words, *map(str, marked_files())]
         try:
             # Plug-ins of whatever else is installed there would warn, and a warning is an error.
-            with CapturedCommand(command, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1") as started:
+            with CapturedCommand(command, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}) as started:
                 done = started.wait(max(1.0, stay.left_s))
         except subprocess.TimeoutExpired:
             raise FailedError("the tests were not over within the part's time") from None

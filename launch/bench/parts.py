@@ -28,8 +28,8 @@ from launch.plan.planning import plan
 from launch.plan.probe import describe
 from launch.plan.roles import settings_for, trainer_of
 from launch.spawning.answers import NoAnswerError, answer
+from launch.spawning.environment import environment
 from launch.spawning.guardian import PARENT
-from launch.spawning.spawner import environment
 from launch.topology.load import load
 
 _LIMIT_S = 60.0

@@ -9,16 +9,16 @@ import json
 import secrets
 import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from actorlearn.exceptions import place_in_stack
-from actorlearn.processes.parent import ANSWER_MARK, STACK_SIGNAL
-from launch.spawning.guardian import CapturedCommand
+from actorlearn.processes.parent import ANSWER_MARK, PROCESS_COMMAND, STACK_SIGNAL
+from launch.spawning.guardian import ROLE_MARK, CapturedCommand
+from launch.spawning.prepared import wait_for_imports
 
 
 class NoAnswerError(RuntimeError):
@@ -38,7 +38,7 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
     Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
     """
-    with CapturedCommand(command, **environment) as started:
+    with CapturedCommand(command, environment) as started:
         done = started.wait(limit_s)
     return answer(done.stdout, done.stderr, done.returncode)
 
@@ -46,63 +46,20 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environment: str) -> Any:
     """Run a task of ``actorlearn/tasks`` with these settings, as JSON, and return its answer.
 
-    Raises NoAnswerError (TaskError if the task failed, TooSlowError after ``limit_s``) and OSError.
+    The task is a fork of the prepared fork server, if there is one. Raises NoAnswerError (TaskError if the task failed,
+    TooSlowError after ``limit_s``) and OSError.
     """
-    waiting = None if environment else _prepared.pop(task, None)
-    with waiting or _StartedTask(task, **environment) as started:
-        return started.answer(settings, limit_s)
-
-
-@contextmanager
-def prepared(task: str) -> Iterator[None]:
-    """Start a task's process, which imports its modules and then waits until ``ask_task`` sends the settings.
-
-    Importing torch takes more than a second, in which this process can read a topology. The process ends with the
-    context if nothing was asked.
-    """
-    with suppress(OSError):  # `ask_task` tries again, and says why it cannot
-        _prepared[task] = _StartedTask(task)
-    try:
-        yield
-    finally:
-        if unasked := _prepared.pop(task, None):
-            unasked.close()
-
-
-class _StartedTask:
-    """A task's process. It waits for its settings, a file in a folder of its own."""
-
-    def __init__(self, task: str, **environment: str) -> None:
-        self._mark = secrets.token_hex(8)
-        with ExitStack() as opened:
-            folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="actorlearn-"))
-            self._path = Path(folder) / f"{task}.json"
-            command = [sys.executable, "-m", "actorlearn.processes", task, str(self._path)]
-            marked = {ANSWER_MARK: self._mark, **environment}
-            self._command = opened.enter_context(CapturedCommand(command, **marked))
-            self._opened = opened.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def answer(self, settings: bytes, limit_s: float | None) -> Any:
-        new = self._path.with_suffix(".new")
-        new.write_bytes(settings)
-        new.rename(self._path)  # the process reads the file as soon as it exists
-        try:
-            done = self._command.wait(limit_s, STACK_SIGNAL)
-        except subprocess.TimeoutExpired as late:
-            raise TooSlowError(place_in_stack(str(late.stderr))) from None
-        return answer(done.stdout, done.stderr, done.returncode, self._mark)
-
-    def close(self) -> None:
-        self._opened.close()
-
-
-_prepared: dict[str, _StartedTask] = {}
+    token = secrets.token_hex(8)
+    marked = {ANSWER_MARK: token, ROLE_MARK: f"{task}-{token}", **environment}
+    with tempfile.TemporaryDirectory(prefix="actorlearn-") as folder:
+        path = Path(folder) / f"{task}.json"
+        path.write_bytes(settings)
+        with CapturedCommand([*PROCESS_COMMAND, task, str(path)], marked, wait_for_imports()) as started:
+            try:
+                done = started.wait(limit_s, STACK_SIGNAL)
+            except subprocess.TimeoutExpired as late:
+                raise TooSlowError(place_in_stack(str(late.stderr))) from None
+    return answer(done.stdout, done.stderr, done.returncode, token)
 
 
 def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:

@@ -25,8 +25,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -42,6 +43,10 @@ START_S = 120.0
 """Longest wait for the start of a process or of the guardian, in seconds; both read the interpreter from disk."""
 _END_S = 10.0
 """Longest time to end all processes, in seconds: some may hang in the kernel or belong to other users."""
+_FORK_S = 5.0
+"""Longest wait for a fork, in seconds. The fork server then counts as dead, and the process is started without it."""
+_FORK_SERVER = "fork_server"
+"""Mark of the fork server, and of its forks until they have their own."""
 _TURN_S = 0.005
 SEARCHES = 3
 """Number of searches without a marked process after which none is left: while a process replaces its program (exec), it
@@ -81,6 +86,17 @@ class Guardian:
     def pid(self) -> int:
         """Process id of the guardian."""
         return self._process.pid
+
+    def prepare(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a fork server, whose imports take a while; raises OSError.
+
+        Commands that begin like this one, but for its last two arguments, are forked from it once it is ready.
+        """
+        self._ask({"prepare": list(command), "environment": dict(environment)})
+
+    def preparing(self) -> bool:
+        """Whether the fork server still imports; raises GuardianLostError."""
+        return bool(self._ask({"preparing": True})[0]["preparing"])
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], out: int, err: int) -> tuple[int, int]:
         """Start a command in its own process group; returns pid and pidfd. The caller closes all descriptors.
@@ -142,15 +158,23 @@ def end_marked(run_id: str) -> None:
 class CapturedCommand:
     """A command that runs with captured output; its descendants end when it ends, and all end with this process."""
 
-    def __init__(self, command: Sequence[str], **environment: str) -> None:
-        """Start it; raises OSError."""
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, guardian: Guardian | None = None
+    ) -> None:
+        """Start it; raises OSError. ``guardian``: an open one that starts it; None: it has a guardian of its own.
+
+        With an open guardian, ``environment`` has a ROLE_MARK by which the command's descendants are found.
+        """
         self._command = list(command)
         with ExitStack() as opened:
-            self._guardian = opened.enter_context(closing(Guardian(command[-1])))
+            self._guardian = guardian or opened.enter_context(closing(Guardian(command[-1])))
             self._out, self._err = (opened.enter_context(_output()) for _ in range(2))
             out, err = self._out.fileno(), self._err.fileno()
-            self._pid, self._pidfd = self._guardian.start(command, environment, out, err)
+            self._pid, self._pidfd = self._guardian.start(command, environment or {}, out, err)
             opened.callback(os.close, self._pidfd)
+            self._returncode: int | None = None
+            if guardian is not None:
+                opened.callback(self._reap)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -171,7 +195,7 @@ class CapturedCommand:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._pidfd, stack_signal)
             exits.poll(1000 * _STACK_S)
-        returncode = self._guardian.returncode(self._pid) if ended else 0
+        returncode = self._reap() if ended else 0
         texts = [file.read() for file in (self._out, self._err) if file.seek(0) == 0]
         if not ended:
             raise subprocess.TimeoutExpired(self._command, limit_s or 0.0, *texts)
@@ -180,6 +204,13 @@ class CapturedCommand:
     def close(self) -> None:
         """End it, and forget its output; a second call does nothing."""
         self._opened.close()
+
+    def _reap(self) -> int:
+        """End it and its descendants if that has not been done; returns its return code."""
+        if self._returncode is None:
+            self._guardian.kill(self._pid)
+            self._returncode = self._guardian.returncode(self._pid)
+        return self._returncode
 
 
 def _output() -> TextIO:
@@ -190,6 +221,17 @@ def _output() -> TextIO:
 # The process itself -----------------------------------------------------------------------------------------------
 
 
+@dataclass
+class _ForkServer:
+    """A process that imports what other processes need and is forked for each (``processes/fork_server.py``)."""
+
+    command: tuple[str, ...]
+    """Beginning of the commands that it can start."""
+    socket: socket.socket
+    ready: bool = False
+    """Whether it has ended its imports."""
+
+
 class _Server:
     """The guardian: its started children, until their exit code is requested, and the orphans that it inherits."""
 
@@ -198,6 +240,7 @@ class _Server:
         """Mark of each started process by pid. It is reaped when its exit code is requested; so no pid is reused."""
         self._ended: set[bytes] = set()
         """Marks of ended processes."""
+        self._fork_server: _ForkServer | None = None
         self._until_s: float | None = None
         """Time of CLOCK_BOOTTIME, which also advances while the machine sleeps, at which all are ended; None: never."""
 
@@ -209,6 +252,11 @@ class _Server:
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
         if "start" in request:
             return self._start(request["start"], request["environment"], *descriptors)
+        if "prepare" in request:
+            self._prepare(request["prepare"], request["environment"])
+            return {}, []
+        if "preparing" in request:
+            return {"preparing": self._preparing()}, []
         if "kill" in request:
             if request["kill"] in self._roles:
                 _kill_group(request["kill"])
@@ -225,17 +273,10 @@ class _Server:
     def _start(
         self, command: Sequence[str], changes: Mapping[str, str], out: int, err: int
     ) -> tuple[dict[str, Any], list[int]]:
-        environment = {**os.environ, **changes, PARENT: str(os.getpid())}
-        streams = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        changes = {**changes, PARENT: str(os.getpid())}
+        mark = f"{ROLE_MARK}={changes.get(ROLE_MARK, os.environ.get(ROLE_MARK, ''))}".encode()
         try:
-            pid = os.posix_spawn(
-                command[0],
-                list(command),
-                environment,
-                file_actions=[*streams, (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
-                setpgroup=0,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these; children inherit that
-            )
+            pid = self._fork(command, changes, mark, out, err) or _spawn(command, changes, (out, 1), (err, 2))
         except OSError as error:
             return {"errno": error.errno, "error": error.strerror}, []
         try:
@@ -243,8 +284,63 @@ class _Server:
         except OSError as error:  # without a pidfd its end would not be noticed
             _kill_group(pid)
             return {"errno": error.errno, "error": error.strerror}, []
-        self._roles[pid] = f"{ROLE_MARK}={environment.get(ROLE_MARK, '')}".encode()
+        self._roles[pid] = mark
         return {"pid": pid}, [pidfd]
+
+    def _prepare(self, command: Sequence[str], changes: Mapping[str, str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            marked = {**changes, PARENT: str(os.getpid()), ROLE_MARK: _FORK_SERVER}
+            _spawn([*command, "3"], marked, (nothing, 1), (nothing, 2), (theirs.fileno(), 3))
+        except OSError:  # processes are then started without it
+            ours.close()
+        else:
+            ours.settimeout(_FORK_S)
+            self._fork_server = _ForkServer(tuple(command[:-2]), ours)
+        finally:
+            theirs.close()
+            os.close(nothing)
+
+    def _preparing(self) -> bool:
+        """Whether the fork server still imports."""
+        if self._fork_server is None or self._fork_server.ready:
+            return False
+        try:
+            self._fork_server.ready = bool(self._fork_server.socket.recv(_REQUEST_BYTES, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            pass
+        if not self._fork_server.ready:
+            self._lose_fork_server(self._fork_server)
+        return False
+
+    def _fork(self, command: Sequence[str], changes: Mapping[str, str], mark: bytes, out: int, err: int) -> int:
+        """Have the fork server start a command; returns its pid, 0 if it cannot."""
+        server = None if self._preparing() else self._fork_server
+        if server is None or tuple(command[: len(server.command)]) != server.command:
+            return 0
+        asked = {"arguments": command[len(server.command) :], "environment": changes}
+        try:
+            socket.send_fds(server.socket, [json.dumps(asked).encode()], [out, err])
+            answer = server.socket.recv(_REQUEST_BYTES)
+        except OSError:
+            answer = b""
+        pid = int(json.loads(answer)["pid"]) if answer else 0
+        if not pid:
+            self._lose_fork_server(server, mark)
+        return pid
+
+    def _lose_fork_server(self, server: _ForkServer, *marks: bytes) -> None:
+        """End the fork server and what it has forked for a request without an answer, with this mark."""
+        server.socket.close()
+        self._fork_server = None
+        wanted, deadline_s = {f"{ROLE_MARK}={_FORK_SERVER}".encode(), *marks}, time.monotonic() + _END_S
+        searches_without = 0
+        while searches_without < SEARCHES and time.monotonic() < deadline_s:
+            searches_without = 0 if self._kill_others(wanted) else searches_without + 1
+            time.sleep(_TURN_S)
 
     def bury(self) -> None:
         """Reap ended orphans, and kill the descendants of roles' processes that have ended."""
@@ -252,9 +348,16 @@ class _Server:
             if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self._ended.add(mark)
                 _kill_group(role)
+        self._kill_others(self._ended)
+
+    def _kill_others(self, marks: Set[bytes]) -> bool:
+        """Reap ended children that are not roles' processes, and kill those with a mark; whether there were any."""
+        found = False
         for number, pid in _children():
-            if pid not in self._roles and not _reaped(pid) and not self._ended.isdisjoint(_environment(number)):
+            if pid not in self._roles and not _reaped(pid) and not marks.isdisjoint(_environment(number)):
+                found = True
                 _kill(pid)
+        return found
 
     def end_all(self) -> None:
         """Kill all children, and the orphans that are inherited from them, until none is left."""
@@ -266,6 +369,24 @@ class _Server:
                         _kill(pid)
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 time.sleep(_TURN_S)
+
+
+def _spawn(command: Sequence[str], changes: Mapping[str, str], *descriptors: tuple[int, int]) -> int:
+    """Start a command in its own process group; returns its pid. Raises OSError.
+
+    ``descriptors``: pairs of a descriptor and its number in the process.
+    """
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        {**os.environ, **changes},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            *((os.POSIX_SPAWN_DUP2, descriptor, number) for descriptor, number in descriptors),
+        ],
+        setpgroup=0,
+        setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these; children inherit that
+    )
 
 
 def _reaped(pid: int) -> bool:

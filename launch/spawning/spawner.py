@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from actorlearn.processes.parent import STACK_SIGNAL
+from actorlearn.processes.parent import PROCESS_COMMAND, STACK_SIGNAL
+from launch.spawning import prepared
+from launch.spawning.environment import fast
 from launch.spawning.guardian import ROLE_MARK, RUN_MARK, Guardian, GuardianLostError, end_marked
-
-INTERPRETER = sys.executable
-
 
 Key = tuple[str, int]
 """Name and incarnation of a process."""
@@ -66,12 +64,12 @@ class Spawner:
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
         """Start ``python -m actorlearn.processes``; returns its pid. Raises SpawnerLostError or another OSError."""
-        guardian = self._guardian = self._guardian or Guardian(str(self._logs))
+        guardian = self._guardian = self._guardian or prepared.take() or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
             if self._until_s is not None:
                 guardian.lease(self._until_s)
-            command = [INTERPRETER, "-m", "actorlearn.processes", role, str(settings)]
+            command = [*PROCESS_COMMAND, role, str(settings)]
             own = {RUN_MARK: self._run_id, ROLE_MARK: f"{name}.{incarnation}", "PYTHONUNBUFFERED": "1"}
             pid, pidfd = guardian.start(command, {**fast(threads), **own}, log, log)
         except GuardianLostError as error:
@@ -180,24 +178,3 @@ class Spawner:
             end_marked(self._run_id)
             with suppress(OSError):
                 os.close(self._log("guardian", guardian.pid, "was lost, with all its processes"))
-
-
-def environment(threads: int) -> dict[str, str]:
-    """Return this process's environment variables, with those of ``fast`` added."""
-    return {**os.environ, **fast(threads)}
-
-
-def fast(threads: int) -> dict[str, str]:
-    """Return environment variables that make processes with torch faster.
-
-    Idle OpenMP threads spin for about ten microseconds, to bridge the gaps within an update, and then sleep, because
-    simulators need the cores. Freed memory is kept, in huge pages, because returned memory costs a page fault per 4 KiB
-    in the next pass. Measured on two cores of an AMD EPYC with the NIPS network: with spinning, an update of 192
-    rows in bf16 took 14 ms instead of 17; with kept memory, an update of 192 rows in fp32 took 25 ms instead of 46 to
-    58, and acting for 8 environments 0.8 ms instead of 1.7.
-    """
-    threads_of = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    asleep = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
-    kept = {"MALLOC_MMAP_THRESHOLD_": str(2**30), "MALLOC_TRIM_THRESHOLD_": str(2**31)}
-    tunables = ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1")))
-    return {**threads_of, **asleep, **kept, "GLIBC_TUNABLES": tunables}

@@ -145,8 +145,8 @@ class Mark:
 
 def own_mark(folder: Path) -> Mark | None:
     """The mark of this process of a run; None of one that has no name there."""
-    name = os.environ.get("ACTORLEARN_PROCESS")
-    return Mark(folder / "marks" / f"{os.environ['ACTORLEARN_RUN_ID']}.{name}") if name else None
+    run_id = os.environ.get("ACTORLEARN_RUN_ID")
+    return Mark(folder / "marks" / f"{run_id}.{os.environ['ACTORLEARN_PROCESS']}") if run_id else None
 
 
 _own: dict[int, tuple[Rows, int, Mark | None]] = {}

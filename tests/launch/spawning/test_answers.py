@@ -4,16 +4,13 @@ import os
 import sys
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
 
 import msgspec
-import psutil
 import pytest
 
 from actorlearn.worker.settings import SpacesSettings
-from launch.spawning.answers import NoAnswerError, answer, ask, ask_task, prepared
+from launch.spawning.answers import NoAnswerError, answer, ask, ask_task
 from tests import named
-from tests.launch.engines.waiting import within
 
 
 def child(code: str) -> list[str]:
@@ -37,36 +34,6 @@ def test_a_task_is_answered_by_the_line_of_the_task_and_not_by_json_of_the_users
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     settings = msgspec.json.encode(SpacesSettings(env=named.env(id="prints_json:Catch")))
     assert ask_task("spaces", settings, 60.0).keys() == {"like", "images"}
-
-
-def tasks() -> list[psutil.Process]:
-    """The processes of tasks that this program has started."""
-    return [each for each in psutil.Process().children(recursive=True) if "actorlearn.processes" in each.cmdline()]
-
-
-def prepared_task() -> psutil.Process:
-    """The process of the prepared task, which shows no command line while it replaces its program (exec)."""
-    assert within(20, lambda: len(tasks()) == 1)
-    return tasks()[0]
-
-
-def test_a_prepared_task_answers_the_next_question_and_later_ones_have_processes_of_their_own() -> None:
-    def spaces(id: str) -> Any:
-        return ask_task("spaces", msgspec.json.encode(SpacesSettings(env=named.env(id=id))), 60.0)
-
-    with prepared("spaces"):
-        waiting = prepared_task()
-        vector = spaces("CartPole-v1")
-        assert not waiting.is_running() and not tasks()
-        assert spaces("CartPole-v1") == vector and spaces("ALE/Pong-v5") != vector
-
-
-def test_a_prepared_task_that_is_not_asked_ends() -> None:
-    with prepared("spaces"):
-        waiting = prepared_task()
-        folder = Path(waiting.cmdline()[-1]).parent
-        assert folder.is_dir()
-    assert not waiting.is_running() and not folder.exists()
 
 
 def test_a_signal_without_a_name_is_told_by_its_number() -> None:

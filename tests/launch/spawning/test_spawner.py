@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from actorlearn.processes.parent import PROCESS_COMMAND
 from launch.spawning.spawner import Key, Spawner
 from tests.runaways import lives
 
@@ -27,7 +28,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program, path = tmp_path / "role", tmp_path / "started"
     program.write_text(ROLE.format(path=path))
     program.chmod(0o755)
-    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(program))
+    monkeypatch.setattr("launch.spawning.spawner.PROCESS_COMMAND", (str(program), *PROCESS_COMMAND[1:]))
     return path
 
 
@@ -64,7 +65,7 @@ def test_a_process_that_cannot_be_watched_is_ended(
 
 
 def test_a_program_that_is_not_there_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("launch.spawning.spawner.INTERPRETER", str(tmp_path / "nothing"))
+    monkeypatch.setattr("launch.spawning.spawner.PROCESS_COMMAND", (str(tmp_path / "nothing"),))
     processes = Spawner(tmp_path, "run-1")
     with pytest.raises(FileNotFoundError):
         processes.spawn("simulator-0", 0, "simulator", tmp_path / "settings.json", 1)

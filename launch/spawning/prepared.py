@@ -1,0 +1,53 @@
+"""A guardian with a fork server, started before it is needed.
+
+Importing torch takes more than a second of processor time. The fork server (``actorlearn/processes/fork_server.py``)
+imports it once, while this process reads a topology. The trial of the topology and the processes of the run are then
+forks of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from actorlearn.processes.parent import FORK_SERVER, PROCESS_COMMAND, ROOM, ROOM_VARIABLE
+from launch.spawning.environment import fast
+from launch.spawning.guardian import Guardian
+
+_IMPORTING_S = 0.005
+"""Time between two questions whether the fork server has finished its imports, in seconds."""
+
+_prepared: Guardian | None = None
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Start a guardian with a fork server; both end with the context, unless ``take`` has been called."""
+    global _prepared
+    with suppress(OSError):  # processes are then started without a fork server
+        _prepared = Guardian(" ".join(sys.argv[1:]))
+        _prepared.prepare([*PROCESS_COMMAND, FORK_SERVER, ROOM], {**fast(1), ROOM_VARIABLE: ROOM})
+    try:
+        yield
+    finally:
+        if guardian := take():
+            guardian.close()
+
+
+def take() -> Guardian | None:
+    """Return the prepared guardian, which the caller closes; None if there is none."""
+    global _prepared
+    guardian, _prepared = _prepared, None
+    return guardian
+
+
+def wait_for_imports() -> Guardian | None:
+    """Return the prepared guardian once its fork server has ended its imports or failed; None if there is none.
+
+    Raises GuardianLostError.
+    """
+    while _prepared is not None and _prepared.preparing():
+        time.sleep(_IMPORTING_S)
+    return _prepared
