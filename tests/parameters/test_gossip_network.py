@@ -35,18 +35,9 @@ from tests.examples import examples
 from tests.parameters import gossiping
 from tests.parameters.gossiping import PAAC, PARAMETERS, SIZE, learn, start
 from tests.parameters.networked import Listing
-from tests.wire.doors import Relay
+from tests.wire.doors import Relay, until
 
 HOST = "127.0.0.1"
-PATIENCE_S = 30.0
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.002)
-    assert holds()
 
 
 @pytest.fixture(params=["on other machines", "on this machine"])

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,17 +26,9 @@ from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
 from tests.sizes import ROOT
+from tests.wire.doors import until
 
-PATIENCE_S = 20.0
 SMALL = 64
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come; a message may take its time."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    assert holds()
 
 
 def content(mailbox: Mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, Pair, ServerKeys
 
 HERE = Tcp("127.0.0.1", 0)
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 
 
 @dataclass
@@ -51,9 +51,9 @@ def heard(router: Router, dealer: Dealer, body: bytes) -> tuple[str, bytes] | No
     return None
 
 
-def until(holds: Callable[[], object], turn: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+def until(holds: Callable[[], object], turn: Callable[[], object] = lambda: time.sleep(0.002)) -> None:
     """Turn a loop until something holds."""
-    deadline_s = time.monotonic() + patience_s
+    deadline_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline_s, "it never came"
         turn()
