@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,8 +144,6 @@ class Sync(Alone):
         """The optimizer's state at the last exchange."""
         self._state_then: Tensor | None = None
         """The algorithm's own state at the last exchange; None if the algorithm has none."""
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
         self.early = self._remote is not None and self.outer is None
         self._brought: Tensor | None = None
         """Moments or gradient that this learner brings to the agreement."""
@@ -354,9 +351,7 @@ class Sync(Alone):
         """Return the rank of the straggler, this learner's waiting time, and the bytes moved between machines."""
         found = self._waits.metrics()
         if self._remote is not None:
-            moved = self._remote.bytes_sent, self._remote.bytes_received
-            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
-            self._moved_bytes = moved
+            found |= self._remote.moved.metrics()
         return found
 
     def close(self) -> None:

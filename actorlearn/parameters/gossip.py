@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +90,6 @@ class Gossip(Alone):
         self._reported_refused = 0
         """Number of all peers' messages, up to the last report, that could not be used."""
         self._waited_s = 0.0
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Begin with this learner's weights; if restarted or attached, with the mean of its in-peers' weights.
@@ -175,9 +172,7 @@ class Gossip(Alone):
         refused = sum(self._refused.values())
         found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
         if isinstance(self.mailbox, SocketMailbox):
-            moved = self.mailbox.bytes_sent, self.mailbox.bytes_received
-            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
-            self._moved_bytes = moved
+            found |= self.mailbox.moved.metrics()
         if stale:
             mean = sum(stale) / len(stale)
             if ages:

@@ -96,8 +96,6 @@ class Served(Exchange):
         """Staleness of each change at each shard since the last report."""
         self._dropped = 0
         """Number of changes since the last report that at least one shard has dropped."""
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -238,13 +236,11 @@ class Served(Exchange):
         stale, self._staleness = self._staleness, []
         dropped, self._dropped = self._dropped, 0
         waited_s, self.lines.waited_s = self.lines.waited_s, 0.0
-        before, self._moved_bytes = self._moved_bytes, (self.lines.bytes_sent, self.lines.bytes_received)
         return {
             "staleness_mean": sum(stale) / max(len(stale), 1),
             "staleness_max": max(stale, default=0),
             "server_wait_s": waited_s,
-            "bytes_sent": self._moved_bytes[0] - before[0],
-            "bytes_received": self._moved_bytes[1] - before[1],
+            **self.lines.moved.metrics(),
             **({"gradients_dropped": dropped} if self.settings.quorum else {}),
         }
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Ipc
-from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
+from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES, MovedBytes
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts
 from actorlearn.wire.channel import Pull, Pulls, Push
@@ -102,8 +102,8 @@ class SocketMailbox:
         """Consecutive messages of each peer that contradict its kept message: their number, and the last's version."""
         self.dropped = 0
         """Number of messages that were foreign, damaged, or older than the kept message."""
-        self.bytes_sent = self.bytes_received = 0
-        """Bytes of messages that were given to a line, and of valid received messages, before encryption."""
+        self.moved = MovedBytes()
+        """Bytes of messages that were given to a line, and of valid received messages."""
         self._pull = ways.listen(MAILBOX.size + MOST_LEARNERS * MAILBOX_ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
@@ -154,7 +154,7 @@ class SocketMailbox:
         alone = self._frame(table) if self._without_weights else b""
         for learner in learners:
             said = alone if learner in self._without_weights else frame
-            self.bytes_sent += len(said) * self._lines[learner].push.send(said)
+            self.moved.sent += len(said) * self._lines[learner].push.send(said)
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
@@ -232,7 +232,7 @@ class SocketMailbox:
             return False
         if len(weights) not in ((0, 4 * self._size) if rows else (4 * self._size,)) or zlib.crc32(content) != checksum:
             return False
-        self.bytes_received += len(frames[0])
+        self.moved.received += len(frames[0])
         if self._counts:
             self._counts.hear(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
         again = bool(rows) and version == self.version(sender)  # sent again for its counts
