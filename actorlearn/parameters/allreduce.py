@@ -360,8 +360,7 @@ class Sync(Alone):
 
     def _meet_remotely(self) -> RemoteRendezvous:
         settings, learner = self.settings, self.learner
-        if learner.endpoints is None:
-            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
+        assert learner.endpoints is not None
         own = learner.endpoints, settings.host, settings.trainers, settings.generation
         return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.address import Shm
+from actorlearn.address import ByLearner, Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
@@ -33,11 +33,12 @@ from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped
-from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
+from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, ipc_ways, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
@@ -62,7 +63,7 @@ class Gossip(Alone):
         """The learners present at the last check."""
         self._segments: list[Segment] = []
         self.counts = SharedCounts(self._open(settings.counts), settings.rank)
-        self.mailbox = self._open_mailbox(learner)
+        self.mailbox = self._open_mailbox(learner.endpoints)
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
@@ -343,15 +344,17 @@ class Gossip(Alone):
         self._segments.append(Segment.open(segment.file))
         return self._segments[-1]
 
-    def _open_mailbox(self, learner: Learner) -> Mailbox:
-        settings, size = self.settings, self.weights.numel()
-        if not settings.host:
-            return open_mailbox(settings.messages, settings.rank, size, self._readers, settings.incarnation)
-        if learner.endpoints is None:
-            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
-        ways = tcp_ways(learner.endpoints, settings.host)
-        own = settings.rank, size, ways, self._readers, settings.incarnation
-        return SocketMailbox(*own, self.counts, self._present)
+    def _open_mailbox(self, endpoints: Endpoints | None) -> Mailbox:
+        """Open the mailbox by the kind of its address; raises ChannelError if it cannot listen."""
+        settings, each = self.settings, self.settings.messages.each
+        rank, size, incarnation = settings.rank, self.weights.numel(), settings.incarnation
+        if settings.host:
+            assert endpoints is not None
+            ways = tcp_ways(endpoints, settings.host)
+            return SocketMailbox(rank, size, ways, self._readers, incarnation, self.counts, self._present)
+        if isinstance(each, Shm):
+            return SharedMailbox(ByLearner(each), rank)
+        return SocketMailbox(rank, size, ipc_ways(ByLearner(each), rank), self._readers, incarnation)
 
     def _readers(self) -> list[int]:
         """Return the learners that mix this learner's weights."""

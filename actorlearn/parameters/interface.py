@@ -81,7 +81,7 @@ class Learner:
     spread: Spread = whole
     """Spreads the work of an optimizer step over this learner's cores."""
     endpoints: Endpoints | None = None
-    """Endpoints of the processes on all machines of the run; None if there is one machine."""
+    """Endpoints of the processes on all machines of the run; None if the exchange's settings have no host."""
     carried: Carried = field(default_factory=Carried)
     """Further state of the learner's source of minibatches."""
     outer: Outer | None = None

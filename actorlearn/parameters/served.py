@@ -61,9 +61,8 @@ class Served(Exchange):
     """The exchange of one of several learners whose weights are kept by parameter servers."""
 
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
-        """Prepare without connecting to a server; raises ValueError without endpoints."""
-        if learner.endpoints is None:
-            raise ValueError("exchange: parameter servers need the endpoints of a run")
+        """Prepare without connecting to a server."""
+        assert learner.endpoints is not None
         self.settings, self.learner, self.weights = settings, learner, learner.weights
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         parameters, size = learner.gradients.numel(), learner.weights.numel()
