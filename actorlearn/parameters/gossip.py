@@ -57,8 +57,7 @@ class Gossip(Alone):
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
         """Open this learner's segments, mailbox and log."""
         super().__init__(settings, learner)
-        self.settings, self.weights, self.outer = settings, learner.weights, learner.outer
-        self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
+        self.settings, self.outer = settings, learner.outer
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
         self._segments: list[Segment] = []
@@ -88,8 +87,7 @@ class Gossip(Alone):
         """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
-        self._reported_refused = 0
-        """Number of all peers' messages, up to the last report, that could not be used."""
+        self._refused_since_report = 0
         self._waited_s = 0.0
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
@@ -167,11 +165,14 @@ class Gossip(Alone):
         `consensus_distance`: l2 norm of the difference between this learner's newest message and the mean of all.
         `gradient_cosine`: of each pair of learners.
         """
-        stale, waited_s, ages = self._staleness, self._waited_s, self._ages
-        self._staleness, self._waited_s, self._ages = [], 0.0, []
-        found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
-        refused = sum(self._refused.values())
-        found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
+        stale, ages = self._staleness, self._ages
+        found: dict[str, Any] = {
+            "exchanges": len(stale),
+            "learner_wait_s": self._waited_s,
+            **self._apart(),
+            "messages_refused": self._refused_since_report,
+        }
+        self._staleness, self._waited_s, self._ages, self._refused_since_report = [], 0.0, [], 0
         if isinstance(self.mailbox, SocketMailbox):
             found |= self.mailbox.moved.metrics()
         if stale:
@@ -239,10 +240,10 @@ class Gossip(Alone):
 
     def _present(self) -> tuple[int, ...]:
         """Return the present learners, always including this one; warn when the learners that it mixes with change."""
-        learners, stays = self._present_now()
+        learners, stays = self.learner.present()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (said := self._change(before, self._learners)):
-            self._warn(said)
+            self.learner.warn(said)
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
@@ -263,7 +264,7 @@ class Gossip(Alone):
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
         """Wait until ``ready`` returns learners; None if this process is to end, or after ``limit_s`` seconds."""
         began_s = time.monotonic()
-        while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
+        while (found := ready()) is None and self.learner.alive() and time.monotonic() - began_s < limit_s:
             if isinstance(self.mailbox, SocketMailbox):
                 self.mailbox.send_again()
             time.sleep(_TURN_S)
@@ -301,8 +302,9 @@ class Gossip(Alone):
 
     def _refuse(self, peer: int, version: int) -> None:
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
+        self._refused_since_report += 1
         if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
-            self._warn(
+            self.learner.warn(
                 f"message {version} of {trainer_id(peer).name} was not mixed, because it has weights that "
                 f"are not finite or larger than {MOST:g} ({count} refused messages of this learner so far); see its "
                 "log, and detach it if this continues"
