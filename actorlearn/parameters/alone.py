@@ -19,7 +19,7 @@ from actorlearn.parameters.settings import ExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of a sole learner; base of exchanges in which each learner takes the steps by itself."""
+    """The exchange of a sole learner; base of exchanges in which each learner has a whole optimizer of its own."""
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Make an optimizer for the parameters, which are the first part of the weights; no settings are needed."""
