@@ -42,11 +42,13 @@ class Keys:
 
 
 def heard(router: Router, dealer: Dealer, body: bytes) -> tuple[str, bytes] | None:
-    """Send until it is heard, which takes a handshake; None when it never is."""
+    """Send until it is heard, which takes a handshake, and read what was sent again; None when it never is."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         dealer.send(body)
         if (received := router.recv(20)) is not None:
+            while router.recv(50) is not None:
+                pass
             return received
     return None
 
