@@ -88,7 +88,9 @@ class SocketMailbox:
         """
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
-        self._posted = incarnation * INCARNATION - 1
+        self._first = incarnation * INCARNATION
+        """Version of this incarnation's first message."""
+        self._posted = self._first - 1
         self._sent_s = self._followed_s = -np.inf
         """Times at which the newest message was last sent on all lines, and the lines last followed the addresses."""
         self._newest = b""
@@ -136,9 +138,11 @@ class SocketMailbox:
     def tell_counts(self) -> None:
         """Send the newest message again, with the counts of now; without counts in messages, do nothing.
 
-        It has the weights again because a line holds one message only, and may not have sent the last one yet.
+        It has the weights again because a line holds one message only, and may not have sent the last one yet. Before
+        the first message, the counts are sent alone.
         """
         if self._counts:
+            self._follow()
             self._send_to_all()
 
     def _send_to_all(self) -> None:
@@ -158,7 +162,8 @@ class SocketMailbox:
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
-        return MAILBOX.pack(self._ways.run, self._learner, self._posted, len(table), zlib.crc32(content)) + content
+        version = max(self._posted, self._first)
+        return MAILBOX.pack(self._ways.run, self._learner, version, len(table), zlib.crc32(content)) + content
 
     def version(self, peer: int) -> int:
         """Return the newest version that has arrived from a peer; -1 = none."""

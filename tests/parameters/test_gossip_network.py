@@ -130,6 +130,21 @@ def test_near_the_end_is_where_others_have_learned_as_much_since_their_last_mess
     until(lambda: other.learned(1_700) == 1_310)
 
 
+def test_near_the_end_batches_are_told_before_the_first_exchange_too(
+    tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
+) -> None:
+    """Learners whose first exchange would come after the end of the run each learned all of its steps."""
+    made = [learner(tmp_path / str(rank), listing, rank, (0, 1), incarnation=rank, local_steps=50) for rank in range(2)]
+    opened += made
+    for each in made:
+        each.counts.begin(0, 0)
+        learn(each)
+        assert each.learned(60) == 10
+    for each in made:
+        learn(each)
+    until(lambda: [each.learned(60) for each in made] == [40, 40])
+
+
 @pytest.mark.parametrize("rounds", [0, 7])
 def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
     tmp_path: Path, opened: list[Gossip], rounds: int
