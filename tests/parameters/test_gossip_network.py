@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -179,11 +179,28 @@ def waiting_learner(folder: Path, listing: Listing, rank: int, ends: Event) -> G
     return learner(folder / str(rank), listing, rank, (0, 1), alive=lambda: not ends.is_set(), max_staleness=0)
 
 
-def learn_until(ends: Event, learner: Gossip, done: list[int], rank: int) -> None:
-    """Learn until ``ends``, and count: a learner that has been answered goes on, and sends its next message."""
-    while not ends.is_set():
-        learn(learner)
-        done[rank] += 1
+@contextmanager
+def waiting(made: Sequence[Gossip], ends: Event, claimed: int) -> Iterator[None]:
+    """Let two learners learn: in the block both wait for the other's message, after it they get two and go on."""
+    done = [0, 0]
+
+    def learn_until(rank: int) -> None:
+        while not ends.is_set():
+            learn(made[rank])
+            done[rank] += 1
+
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            learning = [threads.submit(learn_until, rank) for rank in range(2)]
+            until(lambda: [each.counts.claimed for each in made] == [claimed, claimed])
+            time.sleep(0.3)
+            assert done == [0, 0]
+            yield
+            until(lambda: min(done) >= 2)
+        finally:
+            ends.set()
+        for each in learning:
+            each.result(20)
 
 
 @pytest.mark.timeout(40)
@@ -196,21 +213,10 @@ def test_learners_that_wait_send_their_messages_to_those_whose_addresses_come_la
     opened += made
     for each in made:
         each.join(0, 0)
-    done = [0, 0]
-    with ExitStack() as stack:
-        threads = stack.enter_context(ThreadPoolExecutor(2))
-        stack.callback(ends.set)
-        waiting = [threads.submit(learn_until, ends, each, done, rank) for rank, each in enumerate(made)]
-        until(lambda: [each.counts.claimed for each in made] == [1, 1])
-        time.sleep(0.3)
-        assert done == [0, 0]
+    with waiting(made, ends, claimed=1):
         everybody = [each for listing in listings for each in listing.order.endpoints]
         for listing in listings:
             listing.announce(everybody)
-        until(lambda: min(done) >= 2)
-        ends.set()
-        for each in waiting:
-            each.result(20)
 
 
 @pytest.mark.timeout(40)
@@ -229,25 +235,16 @@ def test_messages_that_were_lost_with_their_connections_are_sent_again_by_learne
             relays.append(stack.enter_context(Relay(each.address)))
             relayed.append(msgspec.structs.replace(each, address=relays[-1].address))
         listing.announce(relayed)
-        threads = stack.enter_context(ThreadPoolExecutor(2))
-        stack.callback(ends.set)
-        for each in made:
-            each.join(0, 0)
-        list(threads.map(learn, made))
+        for exchange in made:
+            exchange.join(0, 0)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(learn, made))
         for relay in relays:
             relay.passes.clear()
-        done = [0, 0]
-        waiting = [threads.submit(learn_until, ends, each, done, rank) for rank, each in enumerate(made)]
-        until(lambda: [each.counts.claimed for each in made] == [2, 2])
-        time.sleep(0.3)
-        assert done == [0, 0]
-        for relay in relays:
-            relay.cut()
-            relay.passes.set()
-        until(lambda: min(done) >= 2)
-        ends.set()
-        for each in waiting:
-            each.result(20)
+        with waiting(made, ends, claimed=2):
+            for relay in relays:
+                relay.cut()
+                relay.passes.set()
 
 
 # Who may speak -----------------------------------------------------------------------------------------------------
