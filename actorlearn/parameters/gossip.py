@@ -60,8 +60,8 @@ class Gossip(Alone):
         self.settings, self.outer = settings, learner.outer
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
-        self._segments: list[Segment] = []
-        self.counts = SharedCounts(self._open(settings.counts), settings.rank)
+        self._segment = Segment.open(settings.counts.file)
+        self.counts = SharedCounts(self._segment, settings.rank)
         self.mailbox = self._open_mailbox(learner.endpoints)
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
@@ -198,11 +198,9 @@ class Gossip(Alone):
 
     def close(self) -> None:
         """Leave; the newest message stays."""
-        for mapped in (self.mailbox, self._gradients, self._log):
-            if mapped:
-                mapped.close()
-        for segment in self._segments:
-            segment.close()
+        for opened in (self.mailbox, self._gradients, self._log, self._segment):
+            if opened:
+                opened.close()
 
     # Exchanges ------------------------------------------------------------------------------------------------------
 
@@ -315,7 +313,8 @@ class Gossip(Alone):
 
         Messages over sockets may not have arrived yet, so they are waited for; in shared memory they are there at once.
         """
-        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.travels else self._heard()) or ()
+        travels = isinstance(self.mailbox, SocketMailbox)
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if travels else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -340,11 +339,7 @@ class Gossip(Alone):
         self._averaged = 0
         return change
 
-    # Segments and sockets --------------------------------------------------------------------------------------------
-
-    def _open(self, segment: Shm) -> Segment:
-        self._segments.append(Segment.open(segment.file))
-        return self._segments[-1]
+    # Messages --------------------------------------------------------------------------------------------------------
 
     def _open_mailbox(self, endpoints: Endpoints | None) -> Mailbox:
         """Open the mailbox by the kind of its address; raises ChannelError if it cannot listen."""
