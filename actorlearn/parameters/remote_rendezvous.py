@@ -148,8 +148,6 @@ class RemoteRendezvous:
             endpoints.begin(generation)
         self._line = RequestLine(endpoints, MEETING.size + self.learners * most, self.moved)
         """The line to the hub."""
-        self._sent_s = -np.inf
-        """Time at which the contribution was sent."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
         """Contribute numbers; returns the numbers of all learners [learners, NUMBERS]."""
@@ -209,21 +207,23 @@ class RemoteRendezvous:
             given = len(content) - NUMBERS_BYTES
             raise ValueError(f"a vector of {given} bytes is too long: the hub takes at most {longest}")
         self.meetings += 1
-        body = self._frame(CONTRIBUTION, among, content)
-        self._sent_s = -np.inf
+        body, sent_s = self._frame(CONTRIBUTION, among, content), -np.inf
         while True:
             if self._server is not None:
                 self._server.check()
-            self._dial()
-            if self._line.is_due(self._sent_s) and self._line.send(body):
-                self._sent_s = time.monotonic()
+            hub = self._endpoints.endpoint(self._hub_id)
+            is_open = hub is not None and hub.generation == self._generation and hub.address is not None
+            if hub is not None and is_open and self._line.follow(hub):
+                sent_s = -np.inf
+            if self._line.is_due(sent_s) and self._line.send(body):
+                sent_s = time.monotonic()
             if (answer := self._receive()) is not None:
                 return answer
             if not self._alive() and not stay:
                 raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
-            if self._endpoints.endpoint(self._hub_id) is None:
+            if hub is None:
                 raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
-            if self._hub_is_closed():
+            if hub.generation >= self._generation and not is_open:
                 raise PeerLost(f"{self._hub_id.socket_id} has closed the hub of the learners")
 
     def _receive(self) -> MeetingFrame | None:
@@ -237,18 +237,3 @@ class RemoteRendezvous:
         self.moved.received += len(body)
         self._line.send(self._frame(ACKNOWLEDGED))
         return answer
-
-    def _dial(self) -> None:
-        """Open the line to the hub, anew if the newest order has a new address."""
-        found = self._endpoints.endpoint(self._hub_id)
-        if found is None or found.generation != self._generation or found.address is None:
-            return
-        if self._line.follow(found):
-            self._sent_s = -np.inf
-
-    def _hub_is_closed(self) -> bool:
-        """Whether the process of the hub has closed it, or has begun a newer generation."""
-        found = self._endpoints.endpoint(self._hub_id)
-        if found is None or found.generation < self._generation:
-            return False
-        return found.generation > self._generation or found.address is None
