@@ -51,8 +51,6 @@ from actorlearn.parameters.shard_frames import (
 )
 from actorlearn.parameters.shard_layout import Sharding
 
-_ROLLOUT = 1 << 32
-"""Difference between the number of a change and that of the same change of the next rollout."""
 STATE_S = 20.0
 """Longest wait in seconds for the servers' state when a checkpoint is written; then the previous state is saved."""
 
@@ -161,7 +159,7 @@ class Served(Alone):
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
-        self._number = max(self._number, self._rollout * _ROLLOUT)
+        self._number = max(self._number, position.first_change)
         steps, made = self._totals()
         return Agreed(steps + self._batch_steps, made + updates, draining)
 
