@@ -2,9 +2,9 @@
 
 An address is a segment of shared memory, a socket or a named pipe of this machine, or a port of any machine.
 
-Pure; opens nothing. ``open_mailbox`` opens a mailbox by the kind of its address, so a new kind needs a class here and a
-line there. Everything else is a segment or a pipe, as the type of its address says. In settings an address is written
-``{"by": "shm", "path": "/dev/shm/…"}``.
+Pure; opens nothing. Mode gossip opens a mailbox by the kind of its address, so a new kind needs a class here and a line
+there (``parameters/gossip.py``). Everything else is a segment or a pipe, as the type of its address says. In settings
+an address is written ``{"by": "shm", "path": "/dev/shm/…"}``.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ COVERED_BY = {
     "actorlearn/parameters/shared_counts.py": "tests/ledger/test_once.py",
     "actorlearn/parameters/alone.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/interface.py": "tests/parameters/test_asynchronous.py",
+    "actorlearn/parameters/request_line.py": "tests/parameters/test_server_lines.py",
     "actorlearn/parameters/mailbox.py": "tests/parameters/test_mailboxes.py",
     "actorlearn/parameters/socket_mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.

@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from operator import sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,8 +110,7 @@ class Sync(Alone):
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Open the rendezvous of this learner; does not wait for others."""
-        self.settings, self.learner, self.hash_every = settings, learner, hash_every
-        self.weights = learner.weights
+        self.settings, self.hash_every = settings, hash_every
         super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         self._remote = self._meet_remotely() if settings.host else None
         """The rendezvous with learners on other machines; None if all are on this machine."""
@@ -128,14 +126,12 @@ class Sync(Alone):
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
         self._numbers: list[int] = []
         """Numbers of the learners by rank, as received on joining."""
-        self._first: list[int] = []
-        """Step of the batch from which each learner, by rank, takes part."""
-        self._step = self._steps = 0
-        """Number of steps of the batch that are done, and of all its steps."""
+        self._batches: list[_NextBatch] = []
+        """Descriptions of the learners' batches that are being learned, by rank."""
+        self._remaining = 0
+        """Number of steps that remain; a learner takes part in the last of them, as many as its batch has."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of this batch are not yet in the statistics."""
-        self._steps_by_rank: list[int] = []
-        """Environment steps of each learner's batch."""
         local = settings.local_steps > 1 or learner.outer is not None
         self.outer = learner.outer or (Outer(OuterSettings(), self.parameters) if local else None)
         """Computes new weights from the mean of the learners' weights; None if gradients are exchanged."""
@@ -145,8 +141,6 @@ class Sync(Alone):
         """The optimizer's state at the last exchange."""
         self._state_then: Tensor | None = None
         """The algorithm's own state at the last exchange; None if the algorithm has none."""
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
         self.early = self._remote is not None and self.outer is None
         self._brought: Tensor | None = None
         """Moments or gradient that this learner brings to the agreement."""
@@ -219,7 +213,7 @@ class Sync(Alone):
         if not leaving:
             self._begin(batches)
         agreed = super().agree(sum(batch.env_steps for batch in batches), optimizer_steps, position, leaving)
-        return agreed if leaving else agreed._replace(idle=self._first[self.settings.rank])
+        return agreed if leaving else agreed._replace(idle=self._remaining - optimizer_steps)
 
     def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
         """Keep the moments or the gradient until `agree`, which sends them with the description of the batch."""
@@ -239,23 +233,21 @@ class Sync(Alone):
             self._early_sum = vectors  # all take part in the first step
         return said
 
-    def _begin(self, batches: Sequence[_NextBatch]) -> None:
-        """Compute from which step each learner takes part, and whose moments the statistics do not have yet."""
+    def _begin(self, batches: list[_NextBatch]) -> None:
+        """Begin these batches; computes whose moments the statistics do not have yet."""
         consumed = self.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
             consumed.begin(number, Position(batch.rollout, batch.used))
             if not consumed.merged(number, batch.rollout):
                 self._merging.append(rank)
-        most = max(batch.optimizer_steps for batch in batches)
-        self._first, self._step, self._steps = [most - batch.optimizer_steps for batch in batches], 0, most
+        self._batches, self._remaining = batches, max(batch.optimizer_steps for batch in batches)
         self._asks = self._ends = False
-        self._steps_by_rank = [batch.env_steps for batch in batches]
 
     @property
     def taking_part(self) -> list[int]:
         """Return the ranks of the learners whose gradients are averaged in the next step."""
-        return [rank for rank, first in enumerate(self._first) if first <= self._step]
+        return [rank for rank, batch in enumerate(self._batches) if batch.optimizer_steps >= self._remaining]
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the learners' moments that are missing in the statistics, in the order of ranks."""
@@ -283,7 +275,7 @@ class Sync(Alone):
         stepped = self.apply(gradients, learning_rates, usable)  # an early sum may be finite all the same
         hit("allreduce.stepped")
         self.consumed.step(self._numbers[rank] for rank in among)
-        self._step += 1
+        self._remaining -= 1
         return stepped
 
     def mean(self, numbers: Tensor) -> Tensor:
@@ -302,8 +294,8 @@ class Sync(Alone):
         if self.settings.rank in among:
             stepped = self.apply(gradients, learning_rates, usable)
         self._local.append(among)
-        self._step += 1
-        if len(self._local) == self.settings.local_steps or self._step == self._steps:
+        self._remaining -= 1
+        if len(self._local) == self.settings.local_steps or not self._remaining:
             mean = self.parameters.clone()
             self._average(mean, sorted({rank for ranks in self._local for rank in ranks}))
             self.parameters.copy_(mean)
@@ -347,16 +339,14 @@ class Sync(Alone):
 
     def settle(self) -> None:
         """Count the batches of all learners."""
-        for number, env_steps in zip(self._numbers, self._steps_by_rank, strict=True):
-            self.consumed.settle(number, env_steps)
+        for number, batch in zip(self._numbers, self._batches, strict=True):
+            self.consumed.settle(number, batch.env_steps)
 
     def metrics(self) -> dict[str, float]:
         """Return the rank of the straggler, this learner's waiting time, and the bytes moved between machines."""
         found = self._waits.metrics()
         if self._remote is not None:
-            moved = self._remote.bytes_sent, self._remote.bytes_received
-            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
-            self._moved_bytes = moved
+            found |= self._remote.moved.metrics()
         return found
 
     def close(self) -> None:
@@ -365,8 +355,7 @@ class Sync(Alone):
 
     def _meet_remotely(self) -> RemoteRendezvous:
         settings, learner = self.settings, self.learner
-        if learner.endpoints is None:
-            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
+        assert learner.endpoints is not None
         own = learner.endpoints, settings.host, settings.trainers, settings.generation
         return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
 

@@ -19,17 +19,17 @@ from actorlearn.parameters.settings import ExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of a sole learner; base of exchanges in which each learner takes the steps by itself."""
+    """The exchange of a sole learner; base of exchanges in which each learner has a whole optimizer of its own."""
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
         """Make an optimizer for the parameters, which are the first part of the weights; no settings are needed."""
-        weights, size = learner.weights, learner.gradients.numel()
-        self.parameters, self.statistics = weights[:size], weights[size:]
+        size = learner.gradients.numel()
+        self.learner, self.weights = learner, learner.weights
+        self.parameters, self.statistics = self.weights[:size], self.weights[size:]
         self.groups = make_groups(learner.optimizer, learner.networks, size)
         self.optimizer = GroupedOptimizer(partial(make_optimizer, spread=learner.spread), self.groups, self.parameters)
-        self.env_steps = self.updates = self._batch_steps = 0
+        self.env_steps = self.updates = self._batch_steps = self._rollout = 0
         self.consumed = learner.consumed or Consumed(learner.number + 1)
-        self._number, self._rollout = learner.number, 0
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""
@@ -50,20 +50,20 @@ class Alone(Exchange):
         """Add the batch to the totals."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
-            self.consumed.begin(self._number, position)
+            self.consumed.begin(self.learner.number, position)
             self._rollout = position.rollout
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Combine the moments with the statistics, unless those of this rollout are in them already."""
-        if not self.consumed.merged(self._number, self._rollout):
+        if not self.consumed.merged(self.learner.number, self._rollout):
             combine(self.statistics, moments)
-            self.consumed.merge(self._number)
+            self.consumed.merge(self.learner.number)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip the gradient and take a step; a gradient that is not finite changes nothing."""
         stepped = self.apply(gradients, learning_rates, usable)
-        self.consumed.step([self._number])
+        self.consumed.step([self.learner.number])
         return stepped
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
@@ -76,4 +76,4 @@ class Alone(Exchange):
 
     def settle(self) -> None:
         """Count the batch."""
-        self.consumed.settle(self._number, self._batch_steps)
+        self.consumed.settle(self.learner.number, self._batch_steps)

@@ -36,9 +36,6 @@ from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, S
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, SharedStore
 
-_ROLLOUT = 1 << 32
-"""Difference between the number of a change and that of the same change of the next rollout."""
-
 
 class Async(Exchange):
     """The exchange of one of several learners that share a parameter store."""
@@ -138,7 +135,7 @@ class Async(Exchange):
         Adam's count of steps continues from all steps taken, the lost ones included.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        begun = newest >= position.rollout * _ROLLOUT  # a change also merges all earlier local steps
+        begun = newest >= position.first_change  # a change also merges all earlier local steps
         used = position.used if begun else min(position.used, record.in_store)
         if record.rollouts_learned > position.rollout:  # `settle` was called already, and will be called again
             record = record._replace(optimizer_steps=record.steps_before, updates=record.updates - 1)
@@ -157,7 +154,7 @@ class Async(Exchange):
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
-        self._number = max(self._number, self._rollout * _ROLLOUT)
+        self._number = max(self._number, position.first_change)
         return Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:

@@ -196,17 +196,13 @@ def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found]
     Learners in lock-step continue from these. Those of step 0 are returned only if not all learners had finished their
     first save after it, so that a run never starts over because checkpoints are damaged or missing.
     """
-    for steps in sorted(find_common_steps(directories), reverse=True):
+    common = find_common_steps(directories)
+    before_all_saved = common == {0} and all(len(folders(d)) <= 2 for d in directories)
+    for steps in sorted(common if before_all_saved else common - {0}, reverse=True):
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
-            found = [find_at(folder, beat) for folder in own]
-            return found if steps or _before_the_first_save(directories) else None
+            return [find_at(folder, beat) for folder in own]
     return None
-
-
-def _before_the_first_save(directories: Sequence[Path]) -> bool:
-    """Whether the learners were interrupted before all of them had saved for the first time after step 0."""
-    return find_common_steps(directories) == {0} and all(len(folders(d)) <= 2 for d in directories)
 
 
 def find_common_steps(directories: Sequence[Path]) -> set[int]:
@@ -221,17 +217,13 @@ def directory_of(root: Path, learner: int) -> Path:
 
 def directories(root: Path) -> dict[int, Path]:
     """Return the directories in which learners have saved, by learner; the first learner's comes first."""
-    return {number: directory_of(root, number) for number in (0, *_others(root))}
+    names = (path.name.removeprefix("learner-") for path in root.glob("learner-*"))
+    return {number: directory_of(root, number) for number in sorted({0, *map(int, filter(str.isdecimal, names))})}
 
 
 def learners_so_far(root: Path) -> int:
     """Return one more than the highest number of a learner that has saved."""
-    return 1 + max(_others(root), default=0)
-
-
-def _others(root: Path) -> list[int]:
-    names = (path.name.removeprefix("learner-") for path in root.glob("learner-*"))
-    return sorted(int(name) for name in names if name.isdecimal())
+    return 1 + max(directories(root))
 
 
 def folders(directory: Path) -> list[Path]:

@@ -29,6 +29,11 @@ class Position(NamedTuple):
     """The learner's own environment steps of the passes before that rollout; also those whose optimizer steps were
     skipped because they were not finite."""
 
+    @property
+    def first_change(self) -> int:
+        """Number of the rollout's first change of central weights; each rollout has 2**32 numbers."""
+        return self.rollout << 32
+
 
 BEGINNING = Position()
 """Position of a learner that has learned nothing."""

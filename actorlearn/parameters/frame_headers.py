@@ -1,4 +1,4 @@
-"""Headers of the frames that learners, hubs and parameter servers send to each other.
+"""Headers of the frames that learners, hubs and parameter servers send to each other, and the count of their bytes.
 
 Pure; loads neither torch nor zmq. Every header begins with a magic that names the format, the version of the format and
 the run. A frame of another format, version or run is not read. The format's own numbers follow, and then the content.
@@ -44,6 +44,19 @@ class FrameHeader:
             return None
         magic, protocol, own, *numbers = self._layout.unpack_from(frame)
         return tuple(numbers) if (magic, protocol, own) == (self.magic, self.protocol, run) else None
+
+
+class MovedBytes:
+    """Bytes of frames that were sent and received, before encryption; repeated frames are counted again."""
+
+    def __init__(self) -> None:
+        self.sent = self.received = 0
+        self._reported = 0, 0
+
+    def metrics(self) -> dict[str, int]:
+        """Return the metrics of both since the last call."""
+        before, self._reported = self._reported, (self.sent, self.received)
+        return {"bytes_sent": self._reported[0] - before[0], "bytes_received": self._reported[1] - before[1]}
 
 
 MEETING = FrameHeader(b"ACTLMEET", 3, "BxxxqqQ")

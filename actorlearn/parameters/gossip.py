@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.address import Shm
+from actorlearn.address import ByLearner, Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
@@ -34,11 +33,12 @@ from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped
-from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, open_mailbox, tcp_ways
+from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, ipc_ways, tcp_ways
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
 from actorlearn.parameters.socket_mailbox import SocketMailbox
+from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
@@ -57,13 +57,12 @@ class Gossip(Alone):
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
         """Open this learner's segments, mailbox and log."""
         super().__init__(settings, learner)
-        self.settings, self.weights, self.outer = settings, learner.weights, learner.outer
-        self._alive, self._present_now, self._warn = learner.alive, learner.present, learner.warn
+        self.settings, self.outer = settings, learner.outer
         self._learners: tuple[int, ...] = ()
         """The learners present at the last check."""
-        self._segments: list[Segment] = []
-        self.counts = SharedCounts(self._open(settings.counts), settings.rank)
-        self.mailbox = self._open_mailbox(learner)
+        self._segment = Segment.open(settings.counts.file)
+        self.counts = SharedCounts(self._segment, settings.rank)
+        self.mailbox = self._open_mailbox(learner.endpoints)
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
@@ -88,11 +87,8 @@ class Gossip(Alone):
         """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
-        self._reported_refused = 0
-        """Number of all peers' messages, up to the last report, that could not be used."""
+        self._refused_since_report = 0
         self._waited_s = 0.0
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Begin with this learner's weights; if restarted or attached, with the mean of its in-peers' weights.
@@ -169,15 +165,16 @@ class Gossip(Alone):
         `consensus_distance`: l2 norm of the difference between this learner's newest message and the mean of all.
         `gradient_cosine`: of each pair of learners.
         """
-        stale, waited_s, ages = self._staleness, self._waited_s, self._ages
-        self._staleness, self._waited_s, self._ages = [], 0.0, []
-        found: dict[str, Any] = {"exchanges": len(stale), "learner_wait_s": waited_s, **self._apart()}
-        refused = sum(self._refused.values())
-        found["messages_refused"], self._reported_refused = refused - self._reported_refused, refused
+        stale, ages = self._staleness, self._ages
+        found: dict[str, Any] = {
+            "exchanges": len(stale),
+            "learner_wait_s": self._waited_s,
+            **self._apart(),
+            "messages_refused": self._refused_since_report,
+        }
+        self._staleness, self._waited_s, self._ages, self._refused_since_report = [], 0.0, [], 0
         if isinstance(self.mailbox, SocketMailbox):
-            moved = self.mailbox.bytes_sent, self.mailbox.bytes_received
-            found["bytes_sent"], found["bytes_received"] = map(sub, moved, self._moved_bytes)
-            self._moved_bytes = moved
+            found |= self.mailbox.moved.metrics()
         if stale:
             mean = sum(stale) / len(stale)
             if ages:
@@ -201,11 +198,9 @@ class Gossip(Alone):
 
     def close(self) -> None:
         """Leave; the newest message stays."""
-        for mapped in (self.mailbox, self._gradients, self._log):
-            if mapped:
-                mapped.close()
-        for segment in self._segments:
-            segment.close()
+        for opened in (self.mailbox, self._gradients, self._log, self._segment):
+            if opened:
+                opened.close()
 
     # Exchanges ------------------------------------------------------------------------------------------------------
 
@@ -243,10 +238,10 @@ class Gossip(Alone):
 
     def _present(self) -> tuple[int, ...]:
         """Return the present learners, always including this one; warn when the learners that it mixes with change."""
-        learners, stays = self._present_now()
+        learners, stays = self.learner.present()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (said := self._change(before, self._learners)):
-            self._warn(said)
+            self.learner.warn(said)
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
@@ -267,7 +262,7 @@ class Gossip(Alone):
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
         """Wait until ``ready`` returns learners; None if this process is to end, or after ``limit_s`` seconds."""
         began_s = time.monotonic()
-        while (found := ready()) is None and self._alive() and time.monotonic() - began_s < limit_s:
+        while (found := ready()) is None and self.learner.alive() and time.monotonic() - began_s < limit_s:
             if isinstance(self.mailbox, SocketMailbox):
                 self.mailbox.send_again()
             time.sleep(_TURN_S)
@@ -305,8 +300,9 @@ class Gossip(Alone):
 
     def _refuse(self, peer: int, version: int) -> None:
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
+        self._refused_since_report += 1
         if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
-            self._warn(
+            self.learner.warn(
                 f"message {version} of {trainer_id(peer).name} was not mixed, because it has weights that "
                 f"are not finite or larger than {MOST:g} ({count} refused messages of this learner so far); see its "
                 "log, and detach it if this continues"
@@ -317,7 +313,8 @@ class Gossip(Alone):
 
         Messages over sockets may not have arrived yet, so they are waited for; in shared memory they are there at once.
         """
-        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if self.settings.travels else self._heard()) or ()
+        travels = isinstance(self.mailbox, SocketMailbox)
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if travels else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -342,21 +339,19 @@ class Gossip(Alone):
         self._averaged = 0
         return change
 
-    # Segments and sockets --------------------------------------------------------------------------------------------
+    # Messages --------------------------------------------------------------------------------------------------------
 
-    def _open(self, segment: Shm) -> Segment:
-        self._segments.append(Segment.open(segment.file))
-        return self._segments[-1]
-
-    def _open_mailbox(self, learner: Learner) -> Mailbox:
-        settings, size = self.settings, self.weights.numel()
-        if not settings.host:
-            return open_mailbox(settings.messages, settings.rank, size, self._readers, settings.incarnation)
-        if learner.endpoints is None:
-            raise ValueError(f"exchange.host: {settings.host!r} needs the endpoints of other machines; leave it empty")
-        ways = tcp_ways(learner.endpoints, settings.host)
-        own = settings.rank, size, ways, self._readers, settings.incarnation
-        return SocketMailbox(*own, self.counts, self._present)
+    def _open_mailbox(self, endpoints: Endpoints | None) -> Mailbox:
+        """Open the mailbox by the kind of its address; raises ChannelError if it cannot listen."""
+        settings, each = self.settings, self.settings.messages.each
+        rank, size, incarnation = settings.rank, self.weights.numel(), settings.incarnation
+        if settings.host:
+            assert endpoints is not None
+            ways = tcp_ways(endpoints, settings.host)
+            return SocketMailbox(rank, size, ways, self._readers, incarnation, self.counts, self._present)
+        if isinstance(each, Shm):
+            return SharedMailbox(ByLearner(each), rank)
+        return SocketMailbox(rank, size, ipc_ways(ByLearner(each), rank), self._readers, incarnation)
 
     def _readers(self) -> list[int]:
         """Return the learners that mix this learner's weights."""

@@ -81,7 +81,7 @@ class Learner:
     spread: Spread = whole
     """Spreads the work of an optimizer step over this learner's cores."""
     endpoints: Endpoints | None = None
-    """Endpoints of the processes on all machines of the run; None if there is one machine."""
+    """Endpoints of the processes on all machines of the run; None if the exchange's settings have no host."""
     carried: Carried = field(default_factory=Carried)
     """Further state of the learner's source of minibatches."""
     outer: Outer | None = None
@@ -149,18 +149,9 @@ class Joined(NamedTuple):
 class Exchange(ABC):
     """Turns one learner's gradient into new weights. Owns the optimizer; changes the flat weights in place.
 
-    A mode must implement
-
-    ====================  ==========================================================================================
-    ``state, restore``    the optimizer's state, to and from a checkpoint
-    ``join``              called once, after `restore` and before all others: take common weights
-    ``agree``             called before each batch: announce it, and agree with the other learners
-    ``merge``             called once a batch, if observations are normalised: update the statistics
-    ``step``              called for each minibatch: from a gradient to new weights
-    ``settle``            called after the last step of a batch
-    ====================  ==========================================================================================
-
-    and inherits defaults of the other methods. These do not wait for other learners, and do not change weights.
+    A mode must implement the abstract methods. They are called in this order: once `restore` and `join`; for each batch
+    `agree`, `merge` if observations are normalised, `step` for each minibatch, and `settle`. The defaults of the other
+    methods do not wait for other learners, and do not change weights.
     """
 
     @abstractmethod

@@ -7,7 +7,6 @@ know the graph. ``parameters/socket_mailbox.py`` does the same through sockets.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,20 +18,6 @@ from actorlearn.parameters.socket_mailbox import SocketMailbox, Ways
 from actorlearn.wire.channel import Pull, Push
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.messages import Endpoint
-
-
-def open_mailbox(
-    messages: ByLearner[Shm | Ipc], learner: int, size: int, readers: Callable[[], Collection[int]], incarnation: int
-) -> SharedMailbox | SocketMailbox:
-    """Open a learner's mailbox by the addresses of all learners; raises ChannelError if it cannot listen.
-
-    ``size``: number of weights in a message. ``readers`` returns the learners that mix this learner's messages now.
-    ``incarnation`` is the learner's, larger than all earlier ones. Shared memory needs none of these.
-    """
-    each = messages.each
-    if isinstance(each, Shm):
-        return SharedMailbox(ByLearner(each), learner)
-    return SocketMailbox(learner, size, ipc_ways(ByLearner(each), learner), readers, incarnation)
 
 
 def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:

@@ -207,7 +207,6 @@ class _Alone(ModeSpec):
     asked_as = "sync"
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return settings without addresses: there are no other learners."""
         return AloneExchangeSettings()
 
 
@@ -234,7 +233,6 @@ class _Sync(ModeSpec):
         return msgspec.structs.replace(joined, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove the meeting segments of earlier generations."""
         forget_meetings(self._meets_at(settings), generation)
 
     def _meets_at(self, settings: ExchangeSettings) -> Shm:
@@ -242,7 +240,6 @@ class _Sync(ModeSpec):
         return settings.rendezvous
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segment in which learners of one machine share their gradients."""
         if asked.across:
             return []
         count = asked.learners.count
@@ -263,7 +260,6 @@ class _Async(ModeSpec):
             )
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the store's address and the number of local steps between merges."""
         return AsyncExchangeSettings(
             rank=learner,
             learners=asked.learners.count,
@@ -298,7 +294,6 @@ class _Served(ModeSpec):
             yield Refusal("learners.quorum", rule, f"write a number from 0 to {asked.learners.count}")
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the numbers of servers and learners, the quorum, and how to reach them."""
         return ServedExchangeSettings(
             learners=asked.learners.count,
             servers=asked.servers.count,
@@ -308,7 +303,6 @@ class _Served(ModeSpec):
         )
 
     def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return a segment for each shard."""
         found = []
         sharding = Sharding(sizes.parameters, sizes.statistics, asked.servers.count)
         for shard, span in enumerate(sharding.spans):
@@ -358,7 +352,6 @@ class _Gossip(ModeSpec):
         return _gossip(asked).mixing(asked.seed)
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the graph, the addresses of messages, and those of the data for comparing learners."""
         gossip = _gossip(asked)
         compared = gossip.gradient_every > 0 and not folders.host
         bounded = asked.learners.outer == "none" and not gossip.age_corrected  # the bound assumes means of messages
@@ -382,11 +375,9 @@ class _Gossip(ModeSpec):
         )
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segment of all learners' counts."""
         return [Layout("counts", counts_fields(MOST_LEARNERS), "steps and updates of each learner")]
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the segments of a learner's weights, which others mix, and of its gradients, to compare learners."""
         found, gossip = [], _gossip(asked)
         if asked.across:
             return []

@@ -57,8 +57,6 @@ class Peers:
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
         """Time at which `going_on` first saw the order to leave; infinite if there is none."""
-        self._order, self._listed = 0, Present()
-        """Version of the newest order that `present` has read, and the learners in it."""
 
     @property
     def joined(self) -> bool:
@@ -106,7 +104,9 @@ class Peers:
             self._replace_exchange(wanted)
             joined = self.exchange.join(env_steps, updates, position)
         except SharedMemoryFull as error:  # no room for the segment of the meeting; there may be later
-            self._warn_once(wanted, f"cannot join the other learners: {error}; retrying")
+            if wanted != self._warned:  # once for each generation
+                self._warned = wanted
+                self._control.warned(f"cannot join the other learners: {error}; retrying")
             return None
         except (Stopped, SegmentError):  # this process is to end, there is a newer list, or a segment is not finished
             return None
@@ -155,17 +155,7 @@ class Peers:
     def present(self) -> Present:
         """Return the learners that the newest order lists."""
         order = self._control.order
-        if order.version != self._order:
-            self._order = order.version
-            listed = [own.learner for own in order.learners]
-            self._listed = Present(listed, order.phase == "run")
-        return self._listed
-
-    def _warn_once(self, wanted: Generation, text: str) -> None:
-        """Warn once for each generation."""
-        if wanted != self._warned:
-            self._warned = wanted
-            self._control.warned(text)
+        return Present([own.learner for own in order.learners], order.phase == "run")
 
     def _wanted(self) -> Generation:
         if self._mode.in_step:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.parameters.consumed import CONSUMED_WORDS
-from actorlearn.parameters.frame_headers import MEETING
+from actorlearn.parameters.frame_headers import MEETING, MovedBytes
 from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.meetings import (
     ACKNOWLEDGED,
@@ -33,21 +33,14 @@ from actorlearn.parameters.meetings import (
     numbers_in,
     vectors_in,
 )
+from actorlearn.parameters.request_line import RequestLine
 from actorlearn.parameters.settings import MOST_LEARNERS
-from actorlearn.wire.channel import Dealer
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Endpoint
 
-BROKEN_S = 0.5
-"""Seconds after which a contribution is sent again if the connection was lost."""
-AGAIN_S = 10.0
-"""Seconds after which a contribution is sent again if the connection was not lost, in which case no message should be
-lost."""
 LINGER_S = 2.0
 """Longest time in seconds for which the hub of a leaving learner waits for the others to get their last answer."""
 _POLL_MS = 20
-_LINGER_MS = 500
 
 
 def most_bytes(weights: int) -> int:
@@ -145,19 +138,16 @@ class RemoteRendezvous:
         self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
         self.meetings = 0
         """Number of meetings of this learner."""
-        self.bytes_sent = self.bytes_received = 0
-        """Bytes sent to the hub and bytes of its answers, before encryption; repeated messages are counted again."""
+        self.moved = MovedBytes()
+        """Bytes sent to the hub and bytes of its answers."""
         self._most = most = most_bytes(weights)
-        self._limit_bytes = MEETING.size + self.learners * most
         self._server: MeetingServer | None = None
         if self.rank == 0:
             self._server = MeetingServer(endpoints, host, trainers, generation, most)
         else:
             endpoints.begin(generation)
-        self._line: Dealer | None = None
-        self._to: Endpoint | None = None
-        self._sent_s, self._broken = -np.inf, False
-        """Time at which the contribution was sent, and whether the connection was lost since."""
+        self._line = RequestLine(endpoints, MEETING.size + self.learners * most, self.moved)
+        """The line to the hub."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
         """Contribute numbers; returns the numbers of all learners [learners, NUMBERS]."""
@@ -190,10 +180,8 @@ class RemoteRendezvous:
 
     def close(self) -> None:
         """Leave the generation, which cannot be joined again; a second call does nothing."""
-        if self._line is not None:
-            self._send(self._line, self._frame(LEFT))
-            self._line.close(_LINGER_MS)
-            self._line = None
+        self._line.send(self._frame(LEFT))
+        self._line.close()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -219,64 +207,33 @@ class RemoteRendezvous:
             given = len(content) - NUMBERS_BYTES
             raise ValueError(f"a vector of {given} bytes is too long: the hub takes at most {longest}")
         self.meetings += 1
-        body = self._frame(CONTRIBUTION, among, content)
-        self._sent_s = -np.inf
+        body, sent_s = self._frame(CONTRIBUTION, among, content), -np.inf
         while True:
             if self._server is not None:
                 self._server.check()
-            line = self._dial()
-            if line is not None and self._unsent(line) and self._send(line, body):
-                self._sent_s, self._broken = time.monotonic(), False
-            if (answer := self._receive(line)) is not None:
+            hub = self._endpoints.endpoint(self._hub_id)
+            is_open = hub is not None and hub.generation == self._generation and hub.address is not None
+            if hub is not None and is_open and self._line.follow(hub):
+                sent_s = -np.inf
+            if self._line.is_due(sent_s) and self._line.send(body):
+                sent_s = time.monotonic()
+            if (answer := self._receive()) is not None:
                 return answer
             if not self._alive() and not stay:
                 raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
-            if self._endpoints.endpoint(self._hub_id) is None:
+            if hub is None:
                 raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
-            if self._hub_is_closed():
+            if hub.generation >= self._generation and not is_open:
                 raise PeerLost(f"{self._hub_id.socket_id} has closed the hub of the learners")
 
-    def _send(self, line: Dealer, body: bytes) -> bool:
-        """Send a message to the hub and count its bytes; returns whether it was sent."""
-        sent = line.send(body)
-        self.bytes_sent += len(body) * sent
-        return sent
-
-    def _unsent(self, line: Dealer) -> bool:
-        """Whether to send the contribution: for the first time, or again because it may have been lost."""
-        self._broken = self._broken or line.trouble is not None
-        return time.monotonic() - self._sent_s >= (BROKEN_S if self._broken else AGAIN_S)
-
-    def _receive(self, line: Dealer | None) -> MeetingFrame | None:
+    def _receive(self) -> MeetingFrame | None:
         """Return the answer of this meeting; None if it has not come within _POLL_MS. Raises PeerLost."""
-        if line is None:
-            time.sleep(_POLL_MS / 1000)
-            return None
-        body = line.recv(_POLL_MS)
+        body = self._line.recv(_POLL_MS)
         answer = None if body is None else decode(self._endpoints.run, body)
         if body is None or answer is None or (answer.generation, answer.meeting) != (self._generation, self.meetings):
             return None
         if answer.kind == LOST:
             raise PeerLost(answer.content.decode("utf-8", "replace"))
-        self.bytes_received += len(body)
-        self._send(line, self._frame(ACKNOWLEDGED))
+        self.moved.received += len(body)
+        self._line.send(self._frame(ACKNOWLEDGED))
         return answer
-
-    def _dial(self) -> Dealer | None:
-        """Return the line to the hub, opened anew if the newest order has a new address; None if there is none yet."""
-        found = self._endpoints.endpoint(self._hub_id)
-        if found is None or found.generation != self._generation or found.address is None:
-            return self._line
-        if found != self._to:
-            if self._line is not None:
-                self._line.close()
-            self._line, self._to = self._endpoints.dealer(found, self._limit_bytes), found
-            self._sent_s = -np.inf
-        return self._line
-
-    def _hub_is_closed(self) -> bool:
-        """Whether the process of the hub has closed it, or has begun a newer generation."""
-        found = self._endpoints.endpoint(self._hub_id)
-        if found is None or found.generation < self._generation:
-            return False
-        return found.generation > self._generation or found.address is None

@@ -84,8 +84,9 @@ class SharedRendezvous:
         self._wakeups.wake_all()
         while self._met.min() < self.meetings:
             if not self._alive() and not stay:
+                absent = [rank for rank, met in enumerate(self._met) if met < self.meetings]
                 raise Stopped(
-                    f"this process was told to end before learners {self._absent()} had come to meeting {self.meetings}"
+                    f"this process was told to end before learners {absent} had come to meeting {self.meetings}"
                 )
             if not self._waiter.wait(_POLL_MS):
                 self._miss()
@@ -102,9 +103,6 @@ class SharedRendezvous:
         """Return the ranks of the learners that have come to a meeting and have died or left since."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
-
-    def _absent(self) -> list[int]:
-        return [rank for rank, met in enumerate(self._met) if met < self.meetings]
 
     def close(self) -> None:
         """Leave the generation, which cannot be joined again; a second call does nothing."""

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from actorlearn.failpoints import hit
-from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
-from actorlearn.optim.interface import make as make_optimizer
-from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
-from actorlearn.parameters.interface import NEAR_END, Agreed, Exchange, Joined, Learner, Stepped, Stopped
+from actorlearn.optim.groups import clip
+from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.consumed import BEGINNING, Position
+from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped, Stopped
 from actorlearn.parameters.server_lines import ServerLines
 from actorlearn.parameters.settings import ServedExchangeSettings
 from actorlearn.parameters.shard import join_state, split_state
@@ -51,32 +51,26 @@ from actorlearn.parameters.shard_frames import (
 )
 from actorlearn.parameters.shard_layout import Sharding
 
-_ROLLOUT = 1 << 32
-"""Difference between the number of a change and that of the same change of the next rollout."""
 STATE_S = 20.0
 """Longest wait in seconds for the servers' state when a checkpoint is written; then the previous state is saved."""
 
 
-class Served(Exchange):
-    """The exchange of one of several learners whose weights are kept by parameter servers."""
+class Served(Alone):
+    """The exchange of one of several learners whose weights are kept by parameter servers.
+
+    Its optimizer holds the servers' optimizer state as of the newest checkpoint, and never takes a step.
+    """
 
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
-        """Prepare without connecting to a server; raises ValueError without endpoints."""
-        if learner.endpoints is None:
-            raise ValueError("exchange: parameter servers need the endpoints of a run")
-        self.settings, self.learner, self.weights = settings, learner, learner.weights
-        self.consumed = learner.consumed or Consumed(learner.number + 1)
-        parameters, size = learner.gradients.numel(), learner.weights.numel()
-        self.groups = make_groups(learner.optimizer, learner.networks, parameters)
-        self.optimizer: GroupedOptimizer[Any] = GroupedOptimizer(
-            make_optimizer, self.groups, learner.weights[:parameters]
-        )
-        """Holds the servers' optimizer state as of the newest checkpoint; it never takes a step."""
-        self.sharding = Sharding(parameters, size - parameters, settings.servers)
+        """Prepare without connecting to a server."""
+        assert learner.endpoints is not None
+        super().__init__(settings, learner)
+        self.settings = settings
+        self.sharding = Sharding(self.parameters.numel(), self.statistics.numel(), settings.servers)
         self.spans = dict(enumerate(self.sharding.spans))
-        self.statistics = self.sharding.statistics_shard
+        self.statistics_shard = self.sharding.statistics_shard
         """Number of the shard of statistics, if there are statistics."""
-        self.shards = list(range(self.statistics))
+        self.shards = list(range(self.statistics_shard))
         vectors, scalars = split_state(self.optimizer)
         largest = max(span.stop - span.start for span in self.spans.values())
         limit = most_bytes(largest, len(vectors), settings.learners, len(self.groups), len(scalars))
@@ -91,13 +85,11 @@ class Served(Exchange):
         self._versions = dict.fromkeys(self.spans, 0)
         """Version of each shard's weights that this learner has."""
         self._joined = False
-        self._batch_steps = self._rollout = self._number = 0
+        self._number = 0
         self._staleness: list[int] = []
         """Staleness of each change at each shard since the last report."""
         self._dropped = 0
         """Number of changes since the last report that at least one shard has dropped."""
-        self._moved_bytes = (0, 0)
-        """Bytes sent and received up to the last report."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -112,10 +104,6 @@ class Served(Exchange):
                     self.lines.ask({shard: ShardFrame(PULL_STATE, shard) for shard in self.shards}, STATE_S)
                 )
         return self.optimizer.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's; an empty server is filled with it."""
-        self.optimizer.restore(state)
 
     def _take_state(self, answers: Mapping[int, ShardFrame]) -> None:
         if any(answer.kind == EMPTY for answer in answers.values()):
@@ -171,7 +159,7 @@ class Served(Exchange):
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
-        self._number = max(self._number, self._rollout * _ROLLOUT)
+        self._number = max(self._number, position.first_change)
         steps, made = self._totals()
         return Agreed(steps + self._batch_steps, made + updates, draining)
 
@@ -180,7 +168,7 @@ class Served(Exchange):
 
         The server uses the same ``combine``.
         """
-        own = ShardFrame(CHANGE, self.statistics, number=self._number, values=moments, wire=FLOAT64)
+        own = ShardFrame(CHANGE, self.statistics_shard, number=self._number, values=moments, wire=FLOAT64)
         self._take(self._ask([own]))
         self._number += 1
 
@@ -207,7 +195,7 @@ class Served(Exchange):
 
     def settle(self) -> None:
         """Count the batch once, and tell the servers."""
-        self.consumed.settle(self.learner.number, self._batch_steps)
+        super().settle()
         row = self._record
         if row.rollouts_learned <= self._rollout:
             used = row.used + self._batch_steps
@@ -229,7 +217,7 @@ class Served(Exchange):
     def pull(self) -> bool:
         """Copy the servers' weights; returns whether any version changed."""
         before = dict(self._versions)
-        wires = {shard: FLOAT32 if shard == self.statistics else self.wire for shard in self.spans}
+        wires = {shard: FLOAT32 if shard == self.statistics_shard else self.wire for shard in self.spans}
         self._take(self._ask(ShardFrame(PULL, shard, wire=wire) for shard, wire in wires.items()))
         return self._versions != before
 
@@ -238,13 +226,11 @@ class Served(Exchange):
         stale, self._staleness = self._staleness, []
         dropped, self._dropped = self._dropped, 0
         waited_s, self.lines.waited_s = self.lines.waited_s, 0.0
-        before, self._moved_bytes = self._moved_bytes, (self.lines.bytes_sent, self.lines.bytes_received)
         return {
             "staleness_mean": sum(stale) / max(len(stale), 1),
             "staleness_max": max(stale, default=0),
             "server_wait_s": waited_s,
-            "bytes_sent": self._moved_bytes[0] - before[0],
-            "bytes_received": self._moved_bytes[1] - before[1],
+            **self.lines.moved.metrics(),
             **({"gradients_dropped": dropped} if self.settings.quorum else {}),
         }
 
@@ -274,7 +260,7 @@ class Served(Exchange):
     def _offer(self, shard: int) -> ShardFrame:
         """Return the frame that offers an empty shard this learner's newest weights and the saved optimizer state."""
         span, table = self.spans[shard], self._tables[shard].copy()
-        vectors, scalars = split_state(self.optimizer) if shard != self.statistics else ([], [])
+        vectors, scalars = split_state(self.optimizer) if shard != self.statistics_shard else ([], [])
         hear(table, self._table, same_shard=False)
         return ShardFrame(
             FILL,

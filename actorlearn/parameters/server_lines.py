@@ -7,37 +7,21 @@ their addresses.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
 
 from actorlearn.failpoints import hit
+from actorlearn.parameters.frame_headers import MovedBytes
 from actorlearn.parameters.interface import Present, Stopped
+from actorlearn.parameters.request_line import RequestLine
 from actorlearn.parameters.shard_frames import ShardFrame, decode, encode
 from actorlearn.parameters.shard_layout import ROLE
-from actorlearn.wire.channel import Dealer
 from actorlearn.wire.endpoints import Endpoints
-from actorlearn.wire.messages import Endpoint
 
-BROKEN_S = 0.5
-"""Seconds after which a request is sent again if the connection was lost."""
-AGAIN_S = 10.0
-"""Seconds after which a request is sent again if the connection was not lost, in which case no message should be
-lost."""
 MISSED_S = 3.0
 """Seconds to wait for a server without an address while the run ends, as servers are then not started again."""
 _POLL_MS = 20
-_LINGER_MS = 500
-
-
-@dataclass
-class _ServerLine:
-    """The line to one server."""
-
-    to: Endpoint
-    dealer: Dealer
-    lost_s: float = -inf
-    """Time at which the connection was last found to be lost."""
 
 
 class ServerLines:
@@ -56,9 +40,11 @@ class ServerLines:
         ``server_of`` returns the server of a shard. ``limit_bytes``: largest size of an answer. ``alive`` is called at
         least every 50 ms during a wait.
         """
-        self._endpoints, self._server_of, self._limit_bytes = endpoints, server_of, limit_bytes
+        self._endpoints, self._server_of = endpoints, server_of
         self._alive, self._present = alive, present
-        self._lines: dict[int, _ServerLine] = {}
+        self.moved = moved = MovedBytes()
+        """Bytes of requests and answers."""
+        self._lines = defaultdict[int, RequestLine](lambda: RequestLine(endpoints, limit_bytes, moved))
         self._requests = 0
         self._sent_s: dict[int, float] = {}
         """Time at which the request to each shard was sent last."""
@@ -66,8 +52,6 @@ class ServerLines:
         """Time since which a server has no address."""
         self.waited_s = 0.0
         """Seconds spent waiting for answers."""
-        self.bytes_sent = self.bytes_received = 0
-        """Bytes of requests and answers, before encryption; repeated messages are counted again."""
 
     def ask(self, requests: Mapping[int, ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
         """Send requests to several shards at the same time; returns the answers, by shard.
@@ -96,45 +80,41 @@ class ServerLines:
 
     def tell(self, frame: ShardFrame) -> None:
         """Send a frame that is not answered, if the line to its server is open."""
-        if line := self._lines.get(self._server_of(frame.shard)):
-            body = encode(self._endpoints.run, frame)
-            self.bytes_sent += len(body) * line.dealer.send(body)
+        self._lines[self._server_of(frame.shard)].send(encode(self._endpoints.run, frame))
 
     def close(self) -> None:
         """Close all lines."""
         for line in self._lines.values():
-            line.dealer.close(_LINGER_MS)
-        self._lines = {}
+            line.close()
 
     def _is_of(self, shard: int, server: int) -> bool:
         return self._server_of(shard) == server
 
     def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
-        line = self._dial(server)
-        if line is None:
+        """Send the requests to a server that are due, if it has an address."""
+        found = self._endpoints.find(ROLE).get(server)
+        if found is None or found.address is None:
+            self._missed_s.setdefault(server, time.monotonic())
             return
-        now_s = time.monotonic()
-        if line.dealer.trouble is not None:
-            line.lost_s = now_s
+        self._missed_s.pop(server, None)
+        line = self._lines[server]
+        if line.follow(found):
+            self._sent_s |= {shard: -inf for shard in self._sent_s if self._is_of(shard, server)}
         for shard, body in bodies.items():
-            sent_s = self._sent_s[shard]
-            if now_s - sent_s >= (BROKEN_S if sent_s <= line.lost_s else AGAIN_S) and line.dealer.send(body):
-                self.bytes_sent += len(body)
-                self._sent_s[shard] = now_s
+            if line.is_due(self._sent_s[shard]) and line.send(body):
+                self._sent_s[shard] = time.monotonic()
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[ShardFrame]:
         """Return the answers that have come; waits up to _POLL_MS for one of the server ``first``."""
         found: list[ShardFrame] = []
-        if first not in self._lines:
-            time.sleep(_POLL_MS / 1000)
-        for server in sorted(self._lines, key=lambda each: each != first):
+        for server in sorted({first, *self._lines}, key=lambda each: each != first):
             wait_ms = _POLL_MS if server == first else 0
-            while (body := self._lines[server].dealer.recv(wait_ms)) is not None:
+            while (body := self._lines[server].recv(wait_ms)) is not None:
                 wait_ms = 0
                 answer = decode(self._endpoints.run, body)
                 if answer is not None and answer.request == self._requests and self._is_of(answer.shard, server):
-                    self.bytes_received += len(body)
+                    self.moved.received += len(body)
                     found.append(answer)
         return found
 
@@ -145,21 +125,3 @@ class ServerLines:
             raise Stopped("this process was told to end while it waited for parameter servers")
         if not self._present().stays and self._missed_s and time.monotonic() - min(self._missed_s.values()) > MISSED_S:
             raise Stopped(f"{ROLE}-{min(self._missed_s)} is gone, and no server is restarted while the run ends")
-
-    def _dial(self, server: int) -> _ServerLine | None:
-        """Return the line to a server, opened anew if its address has changed; None while it has no address."""
-        found = self._endpoints.find(ROLE).get(server)
-        line = self._lines.get(server)
-        if found is None or found.address is None:
-            self._missed_s.setdefault(server, time.monotonic())
-            return None
-        self._missed_s.pop(server, None)
-        if line is not None and line.to == found:
-            return line
-        if line is not None:
-            line.dealer.close()
-        for shard in self._sent_s:
-            if self._is_of(shard, server):
-                self._sent_s[shard] = -inf
-        line = self._lines[server] = _ServerLine(found, self._endpoints.dealer(found, self._limit_bytes))
-        return line

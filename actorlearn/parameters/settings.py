@@ -318,11 +318,6 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
         own = self.messages.of(self.rank)
         return own if isinstance(own, Ipc) and not self.host else None
 
-    @property
-    def travels(self) -> bool:
-        """Whether messages go through sockets, and so arrive later than they are posted."""
-        return bool(self.host) or isinstance(self.messages.each, Ipc)
-
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:
     if rank >= learners:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Ipc
-from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
+from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES, MovedBytes
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts
 from actorlearn.wire.channel import Pull, Pulls, Push
@@ -88,7 +88,9 @@ class SocketMailbox:
         """
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
-        self._posted = incarnation * INCARNATION - 1
+        self._first = incarnation * INCARNATION
+        """Version of this incarnation's first message."""
+        self._posted = self._first - 1
         self._sent_s = self._followed_s = -np.inf
         """Times at which the newest message was last sent on all lines, and the lines last followed the addresses."""
         self._newest = b""
@@ -102,8 +104,8 @@ class SocketMailbox:
         """Consecutive messages of each peer that contradict its kept message: their number, and the last's version."""
         self.dropped = 0
         """Number of messages that were foreign, damaged, or older than the kept message."""
-        self.bytes_sent = self.bytes_received = 0
-        """Bytes of messages that were given to a line, and of valid received messages, before encryption."""
+        self.moved = MovedBytes()
+        """Bytes of messages that were given to a line, and of valid received messages."""
         self._pull = ways.listen(MAILBOX.size + MOST_LEARNERS * MAILBOX_ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
@@ -136,9 +138,11 @@ class SocketMailbox:
     def tell_counts(self) -> None:
         """Send the newest message again, with the counts of now; without counts in messages, do nothing.
 
-        It has the weights again because a line holds one message only, and may not have sent the last one yet.
+        It has the weights again because a line holds one message only, and may not have sent the last one yet. Before
+        the first message, the counts are sent alone.
         """
         if self._counts:
+            self._follow()
             self._send_to_all()
 
     def _send_to_all(self) -> None:
@@ -154,11 +158,12 @@ class SocketMailbox:
         alone = self._frame(table) if self._without_weights else b""
         for learner in learners:
             said = alone if learner in self._without_weights else frame
-            self.bytes_sent += len(said) * self._lines[learner].push.send(said)
+            self.moved.sent += len(said) * self._lines[learner].push.send(said)
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
-        return MAILBOX.pack(self._ways.run, self._learner, self._posted, len(table), zlib.crc32(content)) + content
+        version = max(self._posted, self._first)
+        return MAILBOX.pack(self._ways.run, self._learner, version, len(table), zlib.crc32(content)) + content
 
     def version(self, peer: int) -> int:
         """Return the newest version that has arrived from a peer; -1 = none."""
@@ -232,7 +237,7 @@ class SocketMailbox:
             return False
         if len(weights) not in ((0, 4 * self._size) if rows else (4 * self._size,)) or zlib.crc32(content) != checksum:
             return False
-        self.bytes_received += len(frames[0])
+        self.moved.received += len(frames[0])
         if self._counts:
             self._counts.hear(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
         again = bool(rows) and version == self.version(sender)  # sent again for its counts

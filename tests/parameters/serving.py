@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -42,6 +43,8 @@ class Serving:
         self.sharding = Sharding(*sizes, servers)
         self.running: dict[int, tuple[threading.Event, threading.Thread, ParameterServer]] = {}
         self._incarnations = dict.fromkeys(range(servers), -1)
+        self.stack = ExitStack()
+        """What is closed before the servers."""
         for number in range(servers):
             self.start(number)
 
@@ -83,6 +86,7 @@ class Serving:
 
     def close(self) -> None:
         """End all."""
+        self.stack.close()
         for number in list(self.running):
             self.kill(number)
 

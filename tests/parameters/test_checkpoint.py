@@ -363,6 +363,8 @@ def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Pa
     assert steps_of_all(tmp_path) == [50, 50]
     damage(tmp_path / "learner-1" / "000000000050")
     assert steps_of_all(tmp_path) == [40, 40]
+    damage(tmp_path / "000000000040")
+    assert steps_of_all(tmp_path) is None
 
 
 def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: Path) -> None:

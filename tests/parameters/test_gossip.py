@@ -7,7 +7,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +27,7 @@ from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.exchange_log import ExchangeRecord
+from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix
 from actorlearn.parameters.published import Published
@@ -42,6 +47,7 @@ from tests.parameters.gossiping import (
     start,
 )
 from tests.sizes import ROOT
+from tests.wire.doors import until
 
 RING = GraphSettings()
 GRAPHS = [
@@ -59,14 +65,44 @@ def gradients_of(count: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(count, PARAMETERS, generator=torch.Generator().manual_seed(seed))
 
 
-def records(folder: Path, rank: int) -> list[ExchangeRecord]:
-    return read(folder / f"exchanges-{rank}.jsonl")
+class Run:
+    """Learners whose segments lie in one folder; they are closed at the end of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.made = segments(folder, 4), list[Gossip]()
+
+    def learner(self, rank: int, members: Sequence[int], graph: GraphSettings | None = None, **more: Any) -> Gossip:
+        self.made.append(learner(self.folder, rank, members, graph, **more))
+        return self.made[-1]
+
+    def joined(self, count: int, graph: GraphSettings | None = None, **more: Any) -> list[Gossip]:
+        """Learners from 0 on that have joined."""
+        made = [self.learner(rank, range(count), graph, **more) for rank in range(count)]
+        for exchange in made:
+            exchange.join(0, 0)
+        return made
+
+    def records(self, rank: int) -> list[ExchangeRecord]:
+        return read(self.folder / f"exchanges-{rank}.jsonl")
+
+    def mixed(self, rank: int) -> list[dict[int, int]]:
+        """The versions of messages that were mixed, by peer, of each exchange."""
+        return [record.messages for record in self.records(rank) if record.kind == "mixed"]
+
+    def published(self, segment: str, size: int) -> np.ndarray:
+        out = np.empty(size, np.float32)
+        assert Published(Segment.open(self.folder / segment)).fetch(out)
+        return out
+
+    def close(self) -> None:
+        for exchange in self.made:
+            exchange.close()
 
 
-def message_of(folder: Path, rank: int) -> np.ndarray:
-    out = np.empty(SIZE, np.float32)
-    assert Published(Segment.open(folder / f"messages-{rank}")).fetch(out)
-    return out
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with closing(Run(tmp_path / "run")) as made:
+        yield made
 
 
 class Matrices:
@@ -116,8 +152,8 @@ class Matrices:
 @given(st.sampled_from(GRAPHS), st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(0, 100))
 def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph, turns, seed):
     """And nobody waits, no message is used twice by anybody, and the optimizers know nothing of one another."""
-    folder = segments(tmp_path_factory.mktemp("g"), 4)
-    learners = [learner(folder, rank, range(4), graph) for rank in range(4)]
+    run = Run(tmp_path_factory.mktemp("g"))
+    learners = [run.learner(rank, range(4), graph) for rank in range(4)]
     slow = Matrices(graph, 4)
     assert [exchange.join(0, 0) for exchange in learners] == [Joined(0, 0)] * 4
     for number, (who, gradient) in enumerate(zip(turns, gradients_of(len(turns), seed), strict=True)):
@@ -129,12 +165,11 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
     assert slow.coefficients[:, 0] == pytest.approx(1.0)  # what all began with is in all of them, once
     assert slow.coefficients.min() >= 0.0 and slow.coefficients.max() <= 1.0 + 1e-9
     for who, exchange in enumerate(learners):
-        mixed = [record.messages for record in records(folder, who) if record.kind == "mixed"]
         for peer in range(4):
-            versions = [messages[peer] for messages in mixed if peer in messages]
+            versions = [messages[peer] for messages in run.mixed(who) if peer in messages]
             assert versions == sorted(set(versions))
         assert all((torch.equal(exchange.state()[name], slow.alone[who].state()[name])) for name in exchange.state())
-        exchange.close()
+    run.close()
 
 
 class InStep:
@@ -153,10 +188,10 @@ class InStep:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, graph: GraphSettings) -> None:
+def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(run: Run, graph: GraphSettings) -> None:
     count, rollouts = 4, 6
-    folder, barrier = segments(tmp_path, count), threading.Barrier(count)
-    learners = [learner(folder, rank, range(count), graph) for rank in range(count)]
+    barrier = threading.Barrier(count, timeout=30)
+    learners = [run.learner(rank, range(count), graph) for rank in range(count)]
     for rank, exchange in enumerate(learners):
         exchange.weights += rank  # as if they had begun apart
         exchange.join(0, 0)
@@ -167,28 +202,24 @@ def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(tmp_path: Path, gr
         expected = mixing_matrix(graph, range(count), exchange) @ expected
         means.append(expected.mean(0))
 
-    def run(exchange) -> None:
+    def step(exchange: Gossip) -> None:
         for _ in range(rollouts):
             exchange.step(torch.zeros(PARAMETERS), [RATE])
 
-    threads = [threading.Thread(target=run, args=[exchange], daemon=True) for exchange in learners]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(count) as threads:
+        list(threads.map(step, learners))
     np.testing.assert_allclose([exchange.weights.numpy() for exchange in learners], expected, rtol=1e-5, atol=1e-5)
     stays = graph.name in ("none", "ring", "complete", "k-peer", "exponential-varying", "random-matching")
     assert bool(np.allclose(means, means[0])) == stays
     for exchange in learners:
         assert exchange.metrics()["mixed_share"] == 1.0
-        exchange.close()
 
 
 # Waiting --------------------------------------------------------------------------------------------------------------
 
 
-def test_beyond_its_patience_a_learner_waits_for_the_message(tmp_path: Path) -> None:
-    folder, looks = segments(tmp_path, 2), []
+def test_beyond_its_patience_a_learner_waits_for_the_message(run: Run) -> None:
+    looks = []
 
     def alive() -> bool:
         looks.append(len(looks))
@@ -196,22 +227,21 @@ def test_beyond_its_patience_a_learner_waits_for_the_message(tmp_path: Path) -> 
             learn(other)
         return True
 
-    waiting, other = learner(folder, 0, range(2), alive=alive, max_staleness=2), learner(folder, 1, range(2))
+    waiting, other = run.learner(0, range(2), alive=alive, max_staleness=2), run.learner(1, range(2))
     waiting.join(0, 0), other.join(0, 0)
     learn(waiting), learn(waiting)
     assert looks == []
     learn(waiting)
     assert len(looks) >= 3
-    assert [record.messages for record in records(folder, 0) if record.kind == "mixed"] == [{1: 0}]
+    assert run.mixed(0) == [{1: 0}]
     told = waiting.metrics()
     assert (told["staleness_max"], told["staleness_mean"], told["mixed_share"]) == (2, 1.0, pytest.approx(1 / 3))
     assert told["learner_wait_s"] > 0.0
-    waiting.close(), other.close()
 
 
-def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next(tmp_path: Path) -> None:
+def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next(run: Run) -> None:
     """On a ring 1 -> 2 -> 3 without 2 the in-peer of 3 is 1, which has a message."""
-    folder, members, looks = segments(tmp_path, 4), [0, 1, 2, 3], []
+    members, looks = [0, 1, 2, 3], []
 
     def alive() -> bool:
         looks.append(len(looks))
@@ -219,38 +249,30 @@ def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next
             members.remove(2)
         return True
 
-    waiting = learner(folder, 3, members, RING, alive, max_staleness=0)
-    other = learner(folder, 1, members, RING)
+    waiting = run.learner(3, members, RING, alive=alive, max_staleness=0)
+    other = run.learner(1, members, RING)
     waiting.join(0, 0), other.join(0, 0)
     learn(other)
     learn(waiting)
     assert len(looks) == 3
-    assert [record.messages for record in records(folder, 3) if record.kind == "mixed"] == [{1: 0}]
+    assert run.mixed(3) == [{1: 0}]
     members[:] = [3]
     learn(waiting)  # with nobody it is alone
-    waiting.close(), other.close()
 
 
-def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    exchange = learner(folder, 0, range(2), alive=lambda: False, max_staleness=0)
+def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(run: Run) -> None:
+    exchange = run.learner(0, range(2), alive=lambda: False, max_staleness=0)
     exchange.join(0, 0)
     learn(exchange)
-    assert [record.kind for record in records(folder, 0)] == ["stepped"]
+    assert [record.kind for record in run.records(0)] == ["stepped"]
     assert exchange.counts.total == (10, 1)
-    exchange.close()
 
 
 @pytest.mark.parametrize("rule", ["momentum", "nesterov"])
-def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_adopted(
-    tmp_path: Path, rule: str
-) -> None:
+def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_adopted(run: Run, rule: str) -> None:
     outer = OuterSettings(rule=rule, learning_rate=0.7, momentum=0.5)  # type: ignore[arg-type]
-    folder = segments(tmp_path, 2)
-    first, second = (learner(folder, rank, range(2), outer=outer) for rank in range(2))
-    for exchange in (first, second):
-        exchange.join(0, 0)
-    local, expected = learner(segments(tmp_path / "alone", 1), 0, [0]), start()
+    first, second = run.joined(2, outer=outer)
+    local, expected = run.learner(2, [2]), start()
     local.join(0, 0)
     slow = Outer(outer, expected[:PARAMETERS])
     learn(first)
@@ -259,45 +281,34 @@ def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_a
     torch.testing.assert_close(first.weights[:PARAMETERS], expected[:PARAMETERS])
     learn(second)
     learn(first)  # now with the second's
-    again = learner(folder, 0, range(2), outer=outer)
+    again = run.learner(0, range(2), outer=outer)
     again.join(0, 0, position_of(again))
     assert again.outer is not None and torch.equal(again.outer.anchor, again.weights[:PARAMETERS])
-    for exchange in (first, second, local, again):
-        exchange.close()
 
 
 # What is not mixed ----------------------------------------------------------------------------------------------------
 
 
-def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 1)
-    exchange = learner(folder, 0, [0], local_steps=3)
-    exchange.join(0, 0)
-    posted = []
+def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(run: Run) -> None:
+    (exchange,), posted = run.joined(1, local_steps=3), []
     for gradient in gradients_of(7):
         learn(exchange, gradient)
         posted.append(exchange.mailbox.version(0))
     assert posted == [-1, -1, 0, 0, 0, 1, 1]
-    exchange.close()
 
 
-def travelled(folder: Path, monkeypatch: pytest.MonkeyPatch, **keys: object) -> float:
+def travelled(run: Run, monkeypatch: pytest.MonkeyPatch, **keys: object) -> float:
     """How far two learners come that post half a step apart and see the same gradients, beside one that is alone."""
     clock = [0]
     monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
-    alone = learner(segments(folder / "alone", 1), 0, [0])
-    together = segments(folder / "both", 2)
-    both = [learner(together, rank, range(2), **keys) for rank in range(2)]
-    for exchange in (alone, *both):
-        exchange.join(0, 0)
+    alone, both = run.learner(2, [2]), run.joined(2, **keys)
+    alone.join(0, 0)
     for _ in range(60):
         learn(alone)
         for exchange in both:
             clock[0] += 500
             learn(exchange)
     far = [float((exchange.weights - start())[:PARAMETERS].norm()) for exchange in (alone, *both)]
-    for exchange in (alone, *both):
-        exchange.close()
     return (far[1] + far[2]) / 2 / far[0]
 
 
@@ -305,13 +316,15 @@ def test_messages_that_are_half_a_step_old_take_a_fifth_of_the_way_back_unless_c
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At d = 1/2 it is 1 / (1 + d / 2)."""
-    assert travelled(tmp_path / "gala", monkeypatch) == pytest.approx(0.8, abs=0.03)
-    assert travelled(tmp_path / "corrected", monkeypatch, age_corrected=True) == pytest.approx(1.0, abs=0.03)
+    with closing(Run(tmp_path / "gala")) as run:
+        assert travelled(run, monkeypatch) == pytest.approx(0.8, abs=0.03)
+    with closing(Run(tmp_path / "corrected")) as run:
+        assert travelled(run, monkeypatch, age_corrected=True) == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: Path, bad: float) -> None:
-    exchange = learner(segments(tmp_path, 1), 0, [0], gradient_every=1)
+def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(run: Run, bad: float) -> None:
+    exchange = run.learner(0, [0], gradient_every=1)
     assert exchange.metrics() == {
         "exchanges": 0,
         "messages_refused": 0,
@@ -322,61 +335,46 @@ def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(tmp_path: 
     assert not exchange.step(torch.full((PARAMETERS,), bad), [RATE]).taken
     assert not exchange.step(torch.ones(PARAMETERS), [RATE], usable=False).taken
     assert torch.equal(exchange.weights, start())
-    shown = Published(Segment.open(tmp_path / "gradients-0"))
+    shown = Published(Segment.open(run.folder / "gradients-0"))
     assert shown.version == 0  # of the second, whose loss alone was not finite
-    exchange.close()
 
 
-def test_statistics_are_combined_alone_and_mixed_with_the_weights(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    learners = [learner(folder, rank, range(2)) for rank in range(2)]
+def test_statistics_are_combined_alone_and_mixed_with_the_weights(run: Run) -> None:
+    learners = run.joined(2)
     for exchange, moments in zip(learners, (2.0, 4.0), strict=True):
-        exchange.join(0, 0)
         exchange.merge(torch.full((STATISTICS,), moments), lambda statistics, moments: statistics.copy_(moments))
         exchange.step(torch.zeros(PARAMETERS), [RATE])
     assert learners[0].weights[PARAMETERS:].tolist() == [2.0, 2.0]
     assert learners[1].weights[PARAMETERS:].tolist() == [3.0, 3.0]
-    for exchange in learners:
-        exchange.close()
 
 
-def test_every_so_many_updates_the_gradient_is_kept_as_it_came(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 1)
-    exchange, kept = learner(folder, 0, [0], gradient_every=3), []
-    exchange.join(0, 0)
+def test_every_so_many_updates_the_gradient_is_kept_as_it_came(run: Run) -> None:
+    (exchange,), kept = run.joined(1, gradient_every=3), []
     gradients = 100.0 * gradients_of(7)
     for gradient in gradients:
         learn(exchange, gradient)
-        out = np.empty(PARAMETERS, np.float32)
-        Published(Segment.open(folder / "gradients-0")).fetch(out)
-        kept.append(out)
+        kept.append(run.published("gradients-0", PARAMETERS))
     np.testing.assert_array_equal(kept, gradients[[0, 0, 0, 3, 3, 3, 6]].numpy())
-    exchange.close()
 
 
-def test_the_log_says_how_far_each_step_and_each_mixing_moved(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    learners = [learner(folder, rank, range(2)) for rank in range(2)]
-    for exchange in learners:
-        exchange.join(0, 0)
+def test_the_log_says_how_far_each_step_and_each_mixing_moved(run: Run) -> None:
+    learners = run.joined(2)
     learn(learners[0])
     step = float(torch.linalg.vector_norm(learners[0].weights - start()))
     learn(learners[1])  # equal steps lead to equal weights, so mixing moves nothing
     learn(learners[1], torch.zeros(PARAMETERS))
-    told = records(folder, 1)
+    told = run.records(1)
     assert [(record.kind, record.version, record.messages) for record in told] == [
         ("stepped", 0, {}),
         ("mixed", -1, {0: 0}),
         ("stepped", 1, {}),
     ]
     assert [record.norm for record in told] == pytest.approx([step, 0.0, 0.0], rel=1e-5, abs=1e-6)
-    for exchange in learners:
-        exchange.close()
 
 
-def test_gradients_are_compared_by_the_first_learner_there_is(tmp_path: Path) -> None:
-    folder, members = segments(tmp_path, 3), [0, 1, 2]
-    learners = [learner(folder, rank, members, gradient_every=1) for rank in range(3)]
+def test_gradients_are_compared_by_the_first_learner_there_is(run: Run) -> None:
+    members = [0, 1, 2]
+    learners = [run.learner(rank, members, gradient_every=1) for rank in range(3)]
     for exchange, gradient in zip(learners, ([1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [-3, 0, 0, 0, 0]), strict=True):
         exchange.join(0, 0)
         learn(exchange, torch.tensor(gradient, dtype=torch.float32))
@@ -385,16 +383,13 @@ def test_gradients_are_compared_by_the_first_learner_there_is(tmp_path: Path) ->
     assert told[1:] == [None, None]
     members.remove(0)
     assert learners[1].metrics()["gradient_cosine"] == pytest.approx({"1-2": -(0.5**0.5)})
-    for exchange in learners:
-        exchange.close()
 
 
 # Coming and going -----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    early, late = (learner(folder, rank, range(2)) for rank in range(2))
+def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(run: Run) -> None:
+    early, late = (run.learner(rank, range(2)) for rank in range(2))
     assert early.join(1000, 100)[:2] == (1000, 100)
     learn(early)
     late.weights += 7.0
@@ -402,95 +397,80 @@ def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(tmp_path: 
     assert late.join(1020, 102)[:2] == (1030, 103)  # the most that anybody began with, and what was done since
     assert torch.equal(late.weights, mine)
     assert early.counts.total == (1030, 103)
-    assert [record.kind for record in records(folder, 1)] == ["adopted"]
-    early.close(), late.close()
+    assert [record.kind for record in run.records(1)] == ["adopted"]
 
 
-def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 3)
-    learners = [learner(folder, rank, range(3)) for rank in range(3)]
+def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(run: Run) -> None:
+    learners = run.joined(3)
     for exchange, gradient in zip(learners, gradients_of(3), strict=True):
-        exchange.join(0, 0)
         learn(exchange, gradient)
     before = learners[0].state()
-    messages = np.stack([message_of(folder, rank) for rank in (1, 2)])
-    again = learner(folder, 0, range(3))
+    messages = np.stack([run.published(f"messages-{rank}", SIZE) for rank in (1, 2)])
+    again = run.learner(0, range(3))
     again.restore(before)
     again.weights += 9.0
     assert again.join(10, 1, position_of(again))[:2] == (30, 3)  # what it had learned is counted already
     np.testing.assert_allclose(again.weights.numpy(), messages.mean(0), rtol=1e-6)
     assert all(torch.equal(again.state()[name], before[name]) for name in before)
-    assert records(folder, 0)[-1].messages == {1: 0, 2: 0}
+    assert run.records(0)[-1].messages == {1: 0, 2: 0}
     learn(again)
-    assert records(folder, 0)[-1].kind == "stepped"  # their messages have been used
+    assert run.records(0)[-1].kind == "stepped"  # their messages have been used
     assert again.mailbox.version(0) == 1
-    for exchange in (*learners, again):
-        exchange.close()
 
 
 @pytest.mark.parametrize("point", ["shared_counts.claimed", "gossip.posted", "record.written"])
-def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(tmp_path: Path, point: str) -> None:
-    folder = segments(tmp_path, 2)
-    learners = [learner(folder, rank, range(2)) for rank in range(2)]
+def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(run: Run, point: str) -> None:
+    learners = [run.learner(rank, range(2)) for rank in range(2)]
     for exchange in learners:
         assert exchange.join(0, 0).position is None
         learn(exchange)
     with armed(f"{point}=raise"), pytest.raises(Killed):
         learn(learners[0])
-    again = learner(folder, 0, range(2))
+    again = run.learner(0, range(2))
     assert again.join(0, 0, position_of(again)) == Joined(20, 2, Position(2, 0))
-    again.close()
 
 
-def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    first = learner(folder, 0, range(2), local_steps=5)
+def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(run: Run) -> None:
+    first = run.learner(0, range(2), local_steps=5)
     first.join(0, 0)
     learn(first)
     with armed("record.committed=raise"), pytest.raises(Killed):
         learn(first)
-    again = learner(folder, 0, range(2), local_steps=5)
+    again = run.learner(0, range(2), local_steps=5)
     assert again.join(0, 0, position_of(again)) == Joined(20, 2)
     again.counts.add(1, 10, 1)  # its trainer had not committed the rollout, and does it once more
     assert again.counts.total == (20, 2)
-    first.close(), again.close()
 
 
-def test_one_that_is_attached_takes_the_weights_of_its_in_peer(tmp_path: Path) -> None:
-    folder, members = segments(tmp_path, 3), [0, 1]
-    learners = [learner(folder, rank, members, RING, learners=2) for rank in range(2)]
+def test_one_that_is_attached_takes_the_weights_of_its_in_peer(run: Run) -> None:
+    members = [0, 1]
+    learners = [run.learner(rank, members, RING, learners=2) for rank in range(2)]
     for exchange, gradient in zip(learners, gradients_of(2), strict=True):
         exchange.join(0, 0)
         learn(exchange, gradient)
     members.append(2)
-    new = learner(folder, 2, members, RING, learners=2)
+    new = run.learner(2, members, RING, learners=2)
     assert new.join(0, 0)[:2] == (20, 2)
-    assert np.array_equal(new.weights.numpy(), message_of(folder, 1))
+    assert np.array_equal(new.weights.numpy(), run.published("messages-1", SIZE))
     learn(new)
     learn(learners[0])
-    assert records(folder, 0)[-1].messages == {2: 0}  # the ring has closed over it
-    for exchange in (*learners, new):
-        exchange.close()
+    assert run.records(0)[-1].messages == {2: 0}  # the ring has closed over it
 
 
-def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    first = learner(folder, 0, range(2))
-    first.join(0, 0)
-    again = learner(folder, 0, range(2))
+def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(run: Run) -> None:
+    run.learner(0, range(2)).join(0, 0)
+    again = run.learner(0, range(2))
     again.weights += 1.0
     again.join(0, 0, position_of(again))
     assert torch.equal(again.weights, start() + 1.0)
-    first.close(), again.close()
 
 
 @pytest.mark.parametrize("by_sockets", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30, -1e30])
-def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets: bool, bad: float) -> None:
-    folder, said = segments(tmp_path, 3), list[str]()
-    graph = GraphSettings(name="complete")
+def test_a_poisoned_peer_is_refused_named_and_counted(run: Run, by_sockets: bool, bad: float) -> None:
+    said = list[str]()
     first, second, poisoned = (
-        learner(folder, rank, [0, 1, 2], graph, lambda: True, warn, by_sockets=by_sockets)
+        run.learner(rank, [0, 1, 2], alive=lambda: True, warn=warn, by_sockets=by_sockets)
         for rank, warn in enumerate((said.append, print, print))
     )
     for exchange in (first, second, poisoned):
@@ -500,9 +480,7 @@ def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets
     for count in range(1, 12):
         learn(second, torch.zeros(PARAMETERS))
         posted = poisoned.mailbox.post(poison)  # the other one has posted as often
-        deadline_s = time.monotonic() + 30
-        while min(first.mailbox.version(peer) for peer in (1, 2)) < posted and time.monotonic() < deadline_s:
-            time.sleep(0.001)
+        until(lambda posted=posted: min(first.mailbox.version(peer) for peer in (1, 2)) >= posted)
         before, other = first.weights.clone(), second.weights.clone()
         learn(first, torch.zeros(PARAMETERS))
         torch.testing.assert_close(first.weights, (before + other) / 2)
@@ -513,36 +491,29 @@ def test_a_poisoned_peer_is_refused_named_and_counted(tmp_path: Path, by_sockets
         "message 0 of trainer-2 was not mixed, because it has weights that are not finite or larger than 1e+18"
     )
     assert "(10 refused messages of this learner so far)" in said[1]
-    for exchange in (first, second, poisoned):
-        exchange.close()
 
 
-def test_a_newcomer_adopts_no_poisoned_weights(tmp_path: Path) -> None:
-    folder, said = segments(tmp_path, 3), list[str]()
-    good, bad = (learner(folder, rank, [0, 1]) for rank in range(2))
-    for exchange in (good, bad):
-        exchange.join(0, 0)
+def test_a_newcomer_adopts_no_poisoned_weights(run: Run) -> None:
+    said = list[str]()
+    good, bad = run.joined(2)
     learn(good, torch.zeros(PARAMETERS))
     bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
-    new = learner(folder, 2, [0, 1, 2], warn=said.append, learners=2)
+    new = run.learner(2, [0, 1, 2], warn=said.append, learners=2)
     new.join(0, 0)
     assert torch.equal(new.weights, good.weights)
     assert "trainer-1" in said[0]
 
 
-def test_with_poisoned_peers_alone_a_learner_goes_on_with_its_own_weights(tmp_path: Path) -> None:
-    folder = segments(tmp_path, 2)
-    only, bad = (learner(folder, rank, [0, 1], max_staleness=0, alive=lambda: True) for rank in range(2))
-    for exchange in (only, bad):
-        exchange.join(0, 0)
+def test_with_poisoned_peers_alone_a_learner_goes_on_with_its_own_weights(run: Run) -> None:
+    only, bad = run.joined(2, max_staleness=0, alive=lambda: True)
     bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
     learn(only)
     assert torch.isfinite(only.weights).all()
     assert only.metrics()["staleness_max"] == 1  # an exchange that mixed nothing
 
 
-def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(tmp_path: Path) -> None:
-    folder, members, turns = segments(tmp_path, 3), [0, 1], []
+def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(run: Run) -> None:
+    members, turns = [0, 1], []
 
     def first_waits() -> bool:
         if not turns:
@@ -556,8 +527,8 @@ def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(t
 
     sockets = {"by_sockets": True, "learners": 2, "max_staleness": 0}
     learners = [
-        learner(folder, 0, members, alive=first_waits, **sockets),
-        learner(folder, 1, members, alive=lambda: True, **sockets),
+        run.learner(0, members, alive=first_waits, **sockets),
+        run.learner(1, members, alive=lambda: True, **sockets),
     ]
     for exchange in learners:
         exchange.join(0, 0)
@@ -565,12 +536,10 @@ def test_through_sockets_messages_are_mixed_and_a_newcomer_waits_for_the_first(t
     np.testing.assert_allclose(learners[0].weights.numpy(), learners[1].weights.numpy(), rtol=1e-6)
     assert not torch.equal(learners[0].weights, start())
     members.append(2)
-    new = learner(folder, 2, members, alive=newcomer_waits, **sockets)
+    new = run.learner(2, members, alive=newcomer_waits, **sockets)
     learners[0].settings = msgspec.structs.replace(learners[0].settings, max_staleness=None)
     assert new.join(0, 0)[1] >= 3
     assert torch.equal(new.weights, learners[0].weights)
-    for exchange in (*learners, new):
-        exchange.close()
 
 
 LEARNER = """
@@ -588,14 +557,14 @@ while True:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(180)  # each peer loads torch, on a machine that may be busy
-def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path) -> None:
-    folder, members = segments(tmp_path, 2), [0, 1]
-    exchange = learner(folder, 0, members)
+def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(run: Run) -> None:
+    members = [0, 1]
+    exchange = run.learner(0, members)
     exchange.join(0, 0)
 
     def used() -> list[int]:
         """Versions of the peer's messages that were mixed, in order."""
-        return [record.messages[1] for record in records(folder, 0) if record.kind == "mixed"]
+        return [messages[1] for messages in run.mixed(0)]
 
     def learn_until_mixed(times: int) -> None:
         deadline_s = time.monotonic() + 80.0
@@ -605,7 +574,7 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
                 learn(exchange, torch.zeros(PARAMETERS))
 
     for _ in range(2):
-        peer = subprocess.Popen([sys.executable, "-c", LEARNER, str(folder)], cwd=ROOT)
+        peer = subprocess.Popen([sys.executable, "-c", LEARNER, str(run.folder)], cwd=ROOT)
         try:
             learn_until_mixed(len(used()) + 3)
         finally:
@@ -621,6 +590,5 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(tmp_path: Path
         assert exchange.metrics()["staleness_max"] >= 48
         members[:] = [0, 1]
     assert used() == sorted(set(used()))
-    adopted = [record.messages for record in records(folder, 1) if record.kind == "adopted"]
+    adopted = [record.messages for record in run.records(1) if record.kind == "adopted"]
     assert len(adopted) == 1 and adopted[0][0] > 0  # by the second, of this learner's newest message
-    exchange.close()

@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -35,18 +35,9 @@ from tests.examples import examples
 from tests.parameters import gossiping
 from tests.parameters.gossiping import PAAC, PARAMETERS, SIZE, learn, start
 from tests.parameters.networked import Listing
-from tests.wire.doors import Relay
+from tests.wire.doors import Relay, until
 
 HOST = "127.0.0.1"
-PATIENCE_S = 30.0
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.002)
-    assert holds()
 
 
 @pytest.fixture(params=["on other machines", "on this machine"])
@@ -139,6 +130,21 @@ def test_near_the_end_is_where_others_have_learned_as_much_since_their_last_mess
     until(lambda: other.learned(1_700) == 1_310)
 
 
+def test_near_the_end_batches_are_told_before_the_first_exchange_too(
+    tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
+) -> None:
+    """Learners whose first exchange would come after the end of the run each learned all of its steps."""
+    made = [learner(tmp_path / str(rank), listing, rank, (0, 1), incarnation=rank, local_steps=50) for rank in range(2)]
+    opened += made
+    for each in made:
+        each.counts.begin(0, 0)
+        learn(each)
+        assert each.learned(60) == 10
+    for each in made:
+        learn(each)
+    until(lambda: [each.learned(60) for each in made] == [40, 40])
+
+
 @pytest.mark.parametrize("rounds", [0, 7])
 def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
     tmp_path: Path, opened: list[Gossip], rounds: int
@@ -173,11 +179,28 @@ def waiting_learner(folder: Path, listing: Listing, rank: int, ends: Event) -> G
     return learner(folder / str(rank), listing, rank, (0, 1), alive=lambda: not ends.is_set(), max_staleness=0)
 
 
-def learn_until(ends: Event, learner: Gossip, done: list[int], rank: int) -> None:
-    """Learn until ``ends``, and count: a learner that has been answered goes on, and sends its next message."""
-    while not ends.is_set():
-        learn(learner)
-        done[rank] += 1
+@contextmanager
+def waiting(made: Sequence[Gossip], ends: Event, claimed: int) -> Iterator[None]:
+    """Let two learners learn: in the block both wait for the other's message, after it they get two and go on."""
+    done = [0, 0]
+
+    def learn_until(rank: int) -> None:
+        while not ends.is_set():
+            learn(made[rank])
+            done[rank] += 1
+
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            learning = [threads.submit(learn_until, rank) for rank in range(2)]
+            until(lambda: [each.counts.claimed for each in made] == [claimed, claimed])
+            time.sleep(0.3)
+            assert done == [0, 0]
+            yield
+            until(lambda: min(done) >= 2)
+        finally:
+            ends.set()
+        for each in learning:
+            each.result(20)
 
 
 @pytest.mark.timeout(40)
@@ -190,21 +213,10 @@ def test_learners_that_wait_send_their_messages_to_those_whose_addresses_come_la
     opened += made
     for each in made:
         each.join(0, 0)
-    done = [0, 0]
-    with ExitStack() as stack:
-        threads = stack.enter_context(ThreadPoolExecutor(2))
-        stack.callback(ends.set)
-        waiting = [threads.submit(learn_until, ends, each, done, rank) for rank, each in enumerate(made)]
-        until(lambda: [each.counts.claimed for each in made] == [1, 1])
-        time.sleep(0.3)
-        assert done == [0, 0]
+    with waiting(made, ends, claimed=1):
         everybody = [each for listing in listings for each in listing.order.endpoints]
         for listing in listings:
             listing.announce(everybody)
-        until(lambda: min(done) >= 2)
-        ends.set()
-        for each in waiting:
-            each.result(20)
 
 
 @pytest.mark.timeout(40)
@@ -223,25 +235,16 @@ def test_messages_that_were_lost_with_their_connections_are_sent_again_by_learne
             relays.append(stack.enter_context(Relay(each.address)))
             relayed.append(msgspec.structs.replace(each, address=relays[-1].address))
         listing.announce(relayed)
-        threads = stack.enter_context(ThreadPoolExecutor(2))
-        stack.callback(ends.set)
-        for each in made:
-            each.join(0, 0)
-        list(threads.map(learn, made))
+        for exchange in made:
+            exchange.join(0, 0)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(learn, made))
         for relay in relays:
             relay.passes.clear()
-        done = [0, 0]
-        waiting = [threads.submit(learn_until, ends, each, done, rank) for rank, each in enumerate(made)]
-        until(lambda: [each.counts.claimed for each in made] == [2, 2])
-        time.sleep(0.3)
-        assert done == [0, 0]
-        for relay in relays:
-            relay.cut()
-            relay.passes.set()
-        until(lambda: min(done) >= 2)
-        ends.set()
-        for each in waiting:
-            each.result(20)
+        with waiting(made, ends, claimed=2):
+            for relay in relays:
+                relay.cut()
+                relay.passes.set()
 
 
 # Who may speak -----------------------------------------------------------------------------------------------------
@@ -379,20 +382,6 @@ def test_learners_on_two_machines_mix_as_those_on_one_do(
     learn(far[0], gradient)
     told = far[0].metrics()
     assert told["bytes_sent"] == MAILBOX.size + 2 * MAILBOX_ROW_BYTES + 4 * SIZE
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_message_that_is_not_finite_is_counted_and_mixed_by_nobody(
-    tmp_path: Path, listing: Listing, opened: list[Gossip], bad: float
-) -> None:
-    own, poisoned = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
-    opened += [own, poisoned]
-    for exchange in (own, poisoned):
-        exchange.join(0, 0)
-    until(lambda: poisoned.mailbox.post(weights(bad)) >= 0 and own.mailbox.version(1) >= 0)
-    learn(own)
-    assert torch.isfinite(own.weights).all()
-    assert own.metrics()["messages_refused"] == 1
 
 
 def test_those_who_mix_nothing_of_a_learner_hear_its_counts(

@@ -22,6 +22,7 @@ from torch import Tensor
 from actorlearn.address import Shm
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.consumed import Consumed, Position
+from actorlearn.parameters.frame_headers import MovedBytes
 from actorlearn.parameters.interface import Learner, PeerLost
 from actorlearn.parameters.meetings import ACKNOWLEDGED, CONTRIBUTION, LOST, MeetingFrame, MeetingHub
 from actorlearn.parameters.modes import SYNC
@@ -161,7 +162,7 @@ class Place(RemoteRendezvous):
     def __init__(self, hub: Hub, learner: int) -> None:
         self.hub, self.learner = hub, learner
         self.rank, self.learners = hub.learners.index(learner), len(hub.learners)
-        self.meetings = self.bytes_sent = self.bytes_received = 0
+        self.meetings, self.moved = 0, MovedBytes()
 
     def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
         self.meetings += 1

@@ -6,10 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,17 +26,9 @@ from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
 from tests.sizes import ROOT
+from tests.wire.doors import until
 
-PATIENCE_S = 20.0
 SMALL = 64
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what must come; a message may take its time."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds() and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    assert holds()
 
 
 def content(mailbox: Mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
@@ -233,18 +224,22 @@ class TestSocketMailbox(MailboxContract):
         yield mailbox
         mailbox.close()
 
+    @pytest.fixture
+    def line(self, tmp_path: Path, reader: SocketMailbox) -> Iterator[Push]:
+        """A line of somebody else to the reader."""
+        with closing(Push(address(tmp_path, 0))) as line:
+            yield line
+
     @staticmethod
     def frame(sender: int = 1, version: int = 5) -> bytes:
         """A message that somebody else made by this project's rules."""
         content = tattooed(1, 5, SMALL).tobytes()
         return MAILBOX.pack(bytes(16), sender, version, 0, zlib.crc32(content)) + content
 
-    def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(address(tmp_path, 0))
+    def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame())
         until(lambda: reader.version(1) == 5)
         assert content(reader, 1) == (5, 5) and reader.dropped == 0
-        line.close()
 
     @pytest.mark.parametrize(
         "spoil",
@@ -262,29 +257,22 @@ class TestSocketMailbox(MailboxContract):
         ids=["empty", "short", "header alone", "magic", "protocol", "sender", "version -1", "run", "one bit"],
     )
     def test_what_is_no_message_is_dropped_and_counted(
-        self, reader: SocketMailbox, tmp_path: Path, spoil: Callable[[bytes], bytes]
+        self, reader: SocketMailbox, line: Push, spoil: Callable[[bytes], bytes]
     ) -> None:
-        line = Push(address(tmp_path, 0))
         line.send(spoil(self.frame()))
         until(lambda: reader.dropped == 1)
         assert reader.version(1) == -1
         line.send(self.frame())
         until(lambda: reader.version(1) == 5)
-        line.close()
 
-    def test_an_older_message_is_dropped(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(address(tmp_path, 0))
+    def test_an_older_message_is_dropped(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame(version=5))
         until(lambda: reader.version(1) == 5)
         line.send(self.frame(version=4))
         until(lambda: reader.dropped == 1)
         assert reader.version(1) == 5
-        line.close()
 
-    def test_a_version_beyond_all_mutes_its_sender_for_a_few_messages(
-        self, reader: SocketMailbox, tmp_path: Path
-    ) -> None:
-        line = Push(address(tmp_path, 0))
+    def test_a_version_beyond_all_mutes_its_sender_for_a_few_messages(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame(version=2**62))
         until(lambda: reader.version(1) == 2**62)
         for number in range(1, CONTRADICTIONS + 2):
@@ -292,22 +280,16 @@ class TestSocketMailbox(MailboxContract):
             until(lambda number=number: reader.dropped == number or reader.version(1) == number)
         assert reader.version(1) == CONTRADICTIONS + 1
         assert reader.dropped == CONTRADICTIONS - 1
-        line.close()
 
-    def test_a_late_or_repeated_message_contradicts_nothing(self, reader: SocketMailbox, tmp_path: Path) -> None:
-        line = Push(address(tmp_path, 0))
+    def test_a_late_or_repeated_message_contradicts_nothing(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame(version=100))
         until(lambda: reader.version(1) == 100)
         for count in range(1, 3 * CONTRADICTIONS):
             line.send(self.frame(version=(7, 8)[count % 2]))
             until(lambda count=count: reader.dropped == count)
         assert reader.version(1) == 100
-        line.close()
 
-    def test_one_that_is_too_large_never_comes_in_and_the_next_does(
-        self, reader: SocketMailbox, tmp_path: Path
-    ) -> None:
-        line = Push(address(tmp_path, 0))
+    def test_one_that_is_too_large_never_comes_in_and_the_next_does(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame() + b"x" * (1 << 20))
 
         def good_comes() -> bool:  # zmq has parted with the line, which takes a moment to be made anew
@@ -315,7 +297,6 @@ class TestSocketMailbox(MailboxContract):
             return reader.version(1) == 5
 
         until(good_comes)
-        line.close()
 
     @settings(max_examples=examples(200))
     @given(st.lists(st.binary(max_size=MAILBOX.size + 4 * SMALL + 4), max_size=3))
@@ -326,10 +307,9 @@ class TestSocketMailbox(MailboxContract):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(f"{tmp_path}/messages-0.sock")
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
-            line = Push(address(tmp_path, 0))
-            line.send(self.frame())
-            until(lambda: reader.version(1) == 5)
-        line.close()
+            with closing(Push(address(tmp_path, 0))) as line:
+                line.send(self.frame())
+                until(lambda: reader.version(1) == 5)
 
     def test_the_endpoint_is_its_owners_alone_and_goes_with_it(self, tmp_path: Path) -> None:
         mailbox = socket_mailbox(tmp_path, 0)

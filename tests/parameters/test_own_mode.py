@@ -28,7 +28,7 @@ from actorlearn.parameters.shared_counts import SharedCounts
 class Averaging(Alone):
     def __init__(self, settings, learner):
         super().__init__(settings, learner)
-        self.settings, self.weights = settings, learner.weights
+        self.settings = settings
         self.averages = 0
         self.rows = Segment.open(settings.rows.file)["rows"]
         self.counts = SharedCounts(Segment.open(settings.counts.file), settings.rank)

@@ -72,10 +72,10 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
     sent = 4 * (MEETING.size + 8 * 16 + MEETING.size) + 3 * 4 * SIZE  # each answer is acknowledged
     received = 4 * (MEETING.size + 3 * 8 * 16) + (3 + 1 + 1) * 4 * SIZE
-    assert {(place.bytes_sent, place.bytes_received) for place in opened} == {(sent, received)}
+    assert {(place.moved.sent, place.moved.received) for place in opened} == {(sent, received)}
     for place in reversed(opened):  # the hub's learner last: a hub that all have heard does not wait for farewells
         place.close()
-    assert {place.bytes_sent for place in opened} == {sent + MEETING.size}
+    assert {place.moved.sent for place in opened} == {sent + MEETING.size}
 
 
 def test_the_hub_answers_its_own_learner_last(

@@ -1,4 +1,7 @@
-"""The rendezvous: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off."""
+"""The rendezvous: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off.
+
+The all-gather: everybody gets what everybody showed, whoever is faster and whatever type it has.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous, rendezvous_fields, rows_fields
 
-LEARNERS = 3
+LEARNERS, SIZE = 3, 21
 
 LEARNER = """
 import sys
@@ -149,3 +153,51 @@ def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Pat
         handles = Path("/proc/self/fd").iterdir()
         opened = {handle.readlink().name for handle in handles if handle.exists()}
     assert not {name for name in opened if name.startswith(f"{path.name}.")}
+
+
+# All-gather -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Segment:
+    return Segment.create(tmp_path / "rows", rows_fields(LEARNERS, SIZE))
+
+
+@pytest.fixture
+def alone(tmp_path: Path, rows: Segment) -> Iterator[AllGather]:
+    """The all-gather of one learner that has the rows of several."""
+    Segment.create(tmp_path / "one", rendezvous_fields(1))
+    with places(tmp_path / "one", range(1)) as (place,):
+        yield AllGather(rows, place)
+
+
+def vector(rank: int, turn: int) -> np.ndarray:
+    """A vector, of another length and type each time."""
+    dtype = (np.float32, np.int64, np.float64, np.uint8)[turn % 4]
+    return (np.arange(turn % (SIZE // 2)) + 100 * rank + turn).astype(dtype)
+
+
+def test_each_gets_what_all_showed_whoever_is_faster(path: Path, rows: Segment) -> None:
+    def attend(place: SharedRendezvous) -> None:
+        gathering = AllGather(Segment.open(rows.path), place)
+        for turn in range(200):
+            own = vector(place.rank, turn)
+            for other, row in enumerate(gathering.gather(own)):
+                np.testing.assert_array_equal(row[: own.size], vector(other, turn), strict=True)
+
+    with places(path, range(LEARNERS)) as taken, ThreadPoolExecutor(LEARNERS) as threads:
+        assert list(threads.map(attend, taken)) == [None] * LEARNERS
+
+
+def test_fewer_learners_use_the_same_rows(alone: AllGather) -> None:
+    assert alone.gather(np.arange(SIZE, dtype=np.float32))[:, :SIZE].tolist() == [list(range(SIZE))]
+
+
+def test_what_is_longer_than_a_row_is_refused(alone: AllGather) -> None:
+    with pytest.raises(ValueError, match="a vector of 17 float64 is too long: a row has room for 16"):
+        alone.gather(np.zeros(17))
+
+
+def test_no_two_learners_share_a_cache_line() -> None:
+    (field,) = rows_fields(LEARNERS, SIZE)
+    assert field.shape[-1] * 4 % 64 == 0 and field.shape[-1] >= SIZE

@@ -66,6 +66,7 @@ class Member:
         self.position, self.incarnation = Position(), -1
         self.alive = True
         self.begin()
+        serving.stack.callback(lambda: self.exchange.close())
 
     def begin(self) -> None:
         """Start an incarnation, with the weights of a new network."""
@@ -111,6 +112,13 @@ class Member:
         self.begin()
 
 
+def joined(serving: Serving, count: int = 1, wire: str = "float32") -> list[Member]:
+    """Learners from 0 on that have joined."""
+    members = [Member(serving, number, wire) for number in range(count)]
+    in_threads(*(member.join for member in members))
+    return members
+
+
 def start() -> Tensor:
     return torch.linspace(-1.0, 1.0, PARAMETERS + STATISTICS)
 
@@ -123,10 +131,9 @@ def gradients_of(count: int) -> Tensor:
 @pytest.mark.parametrize("servers", [1, 3])
 def test_one_learner_is_exactly_a_learner_alone(serving: Start, optimizer: OptimizerSettings, servers: int) -> None:
     expected = start()
-    one = Member(serving(optimizer, servers=servers), 0)
+    (one,) = joined(serving(optimizer, servers=servers))
     learner = Learner(optimizer, expected, torch.zeros(PARAMETERS))
     alone = Alone(AloneExchangeSettings(), learner)
-    one.join()
     assert torch.equal(one.weights, expected)
     for gradient in gradients_of(3):
         moments = moments_of(gradient[:30].reshape(10, 3))
@@ -140,12 +147,10 @@ def test_one_learner_is_exactly_a_learner_alone(serving: Start, optimizer: Optim
         assert torch.equal(one.weights, expected)
     saved, other = one.exchange.state(), alone.state()
     assert saved.keys() == other.keys() and all(torch.equal(saved[name], other[name]) for name in saved)
-    one.exchange.close()
 
 
 def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
-    one = Member(serving(), 0)
-    one.join()
+    (one,) = joined(serving())
     before = one.weights.clone()
     one.exchange.agree(7, 2, one.position)
     gradient = torch.full((PARAMETERS,), torch.inf)
@@ -153,7 +158,6 @@ def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
     assert sent > 0 and not one.exchange.step(gradient, [0.1]).taken
     assert not one.exchange.step(torch.ones(PARAMETERS), [0.1], usable=False).taken
     assert one.exchange.metrics()["bytes_sent"] == 0 and torch.equal(one.weights, before)
-    one.exchange.close()
 
 
 @pytest.mark.parametrize(("servers", "shards"), [(1, 4), (2, 4), (3, 3)])
@@ -161,8 +165,7 @@ def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
 def test_bytes_of_an_update_are_those_of_the_arithmetic(
     serving: Start, wire: str, each: int, servers: int, shards: int
 ) -> None:
-    one = Member(serving(servers=servers, learners=3), 0, wire)
-    one.join()
+    (one,) = joined(serving(servers=servers, learners=3), wire=wire)
     one.exchange.metrics()
     one.exchange.agree(7, 1, one.position)
     one.exchange.step(torch.ones(PARAMETERS), [0.25])
@@ -174,15 +177,12 @@ def test_bytes_of_an_update_are_those_of_the_arithmetic(
     one.commit()
     moved = one.exchange.metrics()
     assert (moved["bytes_sent"], moved["bytes_received"]) == (servers * (SHARD.size + SHARD_ROW_BYTES), 0)
-    one.exchange.close()
 
 
 def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serving: Start) -> None:
-    own = serving(learners=3, servers=2)
-    members = [Member(own, number) for number in range(3)]
+    members = joined(serving(learners=3, servers=2), 3)
 
     def learn(member: Member) -> None:
-        member.join()
         for _ in range(20):
             member.learn(torch.ones(PARAMETERS))
 
@@ -193,13 +193,10 @@ def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serv
         agreed = member.exchange.agree(0, 0, member.position, True)
         assert (agreed.env_steps, agreed.updates) == (60 * 7, 60)
         assert member.exchange.metrics()["staleness_max"] < 60
-        member.exchange.close()
 
 
 def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start) -> None:
-    own = serving(learners=2)
-    one, other = (Member(own, number) for number in range(2))
-    in_threads(one.join, other.join)
+    one, other = joined(serving(learners=2), 2)
     one.learn(torch.ones(PARAMETERS))
     other.learn(torch.ones(PARAMETERS))
     assert one.exchange.learned(1_000) == 7, "it is far from the end"
@@ -207,8 +204,6 @@ def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start
     assert one.exchange.learned(50) == 14
     assert torch.equal(one.weights, published), "only a pull changes weights, and a trainer publishes these"
     assert one.exchange.pull() and not torch.equal(one.weights, published)
-    for member in (one, other):
-        member.exchange.close()
 
 
 @pytest.mark.parametrize("machine", [False, True])
@@ -243,13 +238,10 @@ def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_t
         member.exchange.pull()
         assert torch.allclose(member.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25 * 120, atol=1e-4)
         assert member.exchange.agree(0, 0, member.position, True).env_steps == 120 * 7
-        member.exchange.close()
 
 
 def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None:
-    own = serving(learners=2, servers=2)
-    one, other = Member(own, 0), Member(own, 1)
-    in_threads(one.join, other.join)
+    one, other = joined(serving(learners=2, servers=2), 2)
     for _ in range(3):
         one.learn(torch.ones(PARAMETERS))
         other.learn(-torch.ones(PARAMETERS))
@@ -267,13 +259,10 @@ def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None
     assert one.position == Position(4, 28)
     assert torch.allclose(one.weights[:PARAMETERS], start()[:PARAMETERS] - 0.25, atol=1e-5)
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (7 * 7, 7)
-    for member in (one, other):
-        member.exchange.close()
 
 
 def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(serving: Start) -> None:
-    one = Member(serving(), 0)
-    one.join()
+    (one,) = joined(serving())
     for _ in range(5):
         one.learn(torch.ones(PARAMETERS))
     one.exchange.pull()  # which also tells what the message after the last change may not have
@@ -283,7 +272,6 @@ def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(servin
     assert one.position == Position(5, 35)
     one.learn(torch.ones(PARAMETERS))
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (6 * 7, 6)
-    one.exchange.close()
 
 
 def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> None:
@@ -296,7 +284,6 @@ def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> N
     assert all(torch.equal(state[name], saved[name]) for name in saved)
     one.learn(torch.ones(PARAMETERS))
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (637, 91)
-    one.exchange.close()
 
 
 def test_who_is_told_to_end_waits_for_no_server_and_saves_what_it_has(
@@ -304,48 +291,36 @@ def test_who_is_told_to_end_waits_for_no_server_and_saves_what_it_has(
 ) -> None:
     monkeypatch.setattr("actorlearn.parameters.served.STATE_S", 0.3)
     own = serving()
-    one = Member(own, 0)
-    one.join()
+    (one,) = joined(own)
     own.kill(0)
     one.alive = False
     with pytest.raises(Stopped):
         one.learn(torch.ones(PARAMETERS))
     assert one.exchange.state()["square"].shape == (PARAMETERS,)
-    one.exchange.close()
 
 
 def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start) -> None:
-    own = serving(learners=2, quorum=2)
-    members = [Member(own, number) for number in range(2)]
-    in_threads(*(member.join for member in members))
+    members = joined(serving(learners=2, quorum=2), 2)
     for _ in range(3):
         in_threads(*(lambda each=member: each.learn(torch.ones(PARAMETERS)) for member in members))  # type: ignore[misc]
         assert torch.equal(members[0].weights, members[1].weights)
     assert torch.allclose(members[0].weights[:PARAMETERS], start()[:PARAMETERS] - 0.75, atol=1e-5)
-    for member in members:
-        member.exchange.close()
 
 
 @pytest.mark.timeout(30)
 def test_with_a_quorum_the_moments_of_each_learner_are_merged_at_once(serving: Start) -> None:
     """A mean of moments is no moment, and a learner that took fewer steps than the other waited forever to merge."""
-    own = serving(learners=2, quorum=2)
-    members = [Member(own, number) for number in range(2)]
-    in_threads(*(member.join for member in members))
+    members = joined(serving(learners=2, quorum=2), 2)
     observations = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
     expected = start()[PARAMETERS:]
-    try:
-        for member, rows in zip(members, observations.split(4), strict=True):
-            impatience = threading.Timer(10.0, setattr, (member, "alive", False))
-            impatience.start()
-            member.exchange.agree(7, 0, member.position)
-            member.exchange.merge(moments_of(rows), merge_into)
-            impatience.cancel()
-            merge_into(expected, moments_of(rows))
-            assert torch.equal(member.weights[PARAMETERS:], expected)
-    finally:
-        for member in members:
-            member.exchange.close()
+    for member, rows in zip(members, observations.split(4), strict=True):
+        impatience = threading.Timer(10.0, setattr, (member, "alive", False))
+        impatience.start()
+        member.exchange.agree(7, 0, member.position)
+        member.exchange.merge(moments_of(rows), merge_into)
+        impatience.cancel()
+        merge_into(expected, moments_of(rows))
+        assert torch.equal(member.weights[PARAMETERS:], expected)
 
 
 def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(
@@ -354,8 +329,7 @@ def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_
     monkeypatch.setattr(waits, "SURE_S", 0.5)  # three reports of this test take 1.5 s
     own = serving(learners=2, quorum=2, servers=2)
     server = own.running[0][2]
-    members = [Member(own, number) for number in range(2)]
-    in_threads(*(member.join for member in members))
+    members = joined(own, 2)
 
     def learn(member: Member, each_s: float) -> None:
         for _ in range(5):
@@ -384,8 +358,6 @@ def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_
     (refused,) = said
     assert "was refused: its key" in refused and "no process of the run has this key" in refused
     lines.close()
-    for member in members:
-        member.exchange.close()
 
 
 def test_the_mode_says_that_it_is_async() -> None:

@@ -67,7 +67,7 @@ def alive_for(seconds: float) -> Callable[[], bool]:
 def test_requests_about_all_shards_of_a_server_are_sent_again_after_a_broken_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("actorlearn.parameters.server_lines.BROKEN_S", 0.05)
+    monkeypatch.setattr("actorlearn.parameters.request_line.BROKEN_S", 0.05)
     line = Broken(lost=3)
     lines = ServerLines(cast(Any, line), lambda _: 0, 1000, alive_for(5.0), Present)
     answers = lines.ask({shard: ShardFrame(PULL, shard) for shard in range(3)})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 import torch
 from hypothesis import given
@@ -50,22 +48,9 @@ CHANGES = 4
 """Changes that each learner of a history makes."""
 
 
-class Counted:
+def counting(cells: int) -> StatisticsRule:
     """A rule whose weights count how often each change was applied: a gradient has a 1 in a cell of its own."""
-
-    rates = 0
-
-    def __init__(self, cells: int) -> None:
-        self.weights = torch.zeros(cells)
-
-    def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        self.weights += values
-
-    def state(self) -> tuple[list[Tensor], list[float]]:
-        return [], []
-
-    def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        pass
+    return StatisticsRule(torch.zeros(cells), lambda own, change: own.add_(change))
 
 
 def sent(frame: ShardFrame) -> ShardFrame:
@@ -294,14 +279,14 @@ def test_changes_are_the_optimizers_steps_one_after_the_other(settings: object) 
 
 
 def test_staleness_is_the_changes_by_others_since_the_weights_were_given() -> None:
-    shard = filled(Counted(SIZE))
+    shard = filled(counting(SIZE))
     for number, (learner, version) in enumerate([(0, 0), (1, 0), (0, 1), (0, 3)]):
         shard.take(learner, change(number, torch.ones(SIZE), version), 0.0)
     assert shard.staleness == {0: 2, 1: 2}
 
 
 def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_not_fit_too() -> None:
-    shard = filled(Counted(SIZE))
+    shard = filled(counting(SIZE))
     before = shard.content().vectors[0].clone()
     ((_, answer),) = shard.take(0, change(1, torch.full((SIZE,), torch.nan)), 0.0).items()
     assert answer.outcome == UNUSABLE
@@ -320,7 +305,7 @@ def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_no
 
 
 def test_what_a_learner_tells_is_in_every_answer() -> None:
-    shard = filled(Counted(SIZE))
+    shard = filled(counting(SIZE))
     own = new_table(1)
     row = LearnerRow(told=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
     own[0] = row.words()
@@ -333,7 +318,7 @@ def test_what_a_learner_tells_is_in_every_answer() -> None:
 
 
 def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
-    shard = Shard(0, Counted(2), 3)
+    shard = Shard(0, counting(2), 3)
     assert shard.take(0, sent(ShardFrame(PULL, 0, 9)), 0.0)[0].kind == EMPTY
     for learner, version in ((0, 3), (2, 5)):
         offer = ShardFrame(FILL, 0, 1, version=version, values=torch.full((2,), float(version)), table=new_table(3))
@@ -344,7 +329,7 @@ def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
 
 
 def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() -> None:
-    shard = filled(Counted(SIZE), learners=3, quorum=2)
+    shard = filled(counting(SIZE), learners=3, quorum=2)
     assert shard.take(0, change(0, torch.ones(SIZE)), 0.0) == shard.due([0, 1, 2], 0.0) == {}
     assert shard.take(2, change(0, 3 * torch.ones(SIZE)), 0.0) == {}
     answers = shard.due([0, 1, 2], 0.0)
@@ -355,7 +340,7 @@ def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() ->
 
 
 def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_waited() -> None:
-    shard = filled(Counted(SIZE), learners=3, quorum=3)
+    shard = filled(counting(SIZE), learners=3, quorum=3)
     for version in (0, 1):
         for learner, now_s in ((0, 1.0), (2, 1.5), (0, 7.0), (1, 9.0)):  # the first sends its gradient again
             shard.take(learner, change(version, torch.ones(SIZE), version), 10.0 * version + now_s)
@@ -365,7 +350,7 @@ def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_wa
 
 
 def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_before() -> None:
-    shard = filled(Counted(SIZE), learners=3, quorum=3)
+    shard = filled(counting(SIZE), learners=3, quorum=3)
     shard.take(0, change(0, torch.ones(SIZE)), 0.0)
     shard.take(1, change(0, torch.ones(SIZE)), 0.0)
     assert shard.due([0, 1, 2], 0.0) == {}, "the third is there and has sent nothing yet"
@@ -392,7 +377,7 @@ def test_statistics_are_merged_as_by_a_learner_alone() -> None:
 
 
 def test_bytes_are_those_of_the_arithmetic_and_bfloat16_halves_them() -> None:
-    shard = filled(Counted(1000), learners=4)
+    shard = filled(counting(1000), learners=4)
     head = len(encode(RUN, ShardFrame(PULL, 0)))
     for wire, each in ((0, 4), (BFLOAT16, 2)):
         asked = ShardFrame(CHANGE, 3, 1, wire, 0, table=new_table(1), rates=(0.1,), values=torch.ones(1000), wire=wire)

@@ -15,7 +15,7 @@ from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, Pair, ServerKeys
 
 HERE = Tcp("127.0.0.1", 0)
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 
 
 @dataclass
@@ -42,18 +42,20 @@ class Keys:
 
 
 def heard(router: Router, dealer: Dealer, body: bytes) -> tuple[str, bytes] | None:
-    """Send until it is heard, which takes a handshake; None when it never is."""
+    """Send until it is heard, which takes a handshake, and read what was sent again; None when it never is."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         dealer.send(body)
         if (received := router.recv(20)) is not None:
+            while router.recv(50) is not None:
+                pass
             return received
     return None
 
 
-def until(holds: Callable[[], object], turn: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+def until(holds: Callable[[], object], turn: Callable[[], object] = lambda: time.sleep(0.002)) -> None:
     """Turn a loop until something holds."""
-    deadline_s = time.monotonic() + patience_s
+    deadline_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline_s, "it never came"
         turn()

@@ -9,11 +9,9 @@ import zmq
 
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import ChannelError, Dealer, Router, Waiter
-from actorlearn.wire.control import Control, TurnedAwayError
-from actorlearn.wire.messages import Applied, Hello, Order, Refused, decode, encode
+from actorlearn.wire.control import Control
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 from tests.identities import address_of, process
-from tests.wire.doors import until
 
 PATIENCE_MS = 30_000
 """Longest wait for a message that must come, on a machine that may be busy."""
@@ -129,56 +127,3 @@ def test_waiting_ends_with_a_message_a_ring_or_at_the_deadline(router: Router, t
     assert not waiter.wait(0)  # woken twice is woken once
     for end in (dealer, wakeups, wakeup):
         end.close()
-
-
-def test_a_child_acknowledges_each_order_once_applied_and_again_when_repeated(router: Router) -> None:
-    control = Control(address_of(router), process("trainer", 1), "run")
-    control.hello(pid=5)
-    got = router.recv(PATIENCE_MS)
-    assert got is not None and isinstance(decode(got[1], "supervisor"), Hello)
-    for version in (3, 2):  # the older one comes late and must be ignored
-        router.send("trainer.1", encode(Order(version=version)))
-    _poll_until(control, 3)
-    assert control.ordered
-    control.applied()
-    assert not control.ordered
-    assert _next(router) == Applied(order=3)
-    router.send("trainer.1", encode(Order(version=3)))
-    again: list[object] = []
-    until(lambda: again, lambda: (control.poll(), again.extend(filter(None, [router.recv(20)]))))
-    assert again == [("trainer.1", encode(Applied(order=3)))]
-    followed = Order(version=4)
-    control.order = Order(version=5)  # has come while the one before was put into effect
-    control.applied(followed)
-    assert control.ordered
-    assert _next(router) == Applied(order=4)
-    control.close()
-
-
-def test_a_refused_child_hears_why(router: Router) -> None:
-    control = Control(address_of(router), process("simulator-9"), "run")
-    control.hello(pid=5)
-    assert router.recv(PATIENCE_MS)
-    router.send("simulator-9.0", encode(Refused(reason="actions: 4 here, 6 in the run")))
-    with pytest.raises(TurnedAwayError, match="4 here, 6 in the run"):
-        until(lambda: False, control.poll)
-    control.close()
-
-
-def test_without_an_endpoint_nothing_is_said_and_nothing_fails() -> None:
-    control = Control(None, process("trainer"), "by-hand")
-    control.hello(pid=1)
-    control.poll()
-    assert not control.ordered
-    control.close()
-
-
-def _poll_until(control: Control, version: int) -> None:
-    until(lambda: control.order.version >= version, control.poll)
-    assert control.order.version == version
-
-
-def _next(router: Router) -> object:
-    got = router.recv(PATIENCE_MS)
-    assert got is not None
-    return decode(got[1], "supervisor")
