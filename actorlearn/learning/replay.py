@@ -63,29 +63,6 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
     return opened
 
 
-class ReplayStorage:
-    """Stores rollouts in one replay."""
-
-    def __init__(self, replay: Replay) -> None:
-        """Store in this replay, which has a fixed number of rings."""
-        self._replay = replay
-
-    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
-        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
-        owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
-        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
-
-    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
-        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
-        if rollout < self._replay.rollouts:
-            return
-        self._replay.leave_to([part.owner for part in parts])
-        for part in parts:
-            block = {name: part.blocks.block(name, part.group, rollout) for name in self._replay.shape.columns}
-            self._replay.add(part.owner, rollout, block)
-        self._replay.flush(rollout + 1)
-
-
 def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> int:
     """Return the number of minibatches due in all after ``steps`` stored transitions; none before ``starts``.
 
@@ -122,7 +99,7 @@ class Replayed(Minibatches):
 
         A ``secondary`` learner uses its own random numbers, and does not change priorities.
         """
-        self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
+        self.settings, self.replay = settings, replay
         own = settings.policy.algorithm
         assert isinstance(own, OffPolicySettings)
         self.target = Target(network, own.target, settings.rollout_steps)
@@ -160,6 +137,23 @@ class Replayed(Minibatches):
         if self.together:
             self.target.period = period
         self.replay.begun = int(counts[:, 3].min())  # -1 if a learner has stored nothing yet: then all begin anew
+
+    # Storing rollouts --------------------------------------------------------------------------------------------
+
+    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
+        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
+        owners = self.replay.room({part.owner: part.blocks.envs_per_group for part in parts})
+        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
+
+    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
+        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
+        if rollout < self.replay.rollouts:
+            return
+        self.replay.leave_to([part.owner for part in parts])
+        for part in parts:
+            block = {name: part.blocks.block(name, part.group, rollout) for name in self.replay.shape.columns}
+            self.replay.add(part.owner, rollout, block)
+        self.replay.flush(rollout + 1)
 
     # How much, and when ------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from actorlearn.failpoints import hit
 from actorlearn.learning.make import make as make_learning
 from actorlearn.learning.minibatches import Gathered
+from actorlearn.learning.replay import Replayed
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.update import Learning, Update
 from actorlearn.memory.account import Account
@@ -172,12 +173,11 @@ class Trainer:
 
         An earlier incarnation has learned such a rollout already, or all its steps are too old.
         """
-        storage = self.learning.minibatches.storage
-        if gathered.rollout < self.counts.learned_before.rollout and (storage is None or self.peers.in_step):
-            if storage is not None:
-                storage.store(gathered.rollout, gathered.parts)
-            self.counts.count_learned_before(gathered, self.peers.in_step, self.learning.normalizes)
-        elif gathered.stale and not gathered.steps and not self.peers.in_step:
+        minibatches, in_step = self.learning.minibatches, self.peers.in_step
+        if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or in_step):
+            minibatches.store(gathered.rollout, gathered.parts)
+            self.counts.count_learned_before(gathered, in_step, self.learning.normalizes)
+        elif gathered.stale and not gathered.steps and not in_step:
             self.counts.finish_rollout(gathered)
         else:
             return False
@@ -305,14 +305,15 @@ def make(settings: TrainerSettings) -> Trainer:
     worker = Worker(settings)
     account, episodes = Account(Segment.open(settings.account.file)), Episodes()
     learning = make_learning(settings, worker)
-    algorithm, storage = learning.algorithm_settings, learning.minibatches.storage
+    algorithm = learning.algorithm_settings
+    replayed = learning.minibatches if isinstance(learning.minibatches, Replayed) else None
     rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
     members = RolloutMembers(rollouts, account, episodes, algorithm.open_rollouts(settings.blocks))
     link = SimulatorLink(settings, worker, members)
     rewards = RewardScale(algorithm.discount) if algorithm.scales_reward else None
-    columns = learning.columns if storage is None else ()
+    columns = learning.columns if replayed is None else ()
     gatherer = Gatherer(
-        rollouts, settings.device, columns, rewards=rewards, most_lag=algorithm.lag_limit, storage=storage
+        rollouts, settings.device, columns, rewards=rewards, most_lag=algorithm.lag_limit, replayed=replayed
     )
     counts = TrainerCounts(account, episodes)
     published, shared = Published.open(settings.weights), settings.experience
