@@ -34,7 +34,6 @@ from actorlearn.models.noisy import draw
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.replay.buffer import Replay, Sample
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from actorlearn.replay.settings import ReplaySettings
@@ -51,14 +50,7 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
     if replay.settings.prioritised:
         tree, largest = (segment[name] for name in PRIORITIES)
         sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
-    returns = NStep(
-        steps=algorithm.n_step,
-        discount=algorithm.discount,
-        reward_clip=algorithm.reward_clip,
-        life_loss_terminal=algorithm.life_loss_terminal,
-        bootstrap_on_truncation=algorithm.bootstrap_on_truncation,
-    )
-    opened = Replay(segment, replay.shape, returns, sampler)
+    opened = Replay(segment, replay.shape, algorithm, sampler)
     opened.recover()
     return opened
 
