@@ -25,7 +25,6 @@ from actorlearn.parameters.interface import Carried
 from actorlearn.worker.passes import FlatNetwork
 
 if TYPE_CHECKING:
-    from actorlearn.learning.replay import ReplayStorage
     from actorlearn.learning.target import Target
     from actorlearn.replay.buffer import Replay, Sample
 
@@ -85,10 +84,11 @@ class Minibatches(Carried):
     """Seconds for which a pass may go on after the order to leave; then it ends between two minibatches."""
     replay: Replay | None = None
     """The replay that minibatches are drawn from; None: they are parts of the batch."""
-    storage: ReplayStorage | None = None
-    """Storage of rollouts in ``replay``; None without a replay."""
     target: Target | None = None
     """The target network; None if there is none."""
+
+    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
+        """Store a rollout in the replay, if there is one; called before its minibatches are drawn."""
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch with values that all its minibatches share, computed once."""

@@ -34,7 +34,6 @@ from actorlearn.models.noisy import draw
 from actorlearn.optim.schedules import linear
 from actorlearn.parameters.checkpoint import Checkpoint
 from actorlearn.replay.buffer import Replay, Sample
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from actorlearn.replay.settings import ReplaySettings
@@ -51,39 +50,9 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
     if replay.settings.prioritised:
         tree, largest = (segment[name] for name in PRIORITIES)
         sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
-    returns = NStep(
-        steps=algorithm.n_step,
-        discount=algorithm.discount,
-        reward_clip=algorithm.reward_clip,
-        life_loss_terminal=algorithm.life_loss_terminal,
-        bootstrap_on_truncation=algorithm.bootstrap_on_truncation,
-    )
-    opened = Replay(segment, replay.shape, returns, sampler)
+    opened = Replay(segment, replay.shape, algorithm, sampler)
     opened.recover()
     return opened
-
-
-class ReplayStorage:
-    """Stores rollouts in one replay."""
-
-    def __init__(self, replay: Replay) -> None:
-        """Store in this replay, which has a fixed number of rings."""
-        self._replay = replay
-
-    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
-        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
-        owners = self._replay.room({part.owner: part.blocks.envs_per_group for part in parts})
-        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
-
-    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
-        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
-        if rollout < self._replay.rollouts:
-            return
-        self._replay.leave_to([part.owner for part in parts])
-        for part in parts:
-            block = {name: part.blocks.block(name, part.group, rollout) for name in self._replay.shape.columns}
-            self._replay.add(part.owner, rollout, block)
-        self._replay.flush(rollout + 1)
 
 
 def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> int:
@@ -122,7 +91,7 @@ class Replayed(Minibatches):
 
         A ``secondary`` learner uses its own random numbers, and does not change priorities.
         """
-        self.settings, self.replay, self.storage = settings, replay, ReplayStorage(replay)
+        self.settings, self.replay = settings, replay
         own = settings.policy.algorithm
         assert isinstance(own, OffPolicySettings)
         self.target = Target(network, own.target, settings.rollout_steps)
@@ -160,6 +129,23 @@ class Replayed(Minibatches):
         if self.together:
             self.target.period = period
         self.replay.begun = int(counts[:, 3].min())  # -1 if a learner has stored nothing yet: then all begin anew
+
+    # Storing rollouts --------------------------------------------------------------------------------------------
+
+    def room(self, parts: Sequence[GroupRollout]) -> Tensor:
+        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
+        owners = self.replay.room({part.owner: part.blocks.envs_per_group for part in parts})
+        return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
+
+    def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
+        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
+        if rollout < self.replay.rollouts:
+            return
+        self.replay.leave_to([part.owner for part in parts])
+        for part in parts:
+            block = {name: part.blocks.block(name, part.group, rollout) for name in self.replay.shape.columns}
+            self.replay.add(part.owner, rollout, block)
+        self.replay.flush(rollout + 1)
 
     # How much, and when ------------------------------------------------------------------------------------------
 

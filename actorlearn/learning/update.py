@@ -211,8 +211,7 @@ class Learning:
         if agreed.draining:
             return Update("leaving")
         hit("update.agreed")
-        if self.minibatches.storage is not None:
-            self.minibatches.storage.store(gathered.rollout, gathered.parts)
+        self.minibatches.store(gathered.rollout, gathered.parts)
         hit("update.stored")
         self.diagnosis.note_rollout(gathered.batch)
         metrics = self.pass_over(prepared, env_steps, position, steps, agreed.idle, early)

@@ -26,7 +26,7 @@ from actorlearn.memory.shared_rollout import Columns
 from actorlearn.worker.staging import Staging
 
 if TYPE_CHECKING:
-    from actorlearn.learning.replay import ReplayStorage
+    from actorlearn.learning.replay import Replayed
 
 
 class Gatherer:
@@ -40,17 +40,17 @@ class Gatherer:
         *,
         rewards: RewardScale | None = None,
         most_lag: int | None = None,
-        storage: ReplayStorage | None = None,
+        replayed: Replayed | None = None,
     ) -> None:
         """Gather ``columns`` besides those that all batches have; ``rewards``, if given, scales rewards.
 
-        Steps with a policy lag of more than ``most_lag`` are left out. With ``storage``, so are the steps of
-        environments for which the replay has no room.
+        Steps with a policy lag of more than ``most_lag`` are left out. With ``replayed``, so are the steps of
+        environments for which its replay has no room.
         """
         self._rollouts = rollouts
         self._staging, self._others_staging = Staging(device), Staging(device)
         self._columns = columns
-        self._rewards, self._most_lag, self._storage = rewards, most_lag, storage
+        self._rewards, self._most_lag, self._replayed = rewards, most_lag, replayed
 
     def gather(
         self, rollout: int, parts: Sequence[GroupRollout], version: int, only_statistics: bool = False
@@ -58,8 +58,8 @@ class Gatherer:
         """Gather a complete rollout from these parts; ``version``: version of the weights that learn from it."""
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
-        if self._storage is not None:
-            stored = replace(batch, valid=batch.valid & self._storage.room(parts).to(batch.valid.device))
+        if self._replayed is not None:
+            stored = replace(batch, valid=batch.valid & self._replayed.room(parts).to(batch.valid.device))
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
@@ -108,7 +108,7 @@ class Gatherer:
         reward, first = join("reward"), join("first")
         terminated, truncated = join("terminated"), join("truncated")
         return Batch(
-            observation=join("observation", slice(None) if self._storage is None else slice(0)),
+            observation=join("observation", slice(None) if self._replayed is None else slice(0)),
             action=join("action")[:-1],
             reward=reward[1:],
             terminated=terminated[1:],

@@ -10,8 +10,6 @@ process.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,20 +28,28 @@ if TYPE_CHECKING:
     from actorlearn.acting.policy import Policy
 
 
-@dataclass
 class Simulator:
     """The loop: step every group whose turn it is, and wake the process that continues with its row."""
 
-    settings: SimulatorSettings
-    worker: Worker
-    blocks: Blocks
-    groups: Sequence[EnvGroup]
-    policy: Policy | None
-    """The policy of stage 2, if there is no inference server; else None."""
-    snapshots: Snapshots
-    wakeups: Wakeups
-    """Wakeups of stages 2 and 3."""
-    waiter: Waiter
+    def __init__(self, settings: SimulatorSettings) -> None:
+        """Make the environments and all other parts."""
+        self.settings, self.worker = settings, Worker(settings)
+        if settings.core is not None:
+            os.sched_setaffinity(0, {settings.core})  # before environments start threads, which inherit the affinity
+        self.blocks = blocks = Blocks(Segment.open(settings.segment.file))
+        rollouts = Rollouts(Segment.open(settings.rollouts.file))
+        size = len(settings.env_seeds) // blocks.groups
+        self.seeds = [settings.env_seeds[group * size : (group + 1) * size] for group in range(blocks.groups)]
+        """Seeds of each group's environments."""
+        envs = [make(settings.env, seeds, self.worker.progress.beat) for seeds in self.seeds]
+        self.groups = [EnvGroup(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
+        self.policy = _local_policy(settings) if not settings.inference_wakeup else None
+        """The policy of stage 2, if there is no inference server; else None."""
+        self.snapshots = Snapshots(settings.states, settings.id.name, self.groups, rollouts, blocks)
+        woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
+        self.wakeups = Wakeups({listener: own.file for listener, own in woken.items() if own})
+        """Wakeups of stages 2 and 3."""
+        self.waiter = Waiter(Wakeup(settings.wakeup.file), self.worker.control.dealer)
 
     def run(self) -> None:
         """Step the groups in turn until SIGTERM, or until all have left."""
@@ -104,7 +110,7 @@ class Simulator:
                 self.worker.control.warned(
                     f"the run is not resumed exactly: environments start from their seeds, because {error}"
                 )
-        for group, seeds in zip(self.groups, _seeds(settings, self.blocks), strict=True):
+        for group, seeds in zip(self.groups, self.seeds, strict=True):
             for _ in group.starts.first(settings.decorrelation_steps, seeds):
                 self.worker.timings.add("simulate")
                 if not self.worker.poll():
@@ -113,30 +119,8 @@ class Simulator:
 
 
 def run(settings: SimulatorSettings) -> None:
-    """Make a simulator with all its parts, and run it to its end."""
-    worker = Worker(settings)
-    if settings.core is not None:
-        os.sched_setaffinity(0, {settings.core})  # before the environments start threads, which inherit the affinity
-    blocks, rollouts = Blocks(Segment.open(settings.segment.file)), Rollouts(Segment.open(settings.rollouts.file))
-    envs = [make(settings.env, seeds, worker.progress.beat) for seeds in _seeds(settings, blocks)]
-    groups = [EnvGroup(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
-    woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
-    Simulator(
-        settings=settings,
-        worker=worker,
-        blocks=blocks,
-        groups=groups,
-        policy=_local_policy(settings) if not settings.inference_wakeup else None,
-        snapshots=Snapshots(settings.states, settings.id.name, groups, rollouts, blocks),
-        wakeups=Wakeups({listener: own.file for listener, own in woken.items() if own}),
-        waiter=Waiter(Wakeup(settings.wakeup.file), worker.control.dealer),
-    ).run()
-
-
-def _seeds(settings: SimulatorSettings, blocks: Blocks) -> list[Sequence[int]]:
-    """Return the seeds of each group's environments."""
-    size = len(settings.env_seeds) // blocks.groups
-    return [settings.env_seeds[group * size : (group + 1) * size] for group in range(blocks.groups)]
+    """Make a simulator, and run it to its end."""
+    Simulator(settings).run()
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:

@@ -8,13 +8,13 @@ Next: ``parameters/published.py``, from which stage 2 reads.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from actorlearn.failpoints import hit
 from actorlearn.learning.make import make as make_learning
 from actorlearn.learning.minibatches import Gathered
+from actorlearn.learning.replay import Replayed
 from actorlearn.learning.reward_scale import RewardScale
-from actorlearn.learning.update import Learning, Update
+from actorlearn.learning.update import Update
 from actorlearn.memory.account import Account
 from actorlearn.memory.rollout import Rollouts
 from actorlearn.memory.shared import Segment
@@ -22,7 +22,6 @@ from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.experience import Experience
 from actorlearn.parameters.interface import Stopped
 from actorlearn.parameters.modes import mode_of
-from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.checkpoints import Checkpoints, TrainerState
@@ -36,34 +35,49 @@ SKIPS_ALLOWED = 10
 """Largest number of consecutive rollouts with a non-finite optimizer step; if there are more, the trainer fails."""
 
 
-@dataclass
 class Trainer:
     """The loop: gather a rollout, learn from it, publish the weights, open the next rollout, report, save."""
 
-    settings: TrainerSettings
-    worker: Worker
-    learning: Learning
-    peers: Peers
-    members: RolloutMembers
-    link: SimulatorLink
-    gatherer: Gatherer
-    experience: Experience | None
-    """Experience shared with other learners; None if it is not shared."""
-    rewards: RewardScale | None
-    published: Published
-    counts: TrainerCounts
-    checkpoints: Checkpoints
-    reports: Reports
-    _draining: bool = field(default=False, init=False)
-    """Whether this learner is to finish."""
-    _joined: bool = field(default=False, init=False)
-    """Whether this learner has joined all present learners."""
-    _version: int = field(default=-1, init=False)
-    """Newest published version of the weights."""
-    _broken_off: Gathered | None = field(default=None, init=False)
-    """Rollout whose update was broken off because another learner was lost; it is learned next."""
-    _pulls: int = field(default=0, init=False)
-    """Number of pulls of other learners' changes while the next rollout is played."""
+    def __init__(self, settings: TrainerSettings) -> None:
+        """Make all parts, and connect them."""
+        self.settings = settings
+        self.worker = worker = Worker(settings)
+        account, episodes = Account(Segment.open(settings.account.file)), Episodes()
+        self.learning = learning = make_learning(settings, worker)
+        self.peers = learning.peers
+        algorithm = learning.algorithm_settings
+        rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
+        self.members = RolloutMembers(rollouts, account, episodes, algorithm.open_rollouts(settings.blocks))
+        self.link = SimulatorLink(settings, worker, self.members)
+        self.rewards = RewardScale(algorithm.discount) if algorithm.scales_reward else None
+        replayed = learning.minibatches if isinstance(learning.minibatches, Replayed) else None
+        self.gatherer = Gatherer(
+            rollouts,
+            settings.device,
+            learning.columns if replayed is None else (),
+            rewards=self.rewards,
+            most_lag=algorithm.lag_limit,
+            replayed=replayed,
+        )
+        shared = settings.experience
+        self.experience = Experience(shared, settings.learner, settings.seed, self.peers.present) if shared else None
+        """Experience shared with other learners; None if it is not shared."""
+        self.published = Published.open(settings.weights)
+        self.counts = TrainerCounts(account, episodes)
+        state = TrainerState(learning, self.counts, self.members, self.published, self.rewards)
+        snapshots = SimulatorSnapshots(settings.states, self.members, self.link.wake_all, self.link.wait_following)
+        self.checkpoints = Checkpoints(settings, worker.control, state, snapshots)
+        self.reports = Reports(settings, worker.control, self.counts, self.members.in_flight)
+        self._draining = False
+        """Whether this learner is to finish."""
+        self._joined = False
+        """Whether this learner has joined all present learners."""
+        self._version = -1
+        """Newest published version of the weights."""
+        self._broken_off: Gathered | None = None
+        """Rollout whose update was broken off because another learner was lost; it is learned next."""
+        self._pulls = 0
+        """Number of pulls of other learners' changes while the next rollout is played."""
 
     def run(self) -> None:
         """Learn until the run's last step, a drain order or SIGTERM."""
@@ -172,12 +186,11 @@ class Trainer:
 
         An earlier incarnation has learned such a rollout already, or all its steps are too old.
         """
-        storage = self.learning.minibatches.storage
-        if gathered.rollout < self.counts.learned_before.rollout and (storage is None or self.peers.in_step):
-            if storage is not None:
-                storage.store(gathered.rollout, gathered.parts)
-            self.counts.count_learned_before(gathered, self.peers.in_step, self.learning.normalizes)
-        elif gathered.stale and not gathered.steps and not self.peers.in_step:
+        minibatches, in_step = self.learning.minibatches, self.peers.in_step
+        if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or in_step):
+            minibatches.store(gathered.rollout, gathered.parts)
+            self.counts.count_learned_before(gathered, in_step, self.learning.normalizes)
+        elif gathered.stale and not gathered.steps and not in_step:
             self.counts.finish_rollout(gathered)
         else:
             return False
@@ -300,41 +313,6 @@ class Trainer:
         self.worker.control.close()
 
 
-def make(settings: TrainerSettings) -> Trainer:
-    """Make a trainer and all its parts, and connect them."""
-    worker = Worker(settings)
-    account, episodes = Account(Segment.open(settings.account.file)), Episodes()
-    learning = make_learning(settings, worker)
-    algorithm, storage = learning.algorithm_settings, learning.minibatches.storage
-    rollouts = Rollouts(Segment.open(settings.rollouts.file), settings.rollout_steps)
-    members = RolloutMembers(rollouts, account, episodes, algorithm.open_rollouts(settings.blocks))
-    link = SimulatorLink(settings, worker, members)
-    rewards = RewardScale(algorithm.discount) if algorithm.scales_reward else None
-    columns = learning.columns if storage is None else ()
-    gatherer = Gatherer(
-        rollouts, settings.device, columns, rewards=rewards, most_lag=algorithm.lag_limit, storage=storage
-    )
-    counts = TrainerCounts(account, episodes)
-    published, shared = Published.open(settings.weights), settings.experience
-    state = TrainerState(learning, counts, members, published, rewards)
-    snapshots = SimulatorSnapshots(settings.states, members, link.wake_all, link.wait_following)
-    return Trainer(
-        settings=settings,
-        worker=worker,
-        learning=learning,
-        peers=learning.peers,
-        members=members,
-        link=link,
-        gatherer=gatherer,
-        experience=Experience(shared, settings.learner, settings.seed, learning.peers.present) if shared else None,
-        rewards=rewards,
-        published=published,
-        counts=counts,
-        checkpoints=Checkpoints(settings, worker.control, state, snapshots),
-        reports=Reports(settings, worker.control, counts, members.in_flight),
-    )
-
-
 def run(settings: TrainerSettings) -> None:
-    """Make a trainer with all its parts, and run it to its end."""
-    make(settings).run()
+    """Make a trainer, and run it to its end."""
+    Trainer(settings).run()

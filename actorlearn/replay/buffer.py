@@ -1,6 +1,6 @@
 """Replay memory in one shared segment: a ring of rows for each environment, with every frame stored once.
 
-Reads: blocks in shared memory. Writes: its own segment (``replay/rows.py``). Does not depend on algorithms or torch.
+Reads: blocks in shared memory. Writes: its own segment (``replay/rows.py``). Does not depend on torch.
 
 ``add`` writes only to the margin of a ring: it changes no row that can be drawn, and may run while another thread
 samples. ``flush`` makes the added rows drawable and drops as many of the oldest rows. With a flush after each rollout
@@ -23,10 +23,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.failpoints import hit, through
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.flushed import Flushed, FlushRecord
-from actorlearn.replay.nstep import NStep, n_step
+from actorlearn.replay.nstep import n_step
 from actorlearn.replay.rings import Rings, RingsGiven, cells_between
 from actorlearn.replay.rows import ReplayShape, column_fields
 from actorlearn.replay.samplers import Sampler
@@ -61,21 +62,21 @@ class Sample(NamedTuple):
 class Replay:
     """A segment of rings with a sampler; one process adds, flushes and samples."""
 
-    def __init__(self, segment: Segment, shape: ReplayShape, returns: NStep, sampler: Sampler) -> None:
+    def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
         """Bind to an empty segment of ``replay_fields(shape)``; ``sampler`` has rings * rows cells.
 
-        Raises ValueError if the rings are too short for the margin, the items and the returns.
+        ``settings`` determine returns. Raises ValueError if the rings are too short for the margin, items and returns.
         """
-        least = shape.margin + shape.stack + returns.steps + (shape.length - 1) + (shape.every - 1)
+        least = shape.margin + shape.stack + settings.n_step + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
             items = f"sequences of {shape.length} rows, one every {shape.every}, " if shape.length > 1 else ""
             raise ValueError(
                 f"rings of {shape.size} rows are too short for {shape.margin} rows per flush, {items}"
-                f"stacks of {shape.stack} and {returns.steps}-step returns; set replay.capacity_steps higher or "
+                f"stacks of {shape.stack} and {settings.n_step}-step returns; set replay.capacity_steps higher or "
                 "use fewer environments"
             )
         self.shape = shape
-        self.returns = returns
+        self.settings = settings
         self.sampler = sampler
         self._segment = segment
         self._written, self._begun = segment["written"], segment["begun"]
@@ -85,7 +86,7 @@ class Replay:
         flat = {name: segment[name] for name in self._columns}
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Views of all columns by cell, [rings * rows, …]; cell = ring * rows + slot."""
-        self._span = shape.length - 1 + returns.steps
+        self._span = shape.length - 1 + settings.n_step
         """Rows that must follow an item's first row before it is drawn."""
         self._out: dict[int, NDArray[Any]] = {}
 
@@ -97,7 +98,7 @@ class Replay:
     def transitions(self) -> int:
         """Number of transitions stored with their returns, at any row of an item."""
         rows, oldest = self.shape.rows, self._oldest()
-        count = np.maximum(self._shown - self.returns.steps - oldest, 0)
+        count = np.maximum(self._shown - self.settings.n_step - oldest, 0)
         usable, begin = self._segment["usable"], oldest % rows
         spans = zip(usable, begin.tolist(), (begin + count).tolist(), strict=True)
         return sum(int(ring[a:b].sum()) + int(ring[: max(b - rows, 0)].sum()) for ring, a, b in spans)
@@ -214,7 +215,7 @@ class Replay:
 
         With ``rollouts``, all rollouts below it count as stored from then on. This number and the rows are one commit.
         """
-        now, n = self._flushed.now, self.returns.steps
+        now, n = self._flushed.now, self.settings.n_step
         cell, new = (self._settled(now.shown, self._written, rows) for rows in (n, self._span))
         usable = self._column["usable"]
         whole, going = usable[cell], np.ones(len(cell), np.bool_)
@@ -276,9 +277,9 @@ class Replay:
         """Draw a minibatch of ``count`` items; raises LookupError if none can be drawn."""
         cell, probability = self.sampler.draw(count, random)
         of_items = self._after(cell, np.arange(self.shape.length)[:, None])  # [L, B]
-        following = self._after(of_items.reshape(-1, 1), np.arange(1, self.returns.steps + 1))  # [L * B, n]
+        following = self._after(of_items.reshape(-1, 1), np.arange(1, self.settings.n_step + 1))  # [L * B, n]
         over = {name: self._column[name][following] for name in _OVER}
-        returns = n_step(self.returns, self._column["reward"][following], over)
+        returns = n_step(self.settings, self._column["reward"][following], over)
         rows, reached = self._rows(cell, returns.steps.reshape(of_items.shape))
         first = self._column["cut"][rows]
         first[0] = False

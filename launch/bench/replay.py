@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.memory.shared import Segment, free_bytes, reserve
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import PRIORITIES, ReplayShape, replay_bytes, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform, importance
 from launch.bench import SuiteRequest
@@ -80,11 +80,11 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
     uniform = Uniform(cells)
     tree, largest = (segment[name] for name in PRIORITIES)
     prioritised = Prioritised(cells, alpha=0.6, new=1.0, memory=(tree, largest))
-    stored = _fill(Replay(segment, shape, NStep(steps=max(STEPS)), uniform), random)
+    stored = _fill(Replay(segment, shape, OffPolicySettings(n_step=max(STEPS)), uniform), random)
     prioritised.insert(uniform.arrays()["cell"])
     samplers: dict[str, Sampler] = {"uniform": uniform, "prioritised": prioritised}
     readers = {
-        f"{name}, {steps}-step": Replay(segment, shape, NStep(steps=steps), sampler)
+        f"{name}, {steps}-step": Replay(segment, shape, OffPolicySettings(n_step=steps), sampler)
         for name, sampler in samplers.items()
         for steps in STEPS
     }

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.group import decorrelate
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.testing.environment import FLAGS, column, play, poisoned_row, random_actions
 from tests import named
@@ -268,7 +268,9 @@ def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path
         observation_dtype="float32",
         actions=3,
     )
-    returns = NStep(steps=1, discount=0.9, reward_clip=None, life_loss_terminal=False, bootstrap_on_truncation=True)
+    returns = OffPolicySettings(
+        n_step=1, discount=0.9, reward_clip=None, life_loss_terminal=False, bootstrap_on_truncation=True
+    )
     replay = make_replay(tmp_path, shape, returns)
     columns = {name: column(rows, name) for name in ("observation", "reward", *FLAGS)}
     columns["action"] = np.concatenate([actions, actions[:1]])

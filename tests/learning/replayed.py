@@ -10,7 +10,7 @@ import numpy as np
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import Replayed, ReplayStorage
+from actorlearn.learning.replay import Replayed
 from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
@@ -74,8 +74,8 @@ class Played:
         episodes = Episodes()
         self.counts = TrainerCounts(account, episodes)
         self.members = RolloutMembers(rollouts, account, episodes, 2)
-        self.storage = ReplayStorage(source(learner).replay)
-        self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
+        self.replayed = source(learner)
+        self.gatherer = Gatherer(rollouts, "cpu", replayed=self.replayed)
         self.blocks.mark_ready()
         member = Member(id=process("simulator-0"), segment=Shm(str(path)))
         self.members.follow([member], [])
@@ -102,5 +102,5 @@ class Played:
         parts = self.members.parts()
         assert parts
         gathered = self.gatherer.gather(number, parts, version=0)
-        self.storage.store(number, parts)
+        self.replayed.store(number, parts)
         return gathered

@@ -16,7 +16,6 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.replay import ReplayStorage
 from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
@@ -95,8 +94,7 @@ class Course:
         account = Account(Segment.create(self.folder / "account", words[1]))
         rollouts = Rollouts(words[0])
         self.members = RolloutMembers(rollouts, account, Episodes(), 2)
-        self.storage = ReplayStorage(source(self.learner).replay)
-        self.gatherer = Gatherer(rollouts, "cpu", storage=self.storage)
+        self.gatherer = Gatherer(rollouts, "cpu", replayed=source(self.learner))
         self.blocks.mark_ready()
         member = Member(id=peer(self.peer), segment=Shm(str(path)))
         self.members.follow([member], [])
@@ -114,7 +112,7 @@ class Course:
         assert parts
         gathered = self.gatherer.gather(rollout, parts, version=0)
         batch = gathered.batch
-        self.storage.store(rollout, parts)
+        self.learner.minibatches.store(rollout, parts)
         told = pass_over(self.learner, batch, self.used, rollout, going_on)
         self.rollouts_learned, self.used = rollout + 1, self.used + gathered.steps
         self.members.account.rollouts_learned = self.rollouts_learned

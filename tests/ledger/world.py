@@ -28,7 +28,7 @@ from actorlearn.failpoints import Arms, armed
 from actorlearn.learning.secondary import LearningWithSecondary
 from actorlearn.memory.shared import Segment
 from actorlearn.processes.checkpoints import open_checkpoint
-from actorlearn.processes.trainer import Trainer, make
+from actorlearn.processes.trainer import Trainer
 from actorlearn.tasks import describe
 from actorlearn.wire.messages import PROTOCOL_VERSION, Finished, Hello, Request, encode
 from actorlearn.worker import settings as all_settings
@@ -284,7 +284,7 @@ class World:
         return 10**6 + len(self.workers)
 
     def _train(self, worker: Worker, settings: TrainerSettings) -> None:
-        trainer = make(settings)
+        trainer = Trainer(settings)
         worker.trainer = self.trainers[settings.learner] = trainer
         learning = trainer.learning
 

@@ -18,7 +18,7 @@ from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_f
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.published import Published, weights_fields
-from actorlearn.processes.trainer import make
+from actorlearn.processes.trainer import Trainer
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Finished, Member, Message, Order, Released, decode, encode
@@ -76,7 +76,7 @@ class Scene:
         others = threading.Thread(target=self._play, args=(router, over))
         others.start()
         try:
-            trainer = make(self.settings)
+            trainer = Trainer(self.settings)
             try:
                 trainer.run()
             finally:

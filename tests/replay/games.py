@@ -9,8 +9,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.replay.buffer import Replay, Sample
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.samplers import Drawn, Uniform
 from tests.replay.ledger import ENVS, Game, Simulated
 
@@ -33,10 +33,10 @@ def place_of(observation: np.ndarray) -> Place:
     return environment, game - 1, step - 1
 
 
-def expected(game: Game, t: int, returns: NStep) -> tuple[float, float, int]:
+def expected(game: Game, t: int, returns: OffPolicySettings) -> tuple[float, float, int]:
     """n-step sum, discount of the value, and the step reached, one reward after another."""
     total, weight = 0.0, 1.0
-    for _ in range(returns.steps):
+    for _ in range(returns.n_step):
         t += 1
         arrival, reward = game.steps[t], game.steps[t].reward
         if returns.reward_clip is not None:
@@ -81,7 +81,7 @@ def transition_is_right(replay: Replay, sample: Sample, row: int, item: int, gam
     name, number, t = place_of(sample.observation[row, item])
     game = games[name][number]
     assert not game.discarded
-    total, discount, reached = expected(game, t, replay.returns)
+    total, discount, reached = expected(game, t, replay.settings)
     assert sample.observation[row, item].tolist() == game.steps[t].observation.tolist()
     assert sample.action[row, item] == game.steps[t].action
     assert sample.reward[row, item] == pytest.approx(total, abs=1e-5)
@@ -119,6 +119,6 @@ def owed(replay: Replay, stream: Stream) -> set[Place]:
         rows = [i + ends for i, ends in enumerate(itertools.islice(begun, 1, None))]  # a final observation is a row
         newest = rows[-1] if rows else 0
         oldest = newest + 3 + replay.shape.stack - replay.shape.size
-        settled = newest - replay.returns.steps
+        settled = newest - replay.settings.n_step
         must |= {made[i] for i, row in enumerate(rows) if i >= replay.shape.stack - 1 and oldest <= row < settled}
     return must

@@ -80,7 +80,7 @@ class Rows:
         """Ring and position of the first row of every item that can be drawn."""
         found = set()
         for ring, shown in enumerate(self.shown):
-            last = shown - (self.shape.length - 1) - self.replay.returns.steps
+            last = shown - (self.shape.length - 1) - self.replay.settings.n_step
             found |= {
                 (ring, p)
                 for p in range(self._oldest(shown), last)
@@ -90,7 +90,7 @@ class Rows:
 
     def transitions(self) -> int:
         """How many transitions are stored with their returns, whether or not an item begins there."""
-        steps = self.replay.returns.steps
+        steps = self.replay.settings.n_step
         places = [(ring, p) for ring, shown in enumerate(self.shown) for p in range(self._oldest(shown), shown - steps)]
         return sum(self.valid(ring, p) for ring, p in places)
 
@@ -108,7 +108,7 @@ class Rows:
         rows = self.rings[ring]
         if not self.stack_known(ring, p):
             return False
-        for row in rows[p + 1 : p + 1 + self.replay.returns.steps]:
+        for row in rows[p + 1 : p + 1 + self.replay.settings.n_step]:
             if not row.joined:
                 return False
             if row.over:

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actorlearn import failpoints
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.atari import Atari
 from actorlearn.parameters import checkpoint
 from actorlearn.replay import buffer
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, column_fields, replay_bytes
 from tests import named
 from tests.examples import examples
@@ -46,8 +46,8 @@ def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st
         observation_dtype="float32",
         actions=4,
     )
-    returns = NStep(
-        steps=steps,
+    returns = OffPolicySettings(
+        n_step=steps,
         discount=0.9,
         reward_clip=draw(st.sampled_from([None, 0.5])),
         life_loss_terminal=draw(st.booleans()),
@@ -104,7 +104,7 @@ def rows_of(length: int, environments: int = 2) -> dict[str, np.ndarray]:
 
 
 def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep(reward_clip=None))
+    replay = make(tmp_path, box(), OffPolicySettings(reward_clip=None))
     assert replay.add("simulator", 0, rows_of(8))
     replay.flush()
     sample = replay.sample(64, RANDOM)
@@ -113,7 +113,7 @@ def test_box_actions_are_stored_as_they_are(tmp_path: Path) -> None:
 
 
 def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     replay.add("simulator", 0, rows_of(8))
     with pytest.raises(LookupError, match="no item that can be drawn"):
         replay.sample(1, RANDOM)
@@ -122,7 +122,7 @@ def test_nothing_is_drawn_before_it_is_flushed(tmp_path: Path) -> None:
 
 
 def test_rows_beyond_the_margin_are_refused(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     replay.add("simulator", 0, rows_of(8))
     with pytest.raises(ValueError, match="simulator added more than 10 rows to a ring since the last flush"):
         replay.add("simulator", 1, rows_of(8))
@@ -131,7 +131,7 @@ def test_rows_beyond_the_margin_are_refused(tmp_path: Path) -> None:
 def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
     """Stacks of 4 of one endless game, with as many rows before the next flush as there may be."""
     shape = msgspec.structs.replace(box(), rings=1, size=20, margin=8, stack=4, observation_shape=(4,), actions=2)
-    replay = make(tmp_path, shape, NStep())
+    replay = make(tmp_path, shape, OffPolicySettings())
     for rollout in range(12):
         number = np.arange(7 * rollout, 7 * rollout + 8, dtype=np.float32)[:, None]
         block = {**rows_of(8, 1), "action": number.astype(np.int64)}
@@ -147,7 +147,7 @@ def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
 
 
 def test_who_comes_again_is_joined_to_nothing(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep(reward_clip=None))
+    replay = make(tmp_path, box(), OffPolicySettings(reward_clip=None))
     replay.add("simulator", 0, rows_of(8))
     replay.leave("simulator")
     replay.flush()
@@ -163,7 +163,7 @@ def test_who_comes_again_is_joined_to_nothing(tmp_path: Path) -> None:
 
 
 def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     assert replay.add("first", 0, rows_of(8))
     assert not replay.add("second", 0, rows_of(8))
     replay.leave("first")
@@ -172,7 +172,7 @@ def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
 
 
 def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep(), prioritised=True)
+    replay = make(tmp_path, box(), OffPolicySettings(), prioritised=True)
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
     old = replay.sample(16, RANDOM)
@@ -192,7 +192,7 @@ def test_priorities_of_forgotten_transitions_are_not_written(tmp_path: Path) -> 
 def test_a_restored_replay_draws_what_the_saved_one_would_have(
     tmp_path: Path, prioritised: bool, rollouts: int
 ) -> None:
-    returns = NStep(steps=2)
+    returns = OffPolicySettings(n_step=2)
     replay = make(tmp_path, box(), returns, prioritised)
     for rollout in range(rollouts):
         replay.add("simulator", rollout, rows_of(8))
@@ -217,7 +217,7 @@ def files_of(replay: Replay, folder: Path) -> dict[str, bytes]:
 
 
 def test_a_replay_is_saved_in_parts_with_a_sign_of_life_after_each(tmp_path: Path) -> None:
-    replay, beats = make(tmp_path, box(), NStep()), []
+    replay, beats = make(tmp_path, box(), OffPolicySettings()), []
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
     whole, parts = files_of(replay, tmp_path / "whole"), tmp_path / "parts"
@@ -231,11 +231,11 @@ def test_a_replay_is_saved_in_parts_with_a_sign_of_life_after_each(tmp_path: Pat
 
 @pytest.mark.parametrize("part_bytes", [5, 50, 10**9])
 def test_a_replay_is_restored_in_parts_with_a_sign_of_life_after_each(tmp_path: Path, part_bytes: int) -> None:
-    replay, beats = make(tmp_path, box(), NStep()), []
+    replay, beats = make(tmp_path, box(), OffPolicySettings()), []
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
     state = replay.save(tmp_path)
-    other = make(tmp_path, box(), NStep())
+    other = make(tmp_path, box(), OffPolicySettings())
     with mock.patch.object(buffer, "PART_BYTES", part_bytes):
         other.restore(tmp_path, state, lambda: beats.append(len(beats)))
     files, again = files_of(replay, tmp_path / "one"), files_of(other, tmp_path / "other")
@@ -245,11 +245,11 @@ def test_a_replay_is_restored_in_parts_with_a_sign_of_life_after_each(tmp_path: 
 
 
 def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     replay.add("simulator", 0, rows_of(8))
     replay.flush()
     state = replay.save(tmp_path)
-    other = make(tmp_path, box(), NStep(reward_clip=None))
+    other = make(tmp_path, box(), OffPolicySettings(reward_clip=None))
     other.restore(tmp_path, state)
     goes_on = rows_of(8)
     goes_on["first"][:] = False
@@ -263,21 +263,21 @@ def test_what_is_stored_after_a_restore_is_not_joined_to_what_was_before(tmp_pat
 
 
 def test_another_shape_is_not_restored(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     state = replay.save(tmp_path)
-    other = make(tmp_path, msgspec.structs.replace(box(), size=41), NStep())
+    other = make(tmp_path, msgspec.structs.replace(box(), size=41), OffPolicySettings())
     with pytest.raises(ValueError, match="'size': 40"):
         other.restore(tmp_path, state)
 
 
 @pytest.mark.parametrize("name", ["frame", "reward", "shown", "owner", "sampler-cell"])
 def test_files_of_another_shape_are_not_restored_and_leave_it_empty(tmp_path: Path, name: str) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     replay.add("simulator", 0, rows_of(8))
     replay.flush(1)
     state, saved = replay.save(tmp_path), np.load(tmp_path / f"{name}.npy")
     np.save(tmp_path / f"{name}.npy", np.concatenate([saved] * 10))
-    other = make(tmp_path, box(), NStep())
+    other = make(tmp_path, box(), OffPolicySettings())
     said = {"sampler-cell": "140 cells .* below 100"}.get(
         name, rf"{name}.npy: .*\({10 * len(saved)},.* does not fit .*\(2,"
     )
@@ -290,7 +290,7 @@ def test_files_of_another_shape_are_not_restored_and_leave_it_empty(tmp_path: Pa
 
 @pytest.mark.parametrize("damage", ["flip", "cut"])
 def test_damage_in_any_file_of_a_saved_replay_is_found(tmp_path: Path, damage: str) -> None:
-    replay = make(tmp_path, box(), NStep(), prioritised=True)
+    replay = make(tmp_path, box(), OffPolicySettings(), prioritised=True)
     replay.add("simulator", 0, rows_of(8))
     replay.flush(1)
     folder = checkpoint.save(tmp_path / "saved", 8, {}, {}, 1, replay.save)
@@ -308,7 +308,7 @@ def test_damage_in_any_file_of_a_saved_replay_is_found(tmp_path: Path, damage: s
 
 
 def test_a_part_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
-    replay = make(tmp_path, box(), NStep())
+    replay = make(tmp_path, box(), OffPolicySettings())
     replay.add("simulator", 0, rows_of(8))
     with failpoints.armed("buffer.write=short@3") as arms, pytest.raises(OSError, match=r"a part of the bytes.*npy"):
         replay.save(tmp_path)
@@ -317,7 +317,7 @@ def test_a_part_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
 
 def test_rings_that_a_flush_would_overrun_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="rings of 12 rows are too short for 10 rows per flush"):
-        make(tmp_path, msgspec.structs.replace(box(), size=12), NStep(steps=2))
+        make(tmp_path, msgspec.structs.replace(box(), size=12), OffPolicySettings(n_step=2))
 
 
 def test_observations_that_are_no_stacks_are_refused() -> None:
@@ -341,7 +341,7 @@ def test_a_million_atari_transitions_fit_the_memory_said() -> None:
 
 def test_the_bytes_said_are_those_of_the_segment(tmp_path: Path) -> None:
     shape = box()
-    make(tmp_path, shape, NStep())
+    make(tmp_path, shape, OffPolicySettings())
     segment = next(tmp_path.glob("replay-*"))
     assert replay_bytes(shape) - segment.stat().st_size == 2 * 8 * 2 * 50
 
@@ -361,7 +361,7 @@ def test_stacks_of_atari_are_rebuilt_as_it_gave_them(tmp_path: Path, reset: str)
         observation_dtype="uint8",
         actions=env.spec.actions,
     )
-    replay = make(tmp_path, shape, NStep(steps=3))
+    replay = make(tmp_path, shape, OffPolicySettings(n_step=3))
     seen: set[bytes] = set()
     rollouts = valid = ends = lives = cuts = 0
     while rollouts < 40 or not (ends and cuts and lives):

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from actorlearn import failpoints
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.failpoints import Killed
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.buffer import Replay
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from actorlearn.replay.sum_tree import SumTree
@@ -59,7 +59,7 @@ class Histories(RuleBasedStateMachine):
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="replay-"))
         stack, steps, self.horizon = numbers
-        self.reset, self.returns, self.names = reset, NStep(steps=steps, discount=0.9), itertools.count()
+        self.reset, self.returns, self.names = reset, OffPolicySettings(n_step=steps, discount=0.9), itertools.count()
         margin = (self.horizon + 1) * MOST_WAITING
         self.shape = ReplayShape(
             rings=2 * ENVS,

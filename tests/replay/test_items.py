@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actorlearn.replay.nstep import NStep
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.replay.rows import ReplayShape, replay_bytes
 from tests.examples import examples
 from tests.replay.buffers import FOLDERS, make
@@ -55,7 +55,7 @@ def test_the_items_drawn_are_those_of_a_slow_replay(tmp_path: Path, data: st.Dat
     )
     folder = tmp_path / str(next(FOLDERS))
     folder.mkdir()
-    replay = make(folder, shape, NStep(steps=steps))
+    replay = make(folder, shape, OffPolicySettings(n_step=steps))
     kept = Rows(replay)
     seeds = itertools.count(draw(st.integers(0, 1000), "seed"))
 
@@ -88,7 +88,7 @@ def test_the_items_drawn_are_those_of_a_slow_replay(tmp_path: Path, data: st.Dat
 
 def filled(folder: Path, shape: ReplayShape = SHAPE, rollouts: int = 12) -> tuple[Simulated, object]:
     simulator = Simulated(folder, LedgerEnv(1, 3), 5, "inside", 0, 3)
-    replay = make(folder, shape, NStep(steps=2), prioritised=True)
+    replay = make(folder, shape, OffPolicySettings(n_step=2), prioritised=True)
     for _ in range(rollouts):
         replay.add("simulator", *simulator.play())
         replay.flush()
@@ -101,7 +101,7 @@ def test_a_restored_replay_draws_the_same_items_with_the_same_states(tmp_path: P
         folder.mkdir()
         _, replay = filled(folder, rollouts=rollouts)
         state = json.loads(json.dumps(replay.save(folder)))
-        other = make(folder, SHAPE, NStep(steps=2), prioritised=True)
+        other = make(folder, SHAPE, OffPolicySettings(n_step=2), prioritised=True)
         other.restore(folder, state)
         assert (len(other), other.transitions) == (len(replay), replay.transitions)
         if rollouts:
@@ -116,7 +116,7 @@ def test_a_replay_saved_before_there_were_items_is_one_of_transitions(tmp_path: 
     state = replay.save(tmp_path)
     for name in ("length", "every", "state_size"):
         del state["shape"][name]
-    other = make(tmp_path, shape, NStep(steps=2), prioritised=True)
+    other = make(tmp_path, shape, OffPolicySettings(n_step=2), prioritised=True)
     other.restore(tmp_path, state)
     assert len(other) == len(replay)
 
@@ -139,7 +139,7 @@ def test_states_are_stored_of_rows_at_which_an_item_may_begin(tmp_path: Path) ->
 def test_rings_without_room_for_an_item_are_refused(tmp_path: Path, size: int, fits: bool) -> None:
     shape = msgspec.structs.replace(SHAPE, size=size)
     if fits:
-        make(tmp_path, shape, NStep(steps=2))
+        make(tmp_path, shape, OffPolicySettings(n_step=2))
         return
     with pytest.raises(ValueError, match="rings of 13 rows are too short .* sequences of 4 rows, one every 3, "):
-        make(tmp_path, shape, NStep(steps=2))
+        make(tmp_path, shape, OffPolicySettings(n_step=2))

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from actorlearn import failpoints
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.failpoints import Killed
 from actorlearn.memory.shared import Segment
 from actorlearn.replay.buffer import Replay
 from actorlearn.replay.flushed import Flushed, FlushRecord
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape, replay_fields
 from actorlearn.replay.samplers import Prioritised, Sampler, Uniform
 from tests.replay.games import everything
@@ -70,7 +70,7 @@ class Kept:
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
             sampler = Prioritised(cells, 0.7, None, (self.segment["tree"], self.segment["largest"]))
-        self.replay = Replay(self.segment, self.shape, NStep(steps=self.steps), sampler)
+        self.replay = Replay(self.segment, self.shape, OffPolicySettings(n_step=self.steps), sampler)
         self.replay.recover()
         return self.replay
 

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
+from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.memory import shared
 from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SegmentError, segment_bytes
-from actorlearn.replay.nstep import NStep
 from actorlearn.replay.rows import ReplayShape
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, nearly
 from tests.fuzz.targets.door import Target, refused
@@ -65,7 +65,7 @@ def _saved_replay(prioritised: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Files of a replay, and its state, as they are in a checkpoint."""
     folder = Path(tempfile.mkdtemp())
     try:
-        replay = make_replay(folder, _SHAPES[prioritised], NStep(), prioritised)
+        replay = make_replay(folder, _SHAPES[prioritised], OffPolicySettings(), prioritised)
         first = np.zeros((4, 2), np.bool_)
         first[0] = True
         block = {name: np.zeros((4, 2), np.bool_) for name in ("terminated", "truncated", "life_lost")}
@@ -100,7 +100,7 @@ def _replay_file(data: bytes, folder: Path) -> bool:
             return False
     for name, content in files.items():
         (folder / name).write_bytes(data[1:] if name == which else content)
-    replay = make_replay(folder, _SHAPES[prioritised], NStep(), prioritised)
+    replay = make_replay(folder, _SHAPES[prioritised], OffPolicySettings(), prioritised)
     try:
         with watched():
             replay.restore(folder, state)
