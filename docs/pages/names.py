@@ -186,4 +186,4 @@ def _missing(library: Library, name: Name) -> tuple[str, ...]:
 
 
 def _algorithms(library: Library, name: Name) -> str:
-    return "all" if len(name.algorithms) == len(library.defaults) else ", ".join(name.algorithms)
+    return "all" if len(name.algorithms) == len(library.names_here) else ", ".join(name.algorithms)

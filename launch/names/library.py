@@ -36,6 +36,8 @@ class Name(NamedTuple):
     """How its value becomes the values of the keys, if it is not the same value; without keys: why it has none."""
     convert: Callable[[Values], Keys] | None = None
     """Returns the keys; may raise NoCounterpartError. None: the value of the only key is the same."""
+    default: Any = None
+    """The library's default, unless ``Library.other_defaults`` has one for the algorithm; None if nothing reads it."""
 
     def converted(self, values: Values) -> Keys:
         """Return the keys for the value of this name; raises NoCounterpartError."""
@@ -61,18 +63,18 @@ class Library:
 
     title: str
     table: tuple[Name, ...]
-    defaults: Mapping[str, Mapping[str, Any]]
-    """Algorithm (CleanRL: script) -> each of its names and its default."""
+    other_defaults: Mapping[str, dict[str, Any]]
+    """Algorithm (CleanRL: script) -> the names whose defaults differ from those in the table, with its defaults."""
     fixed: Mapping[str, Keys]
     """Algorithm -> keys for what the library always does, without a name, and actorlearn does not do by default."""
     names_here: Mapping[str, str]
-    """Algorithm -> ``algorithm.name``."""
+    """Algorithm -> ``algorithm.name``; has all algorithms."""
 
     def of(self, algorithm: str) -> dict[str, Name]:
         """Return the names of an algorithm; raises ValueError for an algorithm that has none."""
-        if algorithm not in self.defaults:
-            known = ", ".join(self.defaults)
-            way_out = did_you_mean(str(algorithm), self.defaults, f"they are {known}")
+        if algorithm not in self.names_here:
+            known = ", ".join(self.names_here)
+            way_out = did_you_mean(str(algorithm), self.names_here, f"they are {known}")
             raise ValueError(
                 f"{algorithm!r} is not one of the algorithms of {self.title} that can be converted; {way_out}"
             )
@@ -83,7 +85,8 @@ class Library:
 
         Raises ValueError for a name that the algorithm does not have, and for a value of a wrong type.
         """
-        names, defaults = self.of(algorithm), self.defaults[algorithm]
+        names = self.of(algorithm)
+        defaults = {name: entry.default for name, entry in names.items()} | self.other_defaults.get(algorithm, {})
         for name in given:
             if name not in names:
                 way_out = did_you_mean(str(name), names, f"its hyperparameters are {', '.join(names)}")
@@ -102,16 +105,20 @@ class Library:
         return Converted(keys, left_out)
 
 
-def count(name: str, algorithms: tuple[str, ...], key: str) -> Name:
+def count(name: str, algorithms: tuple[str, ...], key: str, default: int) -> Name:
     """Return a name whose value is a count, which files often write as 1e6."""
-    return Name(name, algorithms, (key,), "", lambda values: {key: integer(values[name])})
+    return Name(name, algorithms, (key,), "", lambda values: {key: integer(values[name])}, default)
 
 
 def without(
-    names: str, algorithms: tuple[str, ...], why: str, convert: Callable[[Values], Keys] | None = None
+    names: str,
+    algorithms: tuple[str, ...],
+    why: str,
+    convert: Callable[[Values], Keys] | None = None,
+    default: Any = None,
 ) -> Iterator[Name]:
     """Yield names, separated by spaces, that have no counterpart; ``convert`` refuses some values, or none."""
-    yield from (Name(name, algorithms, (), why, convert) for name in names.split())
+    yield from (Name(name, algorithms, (), why, convert, default) for name in names.split())
 
 
 def integer(value: Any) -> int:

@@ -13,7 +13,7 @@ be trusted like code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
@@ -522,40 +522,22 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         Meta(description="processes of plug-in roles, by name and number: {auditor: {count: 1}}"),
     ] = {}
 
+    # Facts about the file and the overrides, which `load.parse` sets. They are not keys.
+    written: ClassVar[frozenset[str]] = frozenset()
+    """Dotted keys that the file or an override sets."""
+    left_to_cores: ClassVar[frozenset[str]] = frozenset()
+    """Dotted keys that were left out and whose values depend on the machine's cores."""
+    left_to_step_time: ClassVar[frozenset[str]] = frozenset()
+    """Dotted keys of ``defaults.BY_STEP_TIME`` that were left out."""
+    left_out: ClassVar[Mapping[str, str]] = {}
+    """Dotted keys of the file that an override has made unused -> the reason."""
+    in_proportion: ClassVar[Mapping[str, float]] = {}
+    """Dotted keys of final learning rates that changed with an overridden rate -> new value."""
+
     @property
     def learners_of_a_node(self) -> int:
         """Largest number of learners on a node; on one machine all."""
         return learners_of_a_node(self.learners.count, self.nodes.count)
-
-    @property
-    def written(self) -> frozenset[str]:
-        """Dotted keys that the file or an override sets. Not a key itself."""
-        found: frozenset[str] = self.__dict__.get("written", frozenset())
-        return found
-
-    @property
-    def left_to_cores(self) -> frozenset[str]:
-        """Dotted keys that were left out and whose values depend on the machine's cores. Not a key itself."""
-        found: frozenset[str] = self.__dict__.get("left_to_cores", frozenset())
-        return found
-
-    @property
-    def left_to_step_time(self) -> frozenset[str]:
-        """Dotted keys of ``defaults.BY_STEP_TIME`` that were left out. Not a key itself."""
-        found: frozenset[str] = self.__dict__.get("left_to_step_time", frozenset())
-        return found
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """Dotted keys of the file that an override has made unused -> the reason. Not a key itself."""
-        found: Mapping[str, str] = self.__dict__.get("left_out", {})
-        return found
-
-    @property
-    def in_proportion(self) -> Mapping[str, float]:
-        """Dotted keys of final learning rates that changed with an overridden rate -> new value. Not a key itself."""
-        found: Mapping[str, float] = self.__dict__.get("in_proportion", {})
-        return found
 
     @property
     def limits(self) -> dict[str, Limits]:
