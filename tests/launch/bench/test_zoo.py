@@ -124,7 +124,7 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
 def test_wrong_words_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match=r"zoo has no row 'cartpole-pp'; did you mean cartpole-ppo\?"):
-        zoo.zoo(SuiteRequest("", (), 1, 1.0, rows=("cartpole-pp",)))
+        zoo.zoo(SuiteRequest("", (), 1, 1.0, names=("cartpole-pp",)))
     assert "does not take --at-once" in refused("bench", "memory", "--at-once", "2")
     assert "does not take --score or --whole" in refused("bench", "zoo", "--score", "2")
     assert not [*tmp_path.iterdir()]
