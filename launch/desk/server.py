@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actorlearn.files import is_regular
-from launch.desk.connections import HEADER_S, LimitedServer
+from launch.desk.connections import LimitedServer
 from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, end_of_log, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
@@ -233,8 +233,8 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool, header_s: float = HEADER_S) -> None:
-    """Serve pages until Ctrl-C or SIGTERM. ``header_s``: seconds for the header of a request."""
+def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
+    """Serve pages until Ctrl-C or SIGTERM."""
     port: int = listening.getsockname()[1]
     with suppress(KeyboardInterrupt):
-        LimitedServer(DeskServer(runs, changes).app(token, port), header_s).run(sockets=[listening])
+        LimitedServer(DeskServer(runs, changes).app(token, port)).run(sockets=[listening])
