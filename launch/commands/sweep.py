@@ -9,6 +9,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -83,7 +84,7 @@ def _begin(asked: Sweep, state: State) -> Sweep:
         raise RunError(f"{asked.path}: {why} since the sweep was started; {way_out}")
     if begun.topology != asked.text:
         raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was started; {way_out}")
-    return asked.pinned(begun.pins)
+    return replace(asked, pins=begun.pins)
 
 
 def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,6 @@ class Sweep:
     pins: Mapping[str, int]
     """Keys that are left out and depend on the cores -> their values on this machine, the same for all runs."""
 
-    def pinned(self, pins: Mapping[str, int]) -> Sweep:
-        """Return the sweep with the pins of the machine on which it was started."""
-        return replace(self, pins=pins)
-
     @property
     def name(self) -> str:
         """The file's name without its ending: the name of the sweep's folder, and the prefix of its runs' names."""
@@ -66,7 +62,7 @@ class Sweep:
     @property
     def sign(self) -> int:
         """1 if a higher score is better, -1 if a lower one is."""
-        return self.keys.goal.sign
+        return 1 if self.keys.goal.direction == "maximize" else -1
 
     @property
     def generations(self) -> int:

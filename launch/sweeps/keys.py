@@ -88,11 +88,6 @@ class GoalKeys(Section, frozen=True, kw_only=True):
         Literal["maximize", "minimize"], Meta(description="whether higher or lower scores are better")
     ] = "maximize"
 
-    @property
-    def sign(self) -> int:
-        """Factor for scores that makes higher scores better."""
-        return 1 if self.direction == "maximize" else -1
-
 
 Search = GridKeys | RandomKeys | OptunaKeys | PopulationKeys
 Stopping = MedianKeys
