@@ -18,8 +18,9 @@ import numpy as np
 
 from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import describe_metric
-from launch.reports.compare import Points, interquartile_band
+from launch.reports.compare import Points, resample
 from launch.reports.format import as_number, printable
+from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE, LearningCurve, RunGroup, group_runs
 from launch.runs.find import RunFolder
 
@@ -198,9 +199,10 @@ def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, s
     if not all(curves):  # minutes of imported curves may be unknown
         return name
     try:
-        steps, found = interquartile_band(curves)
+        steps, numbers = resample(curves)
     except ValueError:  # some ended before others began
         return name
+    found = band(interquartile_mean, [numbers.T])
     mark = "o" if len(steps) == 1 else ""
     axes.fill_between(steps / unit, found.low, found.high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(steps / unit, found.estimate, color=colour, linestyle=style, linewidth=1.8, marker=mark)
