@@ -23,7 +23,7 @@ from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep
 from launch.sweeps.folders import RunOutcome
-from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
+from launch.sweeps.history import Dropped, Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, log_of
 from launch.sweeps.slots import Slot, Slots
 from launch.sweeps.state import State
@@ -121,7 +121,7 @@ class Loop:
             if isinstance(step, RunId):
                 self._begin(step, slot)
             elif isinstance(step, Trial):
-                self._state.add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
+                self._state.add(step)
             else:
                 return False
         if self._alive:

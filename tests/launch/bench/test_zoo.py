@@ -19,7 +19,7 @@ from launch.bench.zoo import RowFolder, ZooRow
 from launch.errors import RunError
 from launch.reports.statistics import Interval
 from launch.runs import find
-from launch.sweeps.history import Chosen, Ended, RunId
+from launch.sweeps.history import Ended, RunId, Trial
 from launch.sweeps.state import STATE_FILE
 from launch.sweeps.state import read as read_history
 from launch.topology.load import load
@@ -84,7 +84,7 @@ def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, .
     (folder / "runs").mkdir()
     (folder / "evaluations").mkdir()
     history = json.dumps({"kind": "begun", "format": 1, "version": "1", "keys": {}, "topology": ""}).encode() + b"\n"
-    facts: list[Chosen | Ended] = [Chosen(trial=0, values={})]
+    facts: list[Trial | Ended] = [Trial(number=0, values={})]
     for seed, score in scores.items():
         ended = {"status": "failed", "error": "broken"} if score is None else {"status": "finished"}
         facts.append(msgspec.convert({"kind": "ended", "trial": 0, "seed": seed, "wall_time_s": 60.0, **ended}, Ended))
