@@ -89,8 +89,9 @@ class Dropped(Fact, frozen=True, kw_only=True, tag="dropped"):
     trial: int
     env_steps: int
     score: float
+    """Best number of the trial so far."""
     bound: float
-    """The bound that the score did not reach."""
+    """Median of the other trials' averages, which the score did not reach."""
 
 
 class Retried(Fact, frozen=True, kw_only=True, tag="retried"):
