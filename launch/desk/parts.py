@@ -193,7 +193,7 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
     topologies = [view.topology for view in firsts]
     names = group_names(groups)
     group_place = group_places(groups, names, places)
-    differing = find_differences(topologies) if topologies else []
+    differing = find_differences(topologies)
     keys = list(differing[0]) if len(differing) > 1 else []
     return {
         "keys": keys,
