@@ -51,15 +51,10 @@ def plot(runs: Sequence[RunFolder], output: Path, columns: Sequence[str] = (SCOR
 
 def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
     """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
-    lines = _lines(runs, columns, apart)
-    figure = make_figure(Path("figure.png"), 11.0)
-    _draw(figure, lines)
-    return figure
+    return _drawn(_lines(runs, columns, apart), Path("figure.png"))
 
 
 def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
-    if not runs:
-        raise ValueError("there is no run to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
     for column in columns:
         groups = group_runs(runs, column)
@@ -72,8 +67,7 @@ def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> li
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:
     """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
-    figure = make_figure(output, 11.0)
-    _draw(figure, groups)
+    figure = _drawn(groups, output)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
 
@@ -118,7 +112,8 @@ def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
     return names
 
 
-def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]]) -> None:
+def _drawn(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> Figure:
+    figure = make_figure(output, 11.0)
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
     most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)
@@ -145,6 +140,7 @@ def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]])
     _add_legend(figure, min(2, len(groups)))
     games = sorted({curve.game for curve in every if curve.game})
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+    return figure
 
 
 def _add_legend(figure: Figure, columns: int) -> None:
