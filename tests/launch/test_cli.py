@@ -29,17 +29,11 @@ from tests.launch.asking import ask, refused
 from tests.launch.runs.folders import make_run, me
 from tests.sizes import ROOT
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "compare", "bench", "tune", "doctor"]
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(find, "living_runs", list)
-    return tmp_path
 
 
 @pytest.fixture

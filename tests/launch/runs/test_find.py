@@ -19,15 +19,9 @@ from tests.launch.runs.folders import make_run, me
 
 
 @pytest.fixture(autouse=True)
-def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "living_runs", list)
-
-
-@pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(empty_folder: Path) -> Path:
     """The folder of runs in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / find.RUNS
+    return empty_folder / find.RUNS
 
 
 def test_a_run_is_found_by_folder_name_and_beginning(runs: Path) -> None:
@@ -192,7 +186,6 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
         (shared[-1] / "run").write_text(text + "\n")
     shared.append(tmp_path / "just-being-made")
     monkeypatch.setattr(find, "living_runs", lambda: shared)
-    monkeypatch.chdir(tmp_path)
     assert [run.path for run in find.living()] == [here]
     assert find.find("po").path == here
 
