@@ -24,6 +24,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actorlearn.files import is_regular
+from actorlearn.wire.identity import Count
 from launch.desk.connections import LimitedServer
 from launch.desk.report import PAGE
 from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, end_of_log, filmed
@@ -58,8 +59,8 @@ HEADERS = {
 class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request for a change."""
 
-    simulators: int = 0
-    learners: int = 0
+    simulators: Count = 0
+    learners: Count = 0
     names: list[str] = []
 
 
