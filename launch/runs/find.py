@@ -22,7 +22,7 @@ from actorlearn.address import Ipc
 from actorlearn.files import open_regular
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
-from actorlearn.parameters.checkpoint_folders import directories, directory_of, folders, steps_of
+from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, named
 from launch.errors import RunError
 from launch.plan.addresses import control_socket
@@ -105,10 +105,14 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, which lists the existing checkpoints, if a learner has no checkpoint ``at``."""
+        """Raise RunError, which lists the existing ones, if there is no such learner or no checkpoint ``at`` of it."""
+        learners = directories(self.path / "checkpoints")
+        if learner not in learners:
+            known = ", ".join(map(str, learners))
+            raise RunError(f"{self.name} has no checkpoint of learner {learner}; choose one of {known}")
         if at != NEWEST:
             try:
-                named(directory_of(self.path / "checkpoints", learner), at)
+                named(learners[learner], at)
             except ValueError as error:
                 raise RunError(f"{self.name}: {error}") from None
 
