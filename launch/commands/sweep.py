@@ -118,7 +118,7 @@ def _size(sweep: Sweep) -> str:
     """Return the number of trials and runs, or of generations and members, in words."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
-        return f"{sweep.generations} generations of {seeds} members"
+        return f"{search.generations} generations of {seeds} members"
     trials = len(search.trials) if isinstance(search, Listed) else as_json(sweep.keys)["search"]["trials"]
     return f"{trials} trials, each with {seeds} seed{'s' * (seeds > 1)}: {trials * seeds} runs"
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from launch.sweeps.axes import Axis, Choices, Values, combinations, draw, draw_different
+from launch.sweeps.axes import Axis, Values, draw
 from launch.sweeps.history import History, RunId, Trial
-from launch.sweeps.keys import GridKeys, PopulationKeys, RandomKeys, SweepKeys
+from launch.sweeps.keys import PopulationKeys
 
 
 class Wait:
@@ -129,14 +129,6 @@ def next_generation(
         else:
             found.append((values, place))
     return found
-
-
-def make_listed(keys: SweepKeys, axes: Sequence[Axis]) -> Listed:
-    """Return the trials of a grid or of random draws."""
-    if isinstance(keys.search, GridKeys):
-        return Listed(combinations([axis for axis in axes if isinstance(axis, Choices)]), keys.seeds)
-    assert isinstance(keys.search, RandomKeys)
-    return Listed(draw_different(axes, keys.search.seed, keys.search.trials), keys.seeds)
 
 
 def open_runs(search: Search, history: History) -> list[RunId]:

@@ -18,8 +18,8 @@ import msgspec
 
 from actorlearn.metrics.registry import METRICS, is_registered
 from actorlearn.nearest import did_you_mean
-from launch.sweeps.axes import Axis, Choices, Range, Values, count_all, written
-from launch.sweeps.decisions import Listed, Population, Search, make_listed
+from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, count_all, draw_different, written
+from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
@@ -64,12 +64,6 @@ class Sweep:
         """1 if a higher score is better, -1 if a lower one is."""
         return 1 if self.keys.goal.direction == "maximize" else -1
 
-    @property
-    def generations(self) -> int:
-        """Number of generations of a population."""
-        assert isinstance(self.keys.search, PopulationKeys)
-        return math.ceil(self.base.total_steps / self.keys.search.every_steps)
-
     def overrides(self, values: Values) -> list[str]:
         """Return the overrides of the topology's file for a trial with these values."""
         return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
@@ -84,12 +78,15 @@ class Sweep:
 
     def search(self) -> Search:
         """Return the search that chooses the trials; raises RunError if a package is missing."""
-        search = self.keys.search
-        if isinstance(search, PopulationKeys):
-            return Population(self.axes, search, self.keys.seeds, self.sign, self.generations)
+        search, seeds = self.keys.search, self.keys.seeds
+        if isinstance(search, GridKeys):
+            return Listed(combinations([axis for axis in self.axes if isinstance(axis, Choices)]), seeds)
+        if isinstance(search, RandomKeys):
+            return Listed(draw_different(self.axes, search.seed, search.trials), seeds)
         if isinstance(search, OptunaKeys):
-            return OptunaSearch(self.axes, search, self.keys.seeds, self.sign)
-        return make_listed(self.keys, self.axes)
+            return OptunaSearch(self.axes, search, seeds, self.sign)
+        generations = math.ceil(self.base.total_steps / search.every_steps)
+        return Population(self.axes, search, seeds, self.sign, generations)
 
 
 def read(path: Path) -> Sweep:
