@@ -92,18 +92,8 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
     search = sweep.search()
     if json:
         trials = [dict(values) for values in search.trials] if isinstance(search, Listed) else None
-        print(
-            json_format.dumps(
-                {
-                    "name": sweep.name,
-                    "folder": str(place),
-                    "keys": as_json(sweep.keys),
-                    "trials": trials,
-                    "at_once": slots.at_once,
-                    "hosts": [*slots.hosts],
-                }
-            )
-        )
+        told = {"name": sweep.name, "folder": str(place), "keys": as_json(sweep.keys), "trials": trials}
+        print(json_format.dumps({**told, "at_once": slots.at_once, "hosts": [*slots.hosts]}))
         return 0
     if isinstance(search, Listed):
         for number, values in enumerate(search.trials):
