@@ -107,7 +107,7 @@ PROGRAM: Mapping[str, Benchmark] = {
     "stragglers": Benchmark("benchmarks.suites.stragglers:stragglers"),
     "prediction": Benchmark("benchmarks.suites.prediction:prediction", sets_modes=True),
     "desk": Benchmark("benchmarks.suites.desk:desk", topology=None),
-    "families": Benchmark("benchmarks.suites.families:families", topology=None, reads_runs=True),
+    "families": Benchmark("benchmarks.suites.families:families", topology=None, takes_names=True),
 }
 """Suites of this program alone."""
 SUITES: Mapping[str, Benchmark] = {**PAPERS, **PROGRAM}

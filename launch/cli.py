@@ -301,7 +301,8 @@ def logs(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the run ends.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="Number of last lines of each process to print first.")
+        int,
+        typer.Option("--lines", "-n", min=0, max=10**9, help="Number of last lines of each process to print first."),
     ] = 50,
 ) -> int:
     """Print the standard output and standard error of a run's processes."""
@@ -340,11 +341,15 @@ def attach(
     simulators: Annotated[
         int | None,
         typer.Option(
-            "--simulators", "-n", min=1, help="Number of simulators to add. Default: 1, unless --learners is given."
+            "--simulators",
+            "-n",
+            min=1,
+            max=10_000,
+            help="Number of simulators to add. Default: 1, unless --learners is given.",
         ),
     ] = None,
     learners: Annotated[
-        int | None, typer.Option(min=1, help="Number of learners to add instead; only in mode gossip.")
+        int | None, typer.Option(min=1, max=10_000, help="Number of learners to add instead; only in mode gossip.")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -385,7 +390,7 @@ def eval(
         bool, typer.Option("--save", help="If the run is alive, save a checkpoint first, and play with it.")
     ] = False,
     episodes: Annotated[
-        int | None, typer.Option(min=1, help="Number of games to play. Default: evaluator.episodes.")
+        int | None, typer.Option(min=1, max=10**6, help="Number of games to play. Default: evaluator.episodes.")
     ] = None,
     greedy: Annotated[
         bool | None,
@@ -394,7 +399,7 @@ def eval(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of games and actions. Default: the topology's seed.")
+        int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of games and actions. Default: the topology's seed.")
     ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Record the best, the median and the worst game as MP4 in RUN/films.")
@@ -537,6 +542,7 @@ def export(
         int | None,
         typer.Option(
             min=0,
+            max=10**6,
             help="Number of games by which the score on the card is measured. 0: it is not measured. "
             "Default: evaluator.episodes.",
         ),

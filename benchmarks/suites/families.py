@@ -66,7 +66,7 @@ class Learned:
 
 def families(request: BenchmarkRequest) -> SuiteReport:
     """Scores of runs by environment, with package, seeds, steps, minutes and rate; for RUN... [all in runs/]."""
-    runs = [find.find(word) for word in request.runs] if request.runs else _ended(find.all_runs())
+    runs = [find.find(word) for word in request.names] if request.names else _ended(find.all_runs())
     learned = [_learned(group) for group in _alike(runs)]
     learned.sort(key=lambda one: one.env_id)
     return SuiteReport(

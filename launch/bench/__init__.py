@@ -38,10 +38,8 @@ class SuiteRequest:
     """Whether runs continue to their end after they have reached the score."""
     output: Path | None = None
     """Folder of the report, which exists; None: the report is only shown."""
-    runs: tuple[str, ...] = ()
-    """Names of runs, for suites that read runs instead of measuring."""
-    rows: tuple[str, ...] = ()
-    """Names of the rows to run, for a suite that is a table; empty: all."""
+    names: tuple[str, ...] = ()
+    """Names of the runs that a suite reads, or of the rows of its table that it runs; empty: all."""
     at_once: int | None = None
     """Number of runs at once, for a suite that is a table; None: one for each core."""
     parts: tuple[str, ...] = ()
@@ -82,10 +80,8 @@ class Suite:
     """Module and name; imported at first use."""
     topology: str | None = "pong.yaml"
     """Shipped topology measured by default; None: the suite has its own topologies, or measures nothing."""
-    reads_runs: bool = False
-    """Whether it reads runs instead of measuring; runs then take the place of topology and overrides."""
-    in_rows: bool = False
-    """Whether it is a table of topologies; names of rows then take the place of topology and overrides."""
+    takes_names: bool = False
+    """Whether it reads runs, or is a table of topologies; names of runs or rows then replace topology and overrides."""
     sets_modes: bool = False
     """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
     keys: tuple[str, ...] = ()
@@ -111,8 +107,8 @@ SUITES: Mapping[str, Suite] = {
     "memory": Suite("launch.bench.memory:memory"),
     "neighbours": Suite("launch.bench.neighbours:neighbours", topology="atari/paac.yaml"),
     "time-to-score": Suite("launch.bench.time_to_score:time_to_score", takes=("seeds_wanted", "score", "whole")),
-    "zoo": Suite("launch.bench.zoo:zoo", topology=None, in_rows=True, takes=("seeds_wanted", "at_once")),
+    "zoo": Suite("launch.bench.zoo:zoo", topology=None, takes_names=True, takes=("seeds_wanted", "at_once")),
     "gpu": Suite("launch.bench.gpu:gpu", topology=None, takes=("parts", "device")),
-    "games": Suite("launch.bench.games:games_of", topology=None, reads_runs=True),
+    "games": Suite("launch.bench.games:games_of", topology=None, takes_names=True),
 }
 """Name on the command line -> suite."""

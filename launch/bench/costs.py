@@ -50,20 +50,15 @@ def alone(overrides: Sequence[str]) -> list[str]:
 
 
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
-    """Measure a run of one learner for ``seconds``, and the costs that such a run does not have; raises FailedError."""
+    """Measure a run of one learner for ``seconds``, and the costs that such a run does not have; raises FailedError.
+
+    ``weights``: number of weights.
+    """
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
         times = run.publications(seconds)
     costs = costs_of(reading, work, cores, measure_rest(path, overrides, weights))
     return msgspec.structs.replace(costs, deviation=deviation_of(times, costs, work))
-
-
-def from_run(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, run: RunFolder) -> Costs:
-    """Return the costs of stages from the reports of a run, and measure here those that no report shows.
-
-    ``weights``: number of weights. Raises FailedError and RunError.
-    """
-    return costs_of_run(run, work, cores, measure_rest(path, overrides, weights))
 
 
 def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
@@ -112,6 +107,7 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
 def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
     """Return the costs in the reports of a run on one machine; raises RunError if the reports are insufficient.
 
+    ``rest``: costs that no report shows, as `measure_rest` returns them.
     Reports have the shares of all processes together. Learners that share too few cores appear slower than they are.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
@@ -122,15 +118,14 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     learners = max(1, counts["learners"])
     processes = learners * (1 + counts["simulators"] + counts["inference"]) + counts["evaluator"]
     share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
-    seconds = 1.0
-    own = {section: share[section] * processes / learners * seconds for section in SECTIONS}
+    own = {section: share[section] * processes / learners for section in SECTIONS}  # in one second
     simulating = ("simulate", "infer")
     spent = {
         "simulator": {section: own[section] if section in simulating else 0.0 for section in SECTIONS},
         "trainer": {section: 0.0 if section in simulating else own[section] for section in SECTIONS},
     }
     rate = statistics.fmean(row["env_steps_per_s"] for row in rows) / learners
-    return _costs(spent, rate * seconds / work.env_steps, seconds, work, cores, rest)
+    return _costs(spent, rate / work.env_steps, 1.0, work, cores, rest)
 
 
 def _costs(

@@ -261,8 +261,8 @@ def _count(games: int) -> str:
 
 def games_of(request: SuiteRequest) -> SuiteReport:
     """Human-normalised scores of RUN... (default: all in runs/) next to DQN and Fast DQN, on 49 Atari games."""
-    if request.runs:
-        return compare([read(find.find(word)) for word in request.runs])
+    if request.names:
+        return compare([read(find.find(word)) for word in request.names])
     found = []
     for run in find.all_runs():
         with suppress(RunError):  # it has no score, or its game is not in the table

@@ -77,7 +77,7 @@ def described(found: Mapping[str, Any], cores: str) -> str:
 
 def show(report: SuiteReport) -> None:
     """Print the table."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDE)
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for number, heading in enumerate(report.headings):
         table.add_column(heading, justify="right" if number else "left", overflow="fold")

@@ -130,9 +130,7 @@ def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
         raise RunError(f"{path}: {error}; remove it, or name another folder with -o") from None
     if table.question != question:
         raise RunError(f"{path} belongs to another command: {table.question}; name another folder with -o")
-    if (given if isinstance(given, int) else len(given)) != len(table.seeds) or (
-        isinstance(given, list) and given != table.seeds
-    ):
+    if given not in (len(table.seeds), table.seeds):
         raise RunError(
             f"{path} has the seeds {', '.join(map(str, table.seeds))}, but --seeds is {wanted}; write "
             f"--seeds {len(table.seeds)} to continue with them, or name another folder with -o"

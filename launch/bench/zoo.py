@@ -201,12 +201,12 @@ class RowFolder:
 
 def zoo(request: SuiteRequest) -> SuiteReport:
     """Scores of tasks of a published table after the same steps, --seeds drawn from the clock; ROW … or all."""
-    names = list(request.rows or rows())
+    names = list(request.names or rows())
     for name in names:
         if name not in rows():
             way_out = did_you_mean(name, rows(), f"its rows are {', '.join(rows())}")
             raise RunError(f"zoo has no row {name!r}; {way_out}")
-    if request.rows and (lacking := next((row for name in names if (row := rows()[name]).lacking), None)):
+    if request.names and (lacking := next((row for name in names if (row := rows()[name]).lacking), None)):
         raise RunError(f"zoo: row {lacking.row} needs {lacking.needs}, which is not installed: {lacking.lacking}")
     at_once = request.at_once or max(1, int(usable_cores()))
     folders = [RowFolder(rows()[name], RUNS / "zoo" / name) for name in names]

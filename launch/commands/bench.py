@@ -27,7 +27,7 @@ _CHECKOUT = "papers and other programs are measured in a checkout, with python -
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:
     """Run a suite, or list all; return the exit status.
 
-    ``words``: topology and overrides, or runs, or rows; ``wanted``: the other fields of a SuiteRequest.
+    ``words``: topology and overrides, or names of runs or rows; ``wanted``: the other fields of a SuiteRequest.
     """
     if name is None:
         show_list(SUITES)
@@ -52,10 +52,8 @@ def show_list(suites: Mapping[str, Suite]) -> None:
 
 def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a SuiteRequest that select what is measured; raises TopologyError for a wrong topology."""
-    if suite.reads_runs:
-        return {"topology": "", "overrides": (), "runs": tuple(words)}
-    if suite.in_rows:
-        return {"topology": "", "overrides": (), "rows": tuple(words)}
+    if suite.takes_names:
+        return {"topology": "", "overrides": (), "names": tuple(words)}
     topology, overrides = None, words
     if words and ("=" not in words[0] or Path(words[0]).exists()):
         topology, overrides = words[0], words[1:]

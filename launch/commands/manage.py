@@ -113,17 +113,15 @@ def end(run: RunFolder, now: bool, timeout_s: float) -> str:
 
     Raises FailedError if it is still at work after ``timeout_s``.
     """
-    killed = False
     if now:
-        killed = not _stop_now(run)
-    else:
-        ask(run, "stop")
-        if not _wait(run, timeout_s):
-            raise FailedError(
-                f"{run.name} is still running {timeout_s:g} s after it was told to stop; "
-                f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
-            )
-    return "killed" if killed else run.status
+        return run.status if _stop_now(run) else "killed"
+    ask(run, "stop")
+    if not _wait(run, timeout_s):
+        raise FailedError(
+            f"{run.name} is still running {timeout_s:g} s after it was told to stop; "
+            f"wait for it with `actorlearn top {run.name}`, or use `actorlearn stop {run.name} --now`"
+        )
+    return run.status
 
 
 def _stop_now(run: RunFolder) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from launch.bench.costs import from_run, measure
+from launch.bench.costs import costs_of_run, measure, measure_rest
 from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
@@ -45,8 +45,11 @@ def simulate(
     costs = _given(given)
     if costs is None or run is not None:
         end_in_order()
-        alone = (topology, words, work_of(loaded), weights, float(begun_cores()))
-        measured = measure(*alone, seconds) if run is None else from_run(*alone, find(run))
+        work, cores = work_of(loaded), float(begun_cores())
+        if run is None:
+            measured = measure(topology, words, work, weights, cores, seconds)
+        else:
+            measured = costs_of_run(find(run), work, cores, measure_rest(topology, words, weights))
         costs = msgspec.structs.replace(measured, **given)
     whole = scenario_of(loaded, keys, costs, weights, begun_cores(), loaded.nodes.count)
     found = {

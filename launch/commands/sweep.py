@@ -9,6 +9,7 @@ from __future__ import annotations
 import json as json_format
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -83,7 +84,7 @@ def _begin(asked: Sweep, state: State) -> Sweep:
         raise RunError(f"{asked.path}: {why} since the sweep was started; {way_out}")
     if begun.topology != asked.text:
         raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was started; {way_out}")
-    return asked.pinned(begun.pins)
+    return replace(asked, pins=begun.pins)
 
 
 def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
@@ -91,18 +92,8 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
     search = sweep.search()
     if json:
         trials = [dict(values) for values in search.trials] if isinstance(search, Listed) else None
-        print(
-            json_format.dumps(
-                {
-                    "name": sweep.name,
-                    "folder": str(place),
-                    "keys": as_json(sweep.keys),
-                    "trials": trials,
-                    "at_once": slots.at_once,
-                    "hosts": [*slots.hosts],
-                }
-            )
-        )
+        told = {"name": sweep.name, "folder": str(place), "keys": as_json(sweep.keys), "trials": trials}
+        print(json_format.dumps({**told, "at_once": slots.at_once, "hosts": [*slots.hosts]}))
         return 0
     if isinstance(search, Listed):
         for number, values in enumerate(search.trials):
@@ -117,7 +108,7 @@ def _size(sweep: Sweep) -> str:
     """Return the number of trials and runs, or of generations and members, in words."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
-        return f"{sweep.generations} generations of {seeds} members"
+        return f"{search.generations} generations of {seeds} members"
     trials = len(search.trials) if isinstance(search, Listed) else as_json(sweep.keys)["search"]["trials"]
     return f"{trials} trials, each with {seeds} seed{'s' * (seeds > 1)}: {trials * seeds} runs"
 

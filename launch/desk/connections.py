@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import functools
 import socket
 import sys
 from typing import Any
@@ -30,11 +29,7 @@ class LimitedProtocol(H11Protocol):
     for a header, the new one is closed.
     """
 
-    def __init__(self, *given: Any, header_s: float, **named: Any) -> None:
-        """``header_s``: seconds for a header; the rest is for H11Protocol."""
-        super().__init__(*given, **named)
-        self._header_s = header_s
-        self._deadline: asyncio.TimerHandle | None = None
+    _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a header; close a connection if there are too many."""
@@ -71,7 +66,7 @@ class LimitedProtocol(H11Protocol):
     def _wait(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._deadline = self.loop.call_later(self._header_s, self._close_if_waiting)
+        self._deadline = self.loop.call_later(HEADER_S, self._close_if_waiting)
 
     def _close_if_waiting(self) -> None:
         if self.waits_for_header:
@@ -81,14 +76,12 @@ class LimitedProtocol(H11Protocol):
 class LimitedServer(uvicorn.Server):
     """Uvicorn with limited connections, which reports exhausted file descriptors at most once a minute."""
 
-    def __init__(self, app: ASGIApp, header_s: float = HEADER_S) -> None:
-        """``header_s``: seconds for the header of a request."""
-        protocol: Any = functools.partial(LimitedProtocol, header_s=header_s)
+    def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http=protocol,
+                http=LimitedProtocol,
                 ws="none",
                 lifespan="off",
                 log_level="error",  # any user can cause warnings

@@ -50,6 +50,7 @@ from launch.reports.format import (
 from launch.reports.health import names_in, remedy_of
 from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE
+from launch.runs.lives import metas_of
 from launch.runs.view import ALARMS, RunView
 
 Part = Any
@@ -154,9 +155,7 @@ def _run_line(watched: WatchedRun, group: int, place: str, columns: Sequence[str
 
 def _started(meta: Mapping[str, Any]) -> str:
     """Return when the run was started, also if it was resumed later; empty if that is unknown."""
-    earlier = meta.get("earlier")
-    lives = [*(earlier if isinstance(earlier, list) else ()), meta]
-    at = _time(_mapping(lives[0]).get("started"))
+    at = _time(metas_of(meta)[0].get("started"))
     return at.isoformat() if at else ""
 
 
@@ -194,7 +193,7 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
     topologies = [view.topology for view in firsts]
     names = group_names(groups)
     group_place = group_places(groups, names, places)
-    differing = find_differences(topologies) if topologies else []
+    differing = find_differences(topologies)
     keys = list(differing[0]) if len(differing) > 1 else []
     return {
         "keys": keys,
@@ -435,8 +434,7 @@ def _repeat(meta: Mapping[str, Any]) -> Iterator[str]:
     """Yield the command that checks out the run's code, then the commands of all its lives."""
     if meta.get("commit"):
         yield f"git checkout {meta['commit']}"
-    earlier = meta.get("earlier")
-    for life in (*(earlier if isinstance(earlier, list) else ()), meta):
-        command = life.get("command") if isinstance(life, Mapping) else None
+    for life in metas_of(meta):
+        command = life.get("command")
         if isinstance(command, list) and command:
             yield shlex.join(["actorlearn", *map(str, command)])

@@ -7,12 +7,10 @@ only if changes are allowed, and a change must come from the desk's own page. Pa
 from __future__ import annotations
 
 import asyncio
-import functools
 import hmac
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,14 +24,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actorlearn.files import is_regular
-from launch.desk.connections import HEADER_S, LimitedServer
+from actorlearn.wire.identity import Count
+from launch.desk.connections import LimitedServer
+from launch.desk.report import PAGE
 from launch.desk.stream import FILM_WORDS, Changes, InFull, Overview, end_of_log, filmed
 from launch.desk.watched import LOOK_EVERY_S, WatchedRuns
 from launch.errors import FailedError, RunError
 from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
 from launch.runs.curves import SCORE
 
-PAGE = Path(__file__).parent / "page"
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 """Host names that a request may have. The port is not checked: at the near end of a tunnel it is another one."""
@@ -60,8 +59,8 @@ HEADERS = {
 class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request for a change."""
 
-    simulators: int = 0
-    learners: int = 0
+    simulators: Count = 0
+    learners: Count = 0
     names: list[str] = []
 
 
@@ -134,11 +133,9 @@ class DeskServer:
         return FileResponse(PAGE / "index.html")
 
     async def _film(self, request: Request) -> Response:
-        watched = self._runs.get(request.path_params["run"])
-        word, steps = request.path_params["word"], request.path_params["steps"]
-        if watched is None or word not in FILM_WORDS:
-            return PlainTextResponse("this film does not exist\n", 404)
-        folder = filmed(watched.run.path).get(steps)
+        watched, word = self._runs.get(request.path_params["run"]), request.path_params["word"]
+        known = filmed(watched.run.path) if watched and word in FILM_WORDS else {}
+        folder = known.get(request.path_params["steps"])
         if folder is None or not is_regular(folder / f"{word}.mp4"):
             return PlainTextResponse("this film does not exist\n", 404)
         return FileResponse(folder / f"{word}.mp4")
@@ -164,15 +161,9 @@ class DeskServer:
             wanted = msgspec.json.decode(body, type=ChangeRequest)
         except msgspec.MsgspecError as error:
             return JSONResponse({"ok": False, "text": f"{command}: {error}"}, 400)
-        asked = functools.partial(
-            ask,
-            simulators=wanted.simulators,
-            learners=wanted.learners,
-            names=wanted.names,
-            timeout_s=CHANGES[command],
-        )
+        fields = msgspec.structs.asdict(wanted)
         try:
-            reply = await run_in_threadpool(asked, watched.run, command)
+            reply = await run_in_threadpool(ask, watched.run, command, timeout_s=CHANGES[command], **fields)
         except FailedError as error:
             return JSONResponse({"ok": False, "text": str(error)})
         return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
@@ -233,8 +224,8 @@ def listen(port: int) -> socket.socket:
     return listening
 
 
-def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool, header_s: float = HEADER_S) -> None:
-    """Serve pages until Ctrl-C or SIGTERM. ``header_s``: seconds for the header of a request."""
+def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
+    """Serve pages until Ctrl-C or SIGTERM."""
     port: int = listening.getsockname()[1]
     with suppress(KeyboardInterrupt):
-        LimitedServer(DeskServer(runs, changes).app(token, port), header_s).run(sockets=[listening])
+        LimitedServer(DeskServer(runs, changes).app(token, port)).run(sockets=[listening])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -147,11 +148,9 @@ class Changes:
 
 def read_topology(folder: Path) -> str:
     """Return the text of a run's topology file; empty if it cannot be read."""
-    try:
-        with open_regular(folder / "topology.yaml") as file:
-            return file.read(MAX_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    with suppress(OSError), open_regular(folder / "topology.yaml") as file:
+        return file.read(MAX_BYTES).decode(errors="replace")
+    return ""
 
 
 def end_of_log(folder: Path, process: str) -> str | None:

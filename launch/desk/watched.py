@@ -198,7 +198,7 @@ class WatchedRuns:
         if [*before.values()] != [*self._runs.values()]:
             self._found += 1
             runs = list(self._runs.values())
-            alike = group_alike([watched.view.topology for watched in runs]) if runs else []
+            alike = group_alike([watched.view.topology for watched in runs])
             self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
 
     def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:

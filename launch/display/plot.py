@@ -18,8 +18,9 @@ import numpy as np
 
 from actorlearn.files import write_atomically
 from actorlearn.metrics.registry import describe_metric
-from launch.reports.compare import Points, interquartile_band
+from launch.reports.compare import Points, resample
 from launch.reports.format import as_number, printable
+from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE, LearningCurve, RunGroup, group_runs
 from launch.runs.find import RunFolder
 
@@ -50,15 +51,10 @@ def plot(runs: Sequence[RunFolder], output: Path, columns: Sequence[str] = (SCOR
 
 def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
     """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
-    lines = _lines(runs, columns, apart)
-    figure = make_figure(Path("figure.png"), 11.0)
-    _draw(figure, lines)
-    return figure
+    return _drawn(_lines(runs, columns, apart), Path("figure.png"))
 
 
 def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> list[tuple[str, Sequence[LearningCurve]]]:
-    if not runs:
-        raise ValueError("there is no run to plot; name one or more run folders")
     lines: list[tuple[str, Sequence[LearningCurve]]] = []
     for column in columns:
         groups = group_runs(runs, column)
@@ -71,8 +67,7 @@ def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> li
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:
     """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
-    figure = make_figure(output, 11.0)
-    _draw(figure, groups)
+    figure = _drawn(groups, output)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
 
@@ -117,7 +112,8 @@ def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
     return names
 
 
-def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]]) -> None:
+def _drawn(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> Figure:
+    figure = make_figure(output, 11.0)
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
     most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)
@@ -144,6 +140,7 @@ def _draw(figure: Figure, groups: Sequence[tuple[str, Sequence[LearningCurve]]])
     _add_legend(figure, min(2, len(groups)))
     games = sorted({curve.game for curve in every if curve.game})
     figure.suptitle(_as_written(", ".join(games)) or "learning curves", fontsize=13, fontweight="bold", color=INK)
+    return figure
 
 
 def _add_legend(figure: Figure, columns: int) -> None:
@@ -198,9 +195,10 @@ def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, s
     if not all(curves):  # minutes of imported curves may be unknown
         return name
     try:
-        steps, found = interquartile_band(curves)
+        steps, numbers = resample(curves)
     except ValueError:  # some ended before others began
         return name
+    found = band(interquartile_mean, [numbers.T])
     mark = "o" if len(steps) == 1 else ""
     axes.fill_between(steps / unit, found.low, found.high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(steps / unit, found.estimate, color=colour, linestyle=style, linewidth=1.8, marker=mark)

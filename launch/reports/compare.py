@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from launch.reports.format import printable
-from launch.reports.statistics import Band, Numbers, band, interquartile_mean
+from launch.reports.statistics import Numbers
 from launch.topology.changes import flat
 
 Points = Sequence[tuple[float, float]] | Numbers
@@ -91,15 +91,6 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
         )
     steps = np.linspace(begin, end, count) if begin < end else np.array([end])
     return steps, np.array([np.interp(steps, at, numbers) for at, numbers in (np.array(own).T for own in curves)])
-
-
-def interquartile_band(curves: Sequence[Points]) -> tuple[Numbers, Band]:
-    """Return steps that all curves cover, and the interquartile mean of the curves there with its intervals.
-
-    Raises ValueError if no step is covered by all curves.
-    """
-    steps, numbers = resample(curves)
-    return steps, band(interquartile_mean, [numbers.T])
 
 
 def permutation_p(first: Numbers, second: Numbers) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from typing import Any
 
 from actorlearn import __version__
 from actorlearn.wire.channel import ChannelError, Dealer
@@ -21,26 +22,12 @@ CHANGE_S = 75.0
 """Seconds to wait for the reply to attach, detach and save, which the supervisor gives up after 60 s."""
 
 
-def ask(
-    run: RunFolder,
-    command: str,
-    *,
-    simulators: int = 0,
-    learners: int = 0,
-    names: list[str] | None = None,
-    overrides: list[str] | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> Reply:
-    """Send one request and return its reply; raises FailedError if none comes, or if the supervisor refuses."""
-    request = Request(
-        protocol=PROTOCOL_VERSION,
-        version=__version__,
-        command=command,
-        simulators=simulators,
-        learners=learners,
-        names=names or [],
-        overrides=overrides or [],
-    )
+def ask(run: RunFolder, command: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Reply:
+    """Send one request and return its reply; raises FailedError if none comes, or if the supervisor refuses.
+
+    ``fields``: those of `Request` that the command reads.
+    """
+    request = Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **fields)
     try:
         dealer = Dealer(run.control, f"cli-{secrets.token_hex(8)}")
     except ChannelError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high
 from typing import Any
 
 from actorlearn.files import is_regular
@@ -199,5 +200,5 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     """Return the median speed over reports, which a slow start or a pause does not change."""
-    speeds = sorted(speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None)
-    return speeds[len(speeds) // 2] if speeds else None
+    speeds = [speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None]
+    return median_high(speeds) if speeds else None

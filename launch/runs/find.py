@@ -22,7 +22,7 @@ from actorlearn.address import Ipc
 from actorlearn.files import open_regular
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
-from actorlearn.parameters.checkpoint_folders import directories, directory_of, folders, steps_of
+from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, named
 from launch.errors import RunError
 from launch.plan.addresses import control_socket
@@ -105,10 +105,14 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, which lists the existing checkpoints, if a learner has no checkpoint ``at``."""
+        """Raise RunError, which lists the existing ones, if there is no such learner or no checkpoint ``at`` of it."""
+        learners = directories(self.path / "checkpoints")
+        if learner not in learners:
+            known = ", ".join(map(str, learners))
+            raise RunError(f"{self.name} has no checkpoint of learner {learner}; choose one of {known}")
         if at != NEWEST:
             try:
-                named(directory_of(self.path / "checkpoints", learner), at)
+                named(learners[learner], at)
             except ValueError as error:
                 raise RunError(f"{self.name}: {error}") from None
 
@@ -167,15 +171,15 @@ def output_of(runs: Sequence[RunFolder], name: str) -> Path:
     return runs[0].path / name if len(runs) == 1 else Path(name)
 
 
-def find(word: str | None, folder: Path = RUNS) -> RunFolder:
+def find(word: str | None) -> RunFolder:
     """Return the run that ``word`` names: by its folder, its name, the beginning of its name, or "newest".
 
     Without a word, return the newest living run, or the newest run if none is alive.
     """
     if not word:
-        runs = _some_runs("", folder)
+        runs = _some_runs()
         return next((run for run in reversed(runs) if run.alive), runs[-1])
-    found = _named(word, folder)
+    found = _named(word)
     if len(found) > 1 and len({run.name for run in found}) == 1:
         folders = ", ".join(str(run.path) for run in reversed(found))
         raise RunError(
@@ -190,9 +194,9 @@ def find(word: str | None, folder: Path = RUNS) -> RunFolder:
     return found[0]
 
 
-def find_all(words: Sequence[str], folder: Path = RUNS) -> list[RunFolder]:
+def find_all(words: Sequence[str]) -> list[RunFolder]:
     """Return the runs of these folders, names or beginnings of names; a beginning stands for all runs that have it."""
-    return [run for word in words for run in _named(word, folder)]
+    return [run for word in words for run in _named(word)]
 
 
 def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
@@ -203,14 +207,14 @@ def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
     return f"{len(runs)} run{'s' * (len(runs) != 1)}: {_names(runs[::-1], most=20)}"
 
 
-def _named(word: str, folder: Path) -> list[RunFolder]:
+def _named(word: str) -> list[RunFolder]:
     """Return the run for a folder, or all runs of the name, or all whose names begin with a word, oldest first.
 
     The name of a folder is compared first, then the name of the run, which is that of the folder without the time.
     """
     if (run := read(Path(word))) is not None:
         return [run]
-    runs = _some_runs(f"{word!r:.100} is not a run folder, and ", folder)
+    runs = _some_runs(f"{word!r:.100} is not a run folder, and ")
     own = [run for run in runs if run.name == word]
     if not own and word == NEWEST:
         return [runs[-1]]
@@ -221,10 +225,10 @@ def _named(word: str, folder: Path) -> list[RunFolder]:
     return found
 
 
-def _some_runs(said: str, folder: Path) -> list[RunFolder]:
-    if runs := all_runs(folder):
+def _some_runs(said: str = "") -> list[RunFolder]:
+    if runs := all_runs():
         return runs
-    raise RunError(f"{said}there are no runs in {folder}/; start one with `actorlearn run TOPOLOGY`")
+    raise RunError(f"{said}there are no runs in {RUNS}/; start one with `actorlearn run TOPOLOGY`")
 
 
 def find_living(word: str | None) -> RunFolder:

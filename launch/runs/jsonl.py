@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -29,11 +30,9 @@ _LAST_BYTES = 64 * 1024
 
 def read_object(path: Path) -> dict[str, Any]:
     """Return a JSON object; an empty one if the file is missing or contains none."""
-    try:
-        with open_regular(path) as file:
-            return _object(file.read()) or {}
-    except OSError:
-        return {}
+    with suppress(OSError), open_regular(path) as file:
+        return _object(file.read()) or {}
+    return {}
 
 
 class Decoded(Generic[Value]):
@@ -45,11 +44,7 @@ class Decoded(Generic[Value]):
 
     def new(self) -> Iterator[Value]:
         """Yield the complete lines written since the last call."""
-        try:
-            file = open_regular(self._path)
-        except OSError:
-            return
-        with file:
+        with suppress(OSError), open_regular(self._path) as file:
             while lines := self._read(file):
                 yield from self._decoded(lines)
 
@@ -59,15 +54,10 @@ class Decoded(Generic[Value]):
         A short file yields all lines; a longer one the first, the last, and fewer than ``most`` between them, at a cost
         that does not depend on its size. ``new`` then continues after the last line.
         """
-        try:
-            file = open_regular(self._path)
-        except OSError:
-            return
-        with file:
+        lines: list[bytes] | None = None
+        with suppress(OSError), open_regular(self._path) as file:
             size = file.seek(0, os.SEEK_END)
-            if size <= max(most * _SHORT_BYTES, _LAST_BYTES):
-                lines = None
-            else:
+            if size > max(most * _SHORT_BYTES, _LAST_BYTES):
                 behind = file.seek(size - _LAST_BYTES)
                 newest, newline, _cut = file.read(_LAST_BYTES).rpartition(b"\n")
                 self._offset = end = behind + len(newest) + len(newline)
@@ -78,24 +68,18 @@ class Decoded(Generic[Value]):
 
     def last(self) -> Value | None:
         """Return the last line, read from the end of the file; None if there is none."""
-        try:
-            with open_regular(self._path) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-                lines = file.read().split(b"\n")[:-1]
-        except OSError:
-            return None
-        return next(self._decoded(reversed(lines)), None)
+        with suppress(OSError), open_regular(self._path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+            return next(self._decoded(reversed(file.read().split(b"\n")[:-1])), None)
+        return None
 
     def _read(self, file: BinaryIO) -> list[bytes]:
-        """Return the next complete lines, at most ``_AT_ONCE`` bytes; none at the end, or if the file cannot be read.
+        """Return the next complete lines, at most ``_AT_ONCE`` bytes; none at the end. Raises OSError.
 
         A line that is still being written is read again at the next call.
         """
-        try:
-            file.seek(self._offset)
-            lines = file.readlines(_AT_ONCE)
-        except OSError:
-            return []
+        file.seek(self._offset)
+        lines = file.readlines(_AT_ONCE)
         if lines and not lines[-1].endswith(b"\n"):
             del lines[-1]
         self._offset += sum(map(len, lines))

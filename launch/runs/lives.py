@@ -33,9 +33,8 @@ def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
     an older checkpoint leave out the lives between.
     """
     topology: Mapping[str, Any] = run.topology()
-    earlier = run.meta.get("earlier")
     found: list[Life] = []
-    for meta in reversed([*(earlier if isinstance(earlier, list) else []), run.meta]):
+    for meta in reversed(metas_of(run.meta)):
         at = meta.get("resumed_at")
         life = Life(at if isinstance(at, int) else None, topology, meta)
         if life.resumed_at is None:
@@ -47,11 +46,16 @@ def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
     return found
 
 
+def metas_of(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the metadata of each life of a run, oldest first, from the content of its meta.json."""
+    earlier = meta.get("earlier")
+    lives = [*(earlier if isinstance(earlier, list) else ()), meta]
+    return [life for life in lives if isinstance(life, Mapping)]
+
+
 def count_env_changes(meta: Mapping[str, Any]) -> int:
     """Return how many resumes of a run have changed a key of its environment; ``meta``: content of its meta.json."""
-    earlier = meta.get("earlier")
-    lives = [*(earlier if isinstance(earlier, list) else []), meta]
-    changed = [life.get("changed") for life in lives if isinstance(life, Mapping)]
+    changed = [life.get("changed") for life in metas_of(meta)]
     return sum(changes_task(its) for its in changed if isinstance(its, Mapping))
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from launch.sweeps.axes import Axis, Choices, Values, combinations, draw, draw_different
+from launch.sweeps.axes import Axis, Values, draw
 from launch.sweeps.history import History, RunId, Trial
-from launch.sweeps.keys import GridKeys, PopulationKeys, RandomKeys, SweepKeys
+from launch.sweeps.keys import PopulationKeys
 
 
 class Wait:
@@ -48,7 +48,7 @@ class Listed:
     def choose(self, history: History) -> Choice:
         """Return the first trial that has not been chosen."""
         number = len(history.trials)
-        return Trial(number, self.trials[number]) if number < len(self.trials) else OVER
+        return Trial(number=number, values=self.trials[number]) if number < len(self.trials) else OVER
 
     def runs(self, trial: Trial) -> list[RunId]:
         """Return a run for each seed."""
@@ -72,7 +72,7 @@ class Population:
         if generation == self.generations:
             return OVER
         if generation == 0:
-            return Trial(number, draw(self.axes, Random(f"{self.keys.seed} 0 {place}")))
+            return Trial(number=number, values=draw(self.axes, Random(f"{self.keys.seed} 0 {place}")))
         first = number - place - size
         before = [history.trials[trial] for trial in range(first, first + size)]
         if not history.has_ended(run for trial in before for run in self.runs(trial)):
@@ -82,7 +82,7 @@ class Population:
             return OVER
         known = [trial.values for trial in before]
         values, parent = next_generation(self.axes, self.keys, generation, known, scores)[place]
-        return Trial(number, values, first + parent)
+        return Trial(number=number, values=values, parent=first + parent)
 
     def runs(self, trial: Trial) -> list[RunId]:
         """Return the member's run."""
@@ -129,14 +129,6 @@ def next_generation(
         else:
             found.append((values, place))
     return found
-
-
-def make_listed(keys: SweepKeys, axes: Sequence[Axis]) -> Listed:
-    """Return the trials of a grid or of random draws."""
-    if isinstance(keys.search, GridKeys):
-        return Listed(combinations([axis for axis in axes if isinstance(axis, Choices)]), keys.seeds)
-    assert isinstance(keys.search, RandomKeys)
-    return Listed(draw_different(axes, keys.search.seed, keys.search.trials), keys.seeds)
 
 
 def open_runs(search: Search, history: History) -> list[RunId]:

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import msgspec
 
 from actorlearn.metrics.registry import METRICS, is_registered
 from actorlearn.nearest import did_you_mean
-from launch.sweeps.axes import Axis, Choices, Range, Values, count_all, written
-from launch.sweeps.decisions import Listed, Population, Search, make_listed
+from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, count_all, draw_different, written
+from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
@@ -54,10 +54,6 @@ class Sweep:
     pins: Mapping[str, int]
     """Keys that are left out and depend on the cores -> their values on this machine, the same for all runs."""
 
-    def pinned(self, pins: Mapping[str, int]) -> Sweep:
-        """Return the sweep with the pins of the machine on which it was started."""
-        return replace(self, pins=pins)
-
     @property
     def name(self) -> str:
         """The file's name without its ending: the name of the sweep's folder, and the prefix of its runs' names."""
@@ -66,13 +62,7 @@ class Sweep:
     @property
     def sign(self) -> int:
         """1 if a higher score is better, -1 if a lower one is."""
-        return self.keys.goal.sign
-
-    @property
-    def generations(self) -> int:
-        """Number of generations of a population."""
-        assert isinstance(self.keys.search, PopulationKeys)
-        return math.ceil(self.base.total_steps / self.keys.search.every_steps)
+        return 1 if self.keys.goal.direction == "maximize" else -1
 
     def overrides(self, values: Values) -> list[str]:
         """Return the overrides of the topology's file for a trial with these values."""
@@ -88,12 +78,15 @@ class Sweep:
 
     def search(self) -> Search:
         """Return the search that chooses the trials; raises RunError if a package is missing."""
-        search = self.keys.search
-        if isinstance(search, PopulationKeys):
-            return Population(self.axes, search, self.keys.seeds, self.sign, self.generations)
+        search, seeds = self.keys.search, self.keys.seeds
+        if isinstance(search, GridKeys):
+            return Listed(combinations([axis for axis in self.axes if isinstance(axis, Choices)]), seeds)
+        if isinstance(search, RandomKeys):
+            return Listed(draw_different(self.axes, search.seed, search.trials), seeds)
         if isinstance(search, OptunaKeys):
-            return OptunaSearch(self.axes, search, self.keys.seeds, self.sign)
-        return make_listed(self.keys, self.axes)
+            return OptunaSearch(self.axes, search, seeds, self.sign)
+        generations = math.ceil(self.base.total_steps / search.every_steps)
+        return Population(self.axes, search, seeds, self.sign, generations)
 
 
 def read(path: Path) -> Sweep:
@@ -118,10 +111,8 @@ def read(path: Path) -> Sweep:
     search, steps = keys.search, base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:
         rule = f"must be less than total_steps, {steps}"
-        problem = Problem(
-            ("search", "every_steps"), search.every_steps, rule, f"write for example {max(1, steps // 10)}"
-        )
-        raise explain([problem], origins, {})
+        way_out = f"write for example {max(1, steps // 10)}"
+        raise explain([Problem(("search", "every_steps"), search.every_steps, rule, way_out)], origins, {})
     _try_values(sweep)
     return sweep
 
@@ -275,24 +266,18 @@ def _axis(key: str, value: Any) -> Axis:
 
 
 def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
-    search_name = as_json(keys)["search"]["name"]
     for axis in axes:
         if axis.key in keys.overrides:
-            yield Problem(
-                ("vary", axis.key),
-                keys.vary[axis.key],
-                "must not be in both vary and overrides",
-                "remove one of the two",
-            )
+            rule = "must not be in both vary and overrides"
+            yield Problem(("vary", axis.key), keys.vary[axis.key], rule, "remove one of the two")
         if isinstance(keys.search, GridKeys) and isinstance(axis, Range):
             rule = "must be a list of values for a grid"
             yield Problem(("vary", axis.key), keys.vary[axis.key], rule, "write a list, or search by random or optuna")
     if len({*keys.seeds}) < len(keys.seeds):
         yield Problem(("seeds",), [*keys.seeds], "must not contain a seed twice", "remove the repeated seeds")
     if not axes and not isinstance(keys.search, GridKeys):
-        yield Problem(
-            ("vary",), {}, f"must have at least one key for search {search_name}", "add a key with its values"
-        )
+        rule = f"must have at least one key for search {as_json(keys)['search']['name']}"
+        yield Problem(("vary",), {}, rule, "add a key with its values")
     if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
         rule = f"must be at most {count:.0f}, the number of combinations, because none is tried twice"
         yield Problem(("search", "trials"), keys.search.trials, rule, f"write {count:.0f} or less, or search by grid")
@@ -302,22 +287,14 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
         yield Problem(("goal", "metric"), metric, "must be a column of metrics.jsonl", way_out)
     if isinstance(keys.search, PopulationKeys):
         if len(keys.seeds) < 2:
-            yield Problem(
-                ("seeds",),
-                [*keys.seeds],
-                "must have one seed for each member of a population",
-                "write two seeds or more",
-            )
+            rule = "must have one seed for each member of a population"
+            yield Problem(("seeds",), [*keys.seeds], rule, "write two seeds or more")
         if keys.stopping is not None:
             rule = "must be null for a population, which replaces its worst members instead"
             yield Problem(("stopping",), as_json(keys)["stopping"], rule, "remove it")
-        if set_by := next((axis.key for axis in axes if axis.key == "total_steps"), None):
-            yield Problem(
-                ("vary", set_by),
-                keys.vary[set_by],
-                "all members of a population must have the same total_steps",
-                "remove it",
-            )
+        if "total_steps" in keys.vary:
+            rule = "all members of a population must have the same total_steps"
+            yield Problem(("vary", "total_steps"), keys.vary["total_steps"], rule, "remove it")
 
 
 def _try_values(sweep: Sweep) -> None:

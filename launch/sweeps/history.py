@@ -44,11 +44,11 @@ class Begun(Fact, frozen=True, kw_only=True, tag="begun"):
     """Keys that depend on the machine's cores -> the values that all runs have."""
 
 
-class Chosen(Fact, frozen=True, kw_only=True, tag="chosen"):
+class Trial(Fact, frozen=True, kw_only=True, tag="chosen"):
     """The values of a trial were chosen."""
 
-    trial: int
-    values: dict[str, Any]
+    number: int = msgspec.field(name="trial")
+    values: Mapping[str, Any]
     parent: int | None = None
     """The trial from whose checkpoint its runs continue; None: they start from nothing."""
 
@@ -89,8 +89,9 @@ class Dropped(Fact, frozen=True, kw_only=True, tag="dropped"):
     trial: int
     env_steps: int
     score: float
+    """Best number of the trial so far."""
     bound: float
-    """The bound that the score did not reach."""
+    """Median of the other trials' averages, which the score did not reach."""
 
 
 class Retried(Fact, frozen=True, kw_only=True, tag="retried"):
@@ -100,16 +101,7 @@ class Retried(Fact, frozen=True, kw_only=True, tag="retried"):
     seed: int
 
 
-AnyFact = Begun | Chosen | Started | Ended | Dropped | Retried
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A choice of values."""
-
-    number: int
-    values: Mapping[str, Any]
-    parent: int | None = None
+AnyFact = Begun | Trial | Started | Ended | Dropped | Retried
 
 
 @dataclass
@@ -128,10 +120,10 @@ class History:
             raise ValueError("the start of the sweep must be recorded exactly once, on the first line of its history")
         if isinstance(fact, Begun):
             self.begun = fact
-        elif isinstance(fact, Chosen):
-            self._require(fact.trial == len(self.trials), f"trial {fact.trial} is not the next trial")
+        elif isinstance(fact, Trial):
+            self._require(fact.number == len(self.trials), f"trial {fact.number} is not the next trial")
             self._require(fact.parent is None or fact.parent in self.trials, f"trial {fact.parent} is unknown")
-            self.trials[fact.trial] = Trial(fact.trial, fact.values, fact.parent)
+            self.trials[fact.number] = fact
         else:
             self._require(fact.trial in self.trials, f"trial {fact.trial} is unknown")
             self._of_trial(fact)

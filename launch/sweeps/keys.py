@@ -88,11 +88,6 @@ class GoalKeys(Section, frozen=True, kw_only=True):
         Literal["maximize", "minimize"], Meta(description="whether higher or lower scores are better")
     ] = "maximize"
 
-    @property
-    def sign(self) -> int:
-        """Factor for scores that makes higher scores better."""
-        return 1 if self.direction == "maximize" else -1
-
 
 Search = GridKeys | RandomKeys | OptunaKeys | PopulationKeys
 Stopping = MedianKeys
@@ -155,10 +150,7 @@ def fill(section: dict[str, Any], keys: type[msgspec.Struct]) -> dict[str, Any]:
 
     Mappings inside it are not filled in.
     """
-    defaults = {
-        field.encode_name: field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
-        for field in msgspec.structs.fields(keys)
-        if field.default is not msgspec.NODEFAULT or field.default_factory is not msgspec.NODEFAULT
-    }
+    known = keys_of(keys)
+    defaults = {name: key.default for name, key in known.items() if key.default is not msgspec.NODEFAULT}
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(defaults))
-    return {**plain, **integers_in(section, keys_of(keys))}
+    return {**plain, **integers_in(section, known)}

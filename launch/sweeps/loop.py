@@ -23,7 +23,7 @@ from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep
 from launch.sweeps.folders import RunOutcome
-from launch.sweeps.history import Chosen, Dropped, Ended, Retried, RunId, Started, Status, Trial
+from launch.sweeps.history import Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, log_of
 from launch.sweeps.slots import Slot, Slots
 from launch.sweeps.state import State
@@ -121,7 +121,7 @@ class Loop:
             if isinstance(step, RunId):
                 self._begin(step, slot)
             elif isinstance(step, Trial):
-                self._state.add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
+                self._state.add(step)
             else:
                 return False
         if self._alive:
@@ -284,13 +284,13 @@ class Loop:
                 self._whole[trial.number] = curve
         for number in sorted({run.trial for run in self._alive} - self._history.dropped.keys()):
             curve = self._curve(self._history.trials[number])
-            verdict = curve and stopping.judge(rule, self._sweep.sign, curve, self._whole)
-            if verdict:
-                self._state.add(Dropped(trial=number, **verdict._asdict()))
+            dropped = curve and stopping.judge(rule, self._sweep.sign, number, curve, self._whole)
+            if dropped:
+                self._state.add(dropped)
                 said = (
-                    f"its best {as_number(verdict.score)} is worse than the others' median {as_number(verdict.bound)}"
+                    f"its best {as_number(dropped.score)} is worse than the others' median {as_number(dropped.bound)}"
                 )
-                self._tell(f"{self._clock()}  trial {number} is dropped at {verdict.env_steps:,} steps: {said}")
+                self._tell(f"{self._clock()}  trial {number} is dropped at {dropped.env_steps:,} steps: {said}")
 
     def _is_whole(self, trial: Trial) -> bool:
         runs = self._search.runs(trial)

@@ -52,7 +52,7 @@ class OptunaSearch:
         for attempt in range(ASKED):
             values = self._propose(history, Random(f"{self._keys.seed} {number} {attempt}").getrandbits(32))
             if written(values) not in before:
-                return Trial(number, values)
+                return Trial(number=number, values=values)
         self._exhausted = known
         return OVER
 

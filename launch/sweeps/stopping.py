@@ -15,6 +15,7 @@ import numpy as np
 
 from launch.reports.compare import Points, resample
 from launch.reports.statistics import Numbers
+from launch.sweeps.history import Dropped
 from launch.sweeps.keys import MedianKeys
 
 
@@ -23,16 +24,6 @@ class TrialCurve(NamedTuple):
 
     steps: Numbers
     numbers: Numbers
-
-
-class Verdict(NamedTuple):
-    """The numbers by which a trial is ended."""
-
-    env_steps: int
-    score: float
-    """Best number of the trial so far."""
-    bound: float
-    """Median of the other trials' averages."""
 
 
 def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
@@ -46,8 +37,10 @@ def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
     return TrialCurve(steps, numbers.mean(axis=0))
 
 
-def judge(keys: MedianKeys, sign: int, curve: TrialCurve, whole: Mapping[int, TrialCurve]) -> Verdict | None:
-    """Return the verdict if the rule ends a trial, given its curve and those of finished trials; else None.
+def judge(
+    keys: MedianKeys, sign: int, trial: int, curve: TrialCurve, whole: Mapping[int, TrialCurve]
+) -> Dropped | None:
+    """Return the fact that the rule ends a trial, given its curve and those of finished trials; None if it does not.
 
     ``sign``: 1 if a higher number is better, -1 if a lower one is.
     """
@@ -58,4 +51,6 @@ def judge(keys: MedianKeys, sign: int, curve: TrialCurve, whole: Mapping[int, Tr
     if len(averages) < keys.after_trials:
         return None
     best, bound = sign * float(np.max(sign * curve.numbers)), median(averages)
-    return Verdict(int(at), best, bound) if sign * best < sign * bound else None
+    if sign * best >= sign * bound:
+        return None
+    return Dropped(trial=trial, env_steps=int(at), score=best, bound=bound)

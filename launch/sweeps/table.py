@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import stdev
 from typing import Any
 
@@ -112,19 +112,7 @@ def _widest(cells: list[str]) -> int:
 def as_json(found: list[TrialRow]) -> list[dict[str, Any]]:
     """Return the rows as plain values."""
     return [
-        {
-            "trial": row.trial,
-            "values": dict(row.values),
-            "status": row.status,
-            "score": row.score,
-            "deviation": row.deviation,
-            "scores": row.scores,
-            "runs": row.runs,
-            "finished": row.finished,
-            "env_steps": row.env_steps,
-            "error": row.error or None,
-        }
-        for row in found
+        {**asdict(row), "score": row.score, "deviation": row.deviation, "error": row.error or None} for row in found
     ]
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from launch.commands import run
+from launch.runs import find
 
 
 @pytest.fixture(autouse=True)
 def without_slow_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Print nothing about a trial that takes long: on a busy machine each one does."""
     monkeypatch.setattr(run, "TRIAL_S", 60.0)
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, beside which no run is alive."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(find, "living_runs", list)
+    return tmp_path

@@ -29,17 +29,13 @@ from tests.launch.asking import ask, refused
 from tests.launch.runs.folders import make_run, me
 from tests.sizes import ROOT
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
 COMMANDS = ["run", "check", "resume", "ps", "top", "logs", "stop", "save", "attach", "detach", "clean"]
 COMMANDS += ["eval", "plot", "compare", "bench", "tune", "doctor"]
+HUGE = 10**20
+"""An integer that neither a message nor the C API of Python can hold."""
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ROW = {"time_s": 9.0, "env_steps": 250, "env_steps_per_s": 50.0, "episode_return_mean": 21.5, "episodes": 4}
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(find, "living_runs", list)
-    return tmp_path
 
 
 @pytest.fixture
@@ -127,6 +123,12 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
         ("doctor --nonsense", "No such option: --nonsense; see `actorlearn doctor --help`"),
         ("attach x --simulators 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("attach x --simulators many", "see `actorlearn attach --help`"),
+        (f"attach x --simulators {HUGE}", "less than or equal to 10000; see `actorlearn attach --help`"),
+        (f"attach x --learners {HUGE}", "less than or equal to 10000; see `actorlearn attach --help`"),
+        (f"logs x -n {HUGE}", "less than or equal to 1000000000; see `actorlearn logs --help`"),
+        (f"eval x --episodes {HUGE}", "less than or equal to 1000000; see `actorlearn eval --help`"),
+        (f"eval x --seed {HUGE}", "less than or equal to 9223372036854775807; see `actorlearn eval --help`"),
+        (f"export x -o y --episodes {HUGE}", "less than or equal to 1000000; see `actorlearn export --help`"),
         ("attach x --learners 0", "greater than or equal to 1; see `actorlearn attach --help`"),
         ("plot x", "'x' is not a run folder, and there are no runs"),
         ("run nowhere.yaml", "nowhere.yaml: No such file or directory"),

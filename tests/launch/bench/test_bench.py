@@ -37,8 +37,11 @@ def test_cases_are_measured_in_turn() -> None:
 
 
 def test_rates_are_of_the_time_between_reports() -> None:
-    reports = [{"time_s": time_s, "env_steps": steps} for time_s, steps in ((0.0, 0), (2.0, 10), (4.0, 40), (4.0, 41))]
-    assert rates(reports) == (5.0, 15.0)
+    reports = [
+        {"time_s": time_s, "env_steps": steps}
+        for time_s, steps in ((0.0, 0), (2.0, 10), (4.0, 40), (4.0, 41), (5.0, 41))
+    ]
+    assert rates(reports) == (5.0, 15.0, 0.0)
 
 
 def test_parts_in_turn_add_their_times() -> None:

@@ -12,16 +12,12 @@ import pytest
 from actorlearn.envs.atari import ids
 from launch.bench.atari_games import games
 from launch.commands import bench
-from launch.runs import find
 from tests.launch.asking import ask, refused
 
 
 @pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(find, "living_runs", list)
+def alone(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "end_in_order", lambda: None)
-    return tmp_path
 
 
 def make_run(path: Path, env_id: str, evaluated: Sequence[float] = (), trained: float | None = 7.0) -> Path:

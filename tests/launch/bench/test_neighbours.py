@@ -16,7 +16,6 @@ import pytest
 from launch.bench import SUITES, SuiteRequest, shipped
 from launch.bench.beside import busy, rationed
 from launch.bench.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, table
-from launch.bench.running import rates
 from launch.errors import FailedError
 from launch.machine.cgroups import Cgroup, quota
 
@@ -48,11 +47,6 @@ def test_shares_are_of_the_median_report_alone() -> None:
         ("loop", ALONE, "10", "100 %", "10", "100 %"),
         ("loop", "strangers", "4", "45 %", "4", "40 %"),
     ]
-
-
-def test_a_reports_rate_is_from_the_one_before() -> None:
-    rows = [{"time_s": 2.0, "env_steps": 100}, {"time_s": 4.0, "env_steps": 300}, {"time_s": 8.0, "env_steps": 300}]
-    assert rates(rows) == (100.0, 0.0)
 
 
 def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:

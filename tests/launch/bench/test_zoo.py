@@ -19,7 +19,7 @@ from launch.bench.zoo import RowFolder, ZooRow
 from launch.errors import RunError
 from launch.reports.statistics import Interval
 from launch.runs import find
-from launch.sweeps.history import Chosen, Ended, RunId
+from launch.sweeps.history import Ended, RunId, Trial
 from launch.sweeps.state import STATE_FILE
 from launch.sweeps.state import read as read_history
 from launch.topology.load import load
@@ -84,7 +84,7 @@ def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, .
     (folder / "runs").mkdir()
     (folder / "evaluations").mkdir()
     history = json.dumps({"kind": "begun", "format": 1, "version": "1", "keys": {}, "topology": ""}).encode() + b"\n"
-    facts: list[Chosen | Ended] = [Chosen(trial=0, values={})]
+    facts: list[Trial | Ended] = [Trial(number=0, values={})]
     for seed, score in scores.items():
         ended = {"status": "failed", "error": "broken"} if score is None else {"status": "finished"}
         facts.append(msgspec.convert({"kind": "ended", "trial": 0, "seed": seed, "wall_time_s": 60.0, **ended}, Ended))
@@ -124,7 +124,7 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
 def test_wrong_words_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match=r"zoo has no row 'cartpole-pp'; did you mean cartpole-ppo\?"):
-        zoo.zoo(SuiteRequest("", (), 1, 1.0, rows=("cartpole-pp",)))
+        zoo.zoo(SuiteRequest("", (), 1, 1.0, names=("cartpole-pp",)))
     assert "does not take --at-once" in refused("bench", "memory", "--at-once", "2")
     assert "does not take --score or --whole" in refused("bench", "zoo", "--score", "2")
     assert not [*tmp_path.iterdir()]

@@ -9,19 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launch.runs import find
 from tests.launch.asking import ask, refused
 
 ENDS = {("a2c", 1): 5.0, ("a2c", 2): 7.0, ("a2c", 3): 6.0, ("ppo", 1): 9.0, ("ppo", 2): 8.0, ("ppo", 3): 10.0}
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(find, "living_runs", list)
+def runs(empty_folder: Path) -> Path:
     for (algorithm, seed), end in ENDS.items():
-        make_run(tmp_path / "runs" / f"{algorithm}-{seed}", algorithm, seed, [(10, 0.0), (100 + seed, end)])
-    return tmp_path / "runs"
+        make_run(empty_folder / "runs" / f"{algorithm}-{seed}", algorithm, seed, [(10, 0.0), (100 + seed, end)])
+    return empty_folder / "runs"
 
 
 def make_run(folder: Path, algorithm: str, seed: int, points: list[tuple[int, float]], env: str = "Cart") -> None:

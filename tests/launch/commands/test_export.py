@@ -14,6 +14,7 @@ from launch.display.card import card
 from launch.errors import RunError
 from launch.runs.lives import Life
 from launch.runs.view import RunView
+from tests.launch.runs.folders import make_run
 
 TOLD: dict[str, Any] = {
     "env_steps": 500_170,
@@ -51,6 +52,15 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="--output .*out: already exists; name a new folder"):
         export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
     assert (tmp_path / "out" / "mine").read_text() == "kept"
+
+
+def test_a_learner_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "run")
+    for checkpoint in ("000000000080", "learner-1/000000000080"):
+        (run / "checkpoints" / checkpoint).mkdir(parents=True)
+    with pytest.raises(RunError, match="run has no checkpoint of learner 3; choose one of 0, 1"):
+        export.export(str(run), tmp_path / "out", None, 3, weights_only=True, json=False)
+    assert not (tmp_path / "out").exists()
 
 
 def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,7 @@ from tests.fuzz.nearly import edited_bytes
 from tests.launch.asking import ask, refused
 from tests.launch.foreign.sb3_logs import CLEANRL, PPO_1, PPO_2
 
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(find, "living_runs", list)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def imported(*arguments: str | Path) -> list[dict[str, Any]]:

@@ -23,8 +23,7 @@ from tests.launch.desk.folders import row, write_run
 from tests.launch.runs.folders import me
 
 pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
-from launch.desk import server
-from launch.desk.connections import HEADER_S, LimitedServer
+from launch.desk import connections, server
 
 TOKEN = "a-token"
 
@@ -32,11 +31,11 @@ TOKEN = "a-token"
 class Asked:
     """A desk in a thread."""
 
-    def __init__(self, folder: Path, changes: bool, header_s: float) -> None:
+    def __init__(self, folder: Path, changes: bool) -> None:
         self.listening = server.listen(0)
         self.port = self.listening.getsockname()[1]
         app = server.DeskServer(WatchedRuns(folder), changes).app(TOKEN, self.port)
-        self.uvicorn = LimitedServer(app, header_s)
+        self.uvicorn = connections.LimitedServer(app)
         self.thread = threading.Thread(target=self.uvicorn.run, kwargs={"sockets": [self.listening]})
         self.thread.start()
         self.connections: list[http.client.HTTPConnection] = []
@@ -62,8 +61,8 @@ class Asked:
 def start(tmp_path: Path) -> Iterator[Any]:
     started: list[Asked] = []
 
-    def begin(changes: bool = False, header_s: float = HEADER_S) -> Asked:
-        started.append(Asked(tmp_path, changes, header_s))
+    def begin(changes: bool = False) -> Asked:
+        started.append(Asked(tmp_path, changes))
         return started[-1]
 
     yield begin
@@ -97,8 +96,9 @@ def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(sta
     assert changing.status(path, "POST", "{}") == 403
     assert changing.status(path, "POST", "{}", Origin="http://evil.example") == 403
     own = f"http://127.0.0.1:{changing.port}"
-    wrong = changing.ask(path, "POST", '{"simulators": "many"}', Origin=own)
-    assert wrong.status == 400 and "simulators" in json.loads(wrong.read())["text"]
+    for number in ('"many"', "1" + 20 * "0"):
+        wrong = changing.ask(path, "POST", f'{{"simulators": {number}}}', Origin=own)
+        assert wrong.status == 400 and "simulators" in json.loads(wrong.read())["text"]
     refused = json.loads(changing.ask(path, "POST", "{}", Origin=own).read())
     assert refused["ok"] is False and "run" in refused["text"], "it is not alive: no supervisor answers"
     assert changing.status(f"/runs/{id_of(run)}/kill?token={TOKEN}", "POST", "{}", Origin=own) == 404
@@ -157,12 +157,13 @@ def test_the_end_of_a_log_is_answered_and_no_other_file(start: Any, tmp_path: Pa
 SERVED = """if True:
     import resource, sys
     from pathlib import Path
-    from launch.desk import server
+    from launch.desk import connections, server
     from launch.desk.watched import WatchedRuns
+    connections.HEADER_S = 1.0
     resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
     with server.listen(0) as listening:
         print(listening.getsockname()[1], flush=True)
-        server.serve(WatchedRuns(Path(sys.argv[1])), listening, "a-token", False, header_s=1.0)
+        server.serve(WatchedRuns(Path(sys.argv[1])), listening, "a-token", False)
 """
 
 
@@ -194,8 +195,9 @@ def test_half_requests_without_a_token_do_not_block_the_page(descriptors: int, h
     assert errors.stat().st_size < 1_000, errors.read_text()[:1_000]
 
 
-def test_a_stream_outlives_the_time_out_of_a_request(start: Any) -> None:
-    desk = start(header_s=0.3)
+def test_a_stream_outlives_the_time_out_of_a_request(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_S", 0.3)
+    desk = start()
     stream = desk.ask(f"/stream?token={TOKEN}")
     assert stream.readline().startswith(b"data: ")
     time.sleep(1)

@@ -180,9 +180,7 @@ def test_a_run_without_a_curve_is_an_error_in_one_line(tmp_path: Path, make: Any
     assert not (tmp_path / "x.png").exists()
 
 
-def test_no_runs_and_unknown_formats_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no run to plot"):
-        plot([], tmp_path / "x.png")
+def test_an_unknown_format_is_an_error(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
     with pytest.raises(ValueError, match=r"'x\.bmpp' as a picture: end its name in one of .*png"):
         plot([run], tmp_path / "x.bmpp")

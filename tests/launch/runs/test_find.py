@@ -19,102 +19,103 @@ from tests.launch.runs.folders import make_run, me
 
 
 @pytest.fixture(autouse=True)
-def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find, "living_runs", list)
+def runs(empty_folder: Path) -> Path:
+    """The folder of runs in the working directory."""
+    return empty_folder / find.RUNS
 
 
-def test_a_run_is_found_by_folder_name_and_beginning(tmp_path: Path) -> None:
-    pong = make_run(tmp_path, "pong-20260101-000000")
-    make_run(tmp_path, "breakout-20260101-000000")
+def test_a_run_is_found_by_folder_name_and_beginning(runs: Path) -> None:
+    pong = make_run(runs, "pong-20260101-000000")
+    make_run(runs, "breakout-20260101-000000")
     for word in (str(pong), "pong-20260101-000000", "pong", "p"):
-        assert find.find(word, tmp_path).path == pong
+        assert find.find(word).path == pong
 
 
-def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
-    exact = make_run(tmp_path, "pong")
-    make_run(tmp_path, "pong-again")
-    assert find.find("pong", tmp_path).path == exact
+def test_an_exact_name_wins_over_longer_ones(runs: Path) -> None:
+    exact = make_run(runs, "pong")
+    make_run(runs, "pong-again")
+    assert find.find("pong").path == exact
 
 
-def test_the_name_in_the_topology_wins_over_longer_names(tmp_path: Path) -> None:
+def test_the_name_in_the_topology_wins_over_longer_names(runs: Path) -> None:
     """Without --run-dir a folder's name is the name of the run and the time of its start."""
-    exact = make_run(tmp_path, "pong-20260101-000000", age_s=9)
-    make_run(tmp_path, "pong-fast-20260102-000000")
-    assert find.find("pong", tmp_path).path == exact
-    assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact]
-    again = make_run(tmp_path, "pong-20260103-000000")
-    assert [run.path for run in find.find_all(["pong"], tmp_path)] == [exact, again]
+    exact = make_run(runs, "pong-20260101-000000", age_s=9)
+    make_run(runs, "pong-fast-20260102-000000")
+    assert find.find("pong").path == exact
+    assert [run.path for run in find.find_all(["pong"])] == [exact]
+    again = make_run(runs, "pong-20260103-000000")
+    assert [run.path for run in find.find_all(["pong"])] == [exact, again]
     with pytest.raises(
         RunError, match="2 runs are named 'pong'; write the time too: one of pong-20260103-000000, pong-2026"
     ):
-        find.find("pong", tmp_path)
+        find.find("pong")
 
 
-def test_two_runs_of_one_name_are_named_by_their_folders(tmp_path: Path) -> None:
+def test_two_runs_of_one_name_are_named_by_their_folders(runs: Path) -> None:
     """Sweeps in two folders, for example, may have runs of the same name."""
-    folders = [make_run(tmp_path / sweep, "lr-000-s1", age_s=age) for sweep, age in (("a", 9), ("b", 1))]
+    folders = [make_run(runs / sweep, "lr-000-s1", age_s=age) for sweep, age in (("a", 9), ("b", 1))]
     with pytest.raises(RunError) as raised:
-        find.find("lr-000-s1", tmp_path)
+        find.find("lr-000-s1")
     assert (
         str(raised.value)
         == f"'lr-000-s1' means 2 runs, all named lr-000-s1; write the folder of one: {folders[1]}, {folders[0]}"
     )
 
 
-def test_newest_means_the_newest_run_unless_a_run_has_this_name(tmp_path: Path) -> None:
-    make_run(tmp_path, "old", age_s=9)
-    new = make_run(tmp_path, "new", age_s=1)
-    assert find.find("newest", tmp_path).path == new
-    assert [run.path for run in find.find_all(["newest"], tmp_path)] == [new]
-    named = make_run(tmp_path, "newest", age_s=99)
-    assert find.find("newest", tmp_path).path == named
+def test_newest_means_the_newest_run_unless_a_run_has_this_name(runs: Path) -> None:
+    make_run(runs, "old", age_s=9)
+    new = make_run(runs, "new", age_s=1)
+    assert find.find("newest").path == new
+    assert [run.path for run in find.find_all(["newest"])] == [new]
+    named = make_run(runs, "newest", age_s=99)
+    assert find.find("newest").path == named
 
 
-def test_newest_is_the_newest_run_also_while_an_older_one_lives(tmp_path: Path) -> None:
-    living = make_run(tmp_path, "old", age_s=9, **me())
-    ended = make_run(tmp_path, "new", age_s=1)
-    assert find.find("newest", tmp_path).path == ended
-    assert find.find(None, tmp_path).path == living
+def test_newest_is_the_newest_run_also_while_an_older_one_lives(runs: Path) -> None:
+    living = make_run(runs, "old", age_s=9, **me())
+    ended = make_run(runs, "new", age_s=1)
+    assert find.find("newest").path == ended
+    assert find.find(None).path == living
 
 
-def test_an_ambiguous_beginning_names_the_runs(tmp_path: Path) -> None:
-    make_run(tmp_path, "pong-1")
-    make_run(tmp_path, "pong-2")
+def test_an_ambiguous_beginning_names_the_runs(runs: Path) -> None:
+    make_run(runs, "pong-1")
+    make_run(runs, "pong-2")
     with pytest.raises(RunError, match="2 runs have names that begin with .*; write more of one name: pong-2, pong-1"):
-        find.find("pong", tmp_path)
+        find.find("pong")
 
 
-def test_a_beginning_means_all_runs_to_what_takes_several(tmp_path: Path) -> None:
+def test_a_beginning_means_all_runs_to_what_takes_several(runs: Path) -> None:
     for name in ("pong-1", "pong-2", "catch-1"):
-        make_run(tmp_path, name)
-    found = find.find_all(["pong", "c"], tmp_path)
+        make_run(runs, name)
+    found = find.find_all(["pong", "c"])
     assert sorted(run.name for run in found) == ["catch-1", "pong-1", "pong-2"]
     assert found[-1].name == "catch-1"
     with pytest.raises(RunError, match="'zong' is neither a run folder nor"):
-        find.find_all(["pong", "zong"], tmp_path)
+        find.find_all(["pong", "zong"])
 
 
-def test_without_a_word_the_newest_is_meant(tmp_path: Path) -> None:
-    make_run(tmp_path, "a-new", age_s=10)
-    make_run(tmp_path, "b-old", age_s=20)
-    assert find.find(None, tmp_path).name == "a-new"
+def test_without_a_word_the_newest_is_meant(runs: Path) -> None:
+    make_run(runs, "a-new", age_s=10)
+    make_run(runs, "b-old", age_s=20)
+    assert find.find(None).name == "a-new"
 
 
-def test_without_a_word_a_living_run_comes_first(tmp_path: Path) -> None:
-    make_run(tmp_path, "new", age_s=10)
-    make_run(tmp_path, "living", age_s=20, **me())
-    assert find.find(None, tmp_path).name == "living"
+def test_without_a_word_a_living_run_comes_first(runs: Path) -> None:
+    make_run(runs, "new", age_s=10)
+    make_run(runs, "living", age_s=20, **me())
+    assert find.find(None).name == "living"
 
 
-def test_no_runs_at_all_says_how_to_start_one(tmp_path: Path) -> None:
+def test_no_runs_at_all_says_how_to_start_one(runs: Path) -> None:
     with pytest.raises(RunError, match="there are no runs in .*; start one with `actorlearn run TOPOLOGY`"):
-        find.find(None, tmp_path / "runs")
+        find.find(None)
 
 
-def test_an_unknown_name_lists_those_there_are(tmp_path: Path) -> None:
-    make_run(tmp_path, "pong-1")
+def test_an_unknown_name_lists_those_there_are(runs: Path) -> None:
+    make_run(runs, "pong-1")
     with pytest.raises(RunError, match="'zong' is neither a run folder nor .* pong-1"):
-        find.find("zong", tmp_path)
+        find.find("zong")
 
 
 def test_a_folder_without_a_run_in_it_is_none(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
     shared.append(tmp_path / "just-being-made")
     monkeypatch.setattr(find, "living_runs", lambda: shared)
     assert [run.path for run in find.living()] == [here]
-    assert find.find("po", tmp_path / "runs").path == here
+    assert find.find("po").path == here
 
 
 def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
@@ -229,9 +230,9 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         assert find_attached(path) == []
 
 
-def test_runs_of_a_sweep_are_found_by_name(tmp_path: Path) -> None:
-    inside = make_run(tmp_path / "rates", "rates-000-s1")
-    (tmp_path / "rates" / "rates-000-s1.log").touch()
+def test_runs_of_a_sweep_are_found_by_name(runs: Path) -> None:
+    inside = make_run(runs / "rates", "rates-000-s1")
+    (runs / "rates" / "rates-000-s1.log").touch()
     deeper = make_run(inside / "films", "rates-of-nobody")
-    assert find.find("rates", tmp_path).path == inside
-    assert deeper not in [run.path for run in find.all_runs(tmp_path)]
+    assert find.find("rates").path == inside
+    assert deeper not in [run.path for run in find.all_runs()]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, draw_different
 from launch.sweeps.decisions import OVER, WAIT, Listed, Population, Search, next_generation, next_step, open_runs
-from launch.sweeps.history import Begun, Chosen, Dropped, History, RunId, Trial
+from launch.sweeps.history import Begun, Dropped, History, RunId, Trial
 from launch.sweeps.keys import PopulationKeys
 from launch.sweeps.slots import Slots
 from tests.launch.sweeps.worlds import Killed, World
@@ -123,8 +123,9 @@ def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -
     assert (history.starts.keys(), len(history.trials)) == ({(0, 1)}, 1)
     assert next_step(search, history, set()) == RunId(0, 1)
     assert next_step(search, history, {RunId(0, 1)}) == RunId(0, 2)
-    assert next_step(search, history, {RunId(0, 1), RunId(0, 2)}) == Trial(1, {"rate": 0.2})
-    assert next_step(search, history, set(), set_aside={RunId(0, 1), RunId(0, 2)}) == Trial(1, {"rate": 0.2})
+    second = Trial(number=1, values={"rate": 0.2})
+    assert next_step(search, history, {RunId(0, 1), RunId(0, 2)}) == second
+    assert next_step(search, history, set(), set_aside={RunId(0, 1), RunId(0, 2)}) == second
 
 
 def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_aside() -> None:
@@ -199,10 +200,10 @@ def test_a_fifth_is_replaced_each_by_one_of_the_best_fifth() -> None:
 def first_generation(seed: int, members: int) -> list[Values]:
     search, history = Population(RATE, PopulationKeys(every_steps=1, seed=seed), range(members), 1, 2), History()
     history.add(Begun(format=1, version="", keys={}, topology=""))
-    for number in range(members):
+    for _ in range(members):
         trial = search.choose(history)
         assert isinstance(trial, Trial)
-        history.add(Chosen(trial=number, values=dict(trial.values)))
+        history.add(trial)
     return [trial.values for trial in history.trials.values()]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from launch.sweeps.history import AnyFact, Begun, Chosen, Dropped, Ended, History, Retried, RunId, Started
+from launch.sweeps.history import AnyFact, Begun, Dropped, Ended, History, Retried, RunId, Started, Trial
 
 BEGUN = Begun(format=1, version="0", keys={}, topology="")
-FIRST: list[AnyFact] = [BEGUN, Chosen(trial=0, values={"a": 1}), Started(trial=0, seed=1)]
+FIRST: list[AnyFact] = [BEGUN, Trial(number=0, values={"a": 1}), Started(trial=0, seed=1)]
 
 
 def made(*facts: AnyFact) -> History:
@@ -33,9 +33,9 @@ def test_a_trials_score_is_the_mean_of_its_finished_runs() -> None:
     ("facts", "rule"),
     [
         ([BEGUN], "must be recorded exactly once"),
-        ([Chosen(trial=2, values={})], "not the next trial"),
-        ([Chosen(trial=0, values={})], "not the next trial"),
-        ([Chosen(trial=1, values={}, parent=1)], "trial 1 is unknown"),
+        ([Trial(number=2, values={})], "not the next trial"),
+        ([Trial(number=0, values={})], "not the next trial"),
+        ([Trial(number=1, values={}, parent=1)], "trial 1 is unknown"),
         ([Started(trial=1, seed=1)], "trial 1 is unknown"),
         ([Ended(trial=0, seed=1, status="finished")] * 2, "has already ended"),
         ([Ended(trial=0, seed=1, status="finished"), Started(trial=0, seed=1)], "has already ended"),

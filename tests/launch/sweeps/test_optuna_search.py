@@ -6,7 +6,7 @@ import pytest
 
 from launch.sweeps.axes import Axis, Choices, Range, written
 from launch.sweeps.decisions import OVER
-from launch.sweeps.history import FORMAT, Begun, Chosen, Dropped, Ended, History, Trial
+from launch.sweeps.history import FORMAT, Begun, Dropped, Ended, History, Trial
 from launch.sweeps.keys import OptunaKeys
 
 pytest.importorskip("optuna", reason="it is an extra; the extra dev has it")
@@ -27,7 +27,7 @@ def search_on(search: OptunaSearch, history: History, trials: int, sign: int = 1
     for number in range(len(history.trials), trials):
         trial = search.choose(history)
         assert isinstance(trial, Trial) and trial.number == number
-        history.add(Chosen(trial=number, values=dict(trial.values)))
+        history.add(trial)
         score = -sign * abs(trial.values["rate"] - 0.01)
         if number % 6 == 4:
             history.add(Dropped(trial=number, env_steps=10, score=score, bound=0.0))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import FailedError, RunError
-from launch.sweeps.history import FORMAT, Begun, Chosen, Ended, Started
+from launch.sweeps.history import FORMAT, Begun, Ended, Started, Trial
 from launch.sweeps.state import STATE_FILE, State, read
 
 BEGUN = Begun(format=FORMAT, version="0", keys={"seeds": [1]}, topology="env: {id: CartPole-v1}")
@@ -16,7 +16,7 @@ BEGUN = Begun(format=FORMAT, version="0", keys={"seeds": [1]}, topology="env: {i
 def written(folder: Path) -> Path:
     with State(folder) as state:
         state.add(BEGUN)
-        state.add(Chosen(trial=0, values={"a": [1, None, "x"]}))
+        state.add(Trial(number=0, values={"a": [1, None, "x"]}))
         state.add(Started(trial=0, seed=1))
         state.add(Ended(trial=0, seed=1, status="finished", score=0.5))
     return folder / STATE_FILE
@@ -27,7 +27,7 @@ def test_what_was_added_is_read_again_and_added_to(tmp_path: Path) -> None:
     with State(path.parent) as state:
         assert state.history.trials[0].values == {"a": [1, None, "x"]}
         assert state.history.ended[0, 1].score == 0.5 and state.history.ended[0, 1].time
-        state.add(Chosen(trial=1, values={}))
+        state.add(Trial(number=1, values={}))
     assert len(read(path).trials) == 2
     assert read(tmp_path / "nothing").begun is None
 

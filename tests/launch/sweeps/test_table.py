@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from launch.sweeps.decisions import Listed, Population
-from launch.sweeps.history import AnyFact, Begun, Chosen, Dropped, Ended, History
+from launch.sweeps.history import AnyFact, Begun, Dropped, Ended, History, Trial
 from launch.sweeps.keys import PopulationKeys, SweepKeys
 from launch.sweeps.table import as_json, lineage, rows, table
 
@@ -26,7 +26,7 @@ def end(trial: int, seed: int, score: float | None = None, status: str = "finish
 
 
 HISTORY = made(
-    *(Chosen(trial=number, values=values) for number, values in enumerate(VALUES)),
+    *(Trial(number=number, values=values) for number, values in enumerate(VALUES)),
     *(end(0, 1, 1.0), end(0, 2, 3.0)),
     *(end(1, 1, 4.0), end(1, 2, 5.0)),
     *(end(2, 1, 9.0), end(2, 2, status="failed", error="[red]a simulator fell over")),
@@ -69,7 +69,7 @@ def test_people_read_values_scores_and_what_is_missing() -> None:
 @pytest.mark.parametrize("width", [50, 60, 80])
 def test_numbers_are_never_broken_in_a_narrow_terminal(width: int) -> None:
     values = [{"optimizer.learning_rate": 0.000123456, "algorithm.entropy_cost": 0.0123456}]
-    history = made(Chosen(trial=0, values=values[0]), end(0, 1, 1234.5), end(0, 2, -0.000123))
+    history = made(Trial(number=0, values=values[0]), end(0, 1, 1234.5), end(0, 2, -0.000123))
     console = Console(width=width, markup=False)
     with console.capture() as told:
         console.print(table(rows(Listed(values, [1, 2]), history, 1), SweepKeys(topology=""), width))
@@ -83,9 +83,9 @@ def test_numbers_are_never_broken_in_a_narrow_terminal(width: int) -> None:
 def test_a_population_has_its_last_generation_and_the_way_of_each_member() -> None:
     search = Population([], PopulationKeys(every_steps=1), [1, 2], 1, 2)
     history = made(
-        *(Chosen(trial=0, values={"a": 1}), Chosen(trial=1, values={"a": 2})),
+        *(Trial(number=0, values={"a": 1}), Trial(number=1, values={"a": 2})),
         *(end(0, 1, 1.0), end(1, 2, 2.0)),
-        *(Chosen(trial=2, values={"a": 3}, parent=1), Chosen(trial=3, values={"a": 2}, parent=1)),
+        *(Trial(number=2, values={"a": 3}, parent=1), Trial(number=3, values={"a": 2}, parent=1)),
         *(end(2, 1, 5.0), end(3, 2, 4.0)),
     )
     assert [row.trial for row in rows(search, history, 1)] == [2, 3]

@@ -12,7 +12,7 @@ import msgspec
 
 from launch.sweeps.axes import Values
 from launch.sweeps.decisions import OVER, Search, next_step
-from launch.sweeps.history import FORMAT, AnyFact, Begun, Chosen, Ended, History, RunId, Started, Trial
+from launch.sweeps.history import FORMAT, AnyFact, Begun, Ended, History, RunId, Started, Trial
 from launch.sweeps.slots import Slots
 
 Score = Callable[[Values, int], float | None]
@@ -75,7 +75,7 @@ class World:
                 if step is OVER:
                     return history
                 if isinstance(step, Trial):
-                    add(Chosen(trial=step.number, values=dict(step.values), parent=step.parent))
+                    add(step)
                 elif isinstance(step, RunId):
                     add(Started(trial=step.trial, seed=step.seed, hosts=slot.hosts))
                     self._start(step)
