@@ -304,16 +304,17 @@ class _Server:
 
     def _preparing(self) -> bool:
         """Whether the fork server still imports."""
-        if self._fork_server is None or self._fork_server.ready:
+        server = self._fork_server
+        if server is None or server.ready:
             return False
-        try:
-            self._fork_server.ready = bool(self._fork_server.socket.recv(_REQUEST_BYTES, socket.MSG_DONTWAIT))
-        except BlockingIOError:
+        arrived = select.poll()
+        arrived.register(server.socket, select.POLLIN)
+        if not arrived.poll(0):
             return True
-        except ConnectionError:
-            pass
-        if not self._fork_server.ready:
-            self._lose_fork_server(self._fork_server)
+        with suppress(OSError):
+            server.ready = bool(server.socket.recv(_REQUEST_BYTES))
+        if not server.ready:
+            self._lose_fork_server(server)
         return False
 
     def _fork(self, command: Sequence[str], changes: Mapping[str, str], mark: bytes, out: int, err: int) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from actorlearn.processes.parent import FORK_SERVER, PROCESS_COMMAND, ROOM, ROOM_VARIABLE
 from launch.spawning.environment import fast
-from launch.spawning.guardian import Guardian
+from launch.spawning.guardian import START_S, Guardian
 
 _IMPORTING_S = 0.005
 """Time between two questions whether the fork server has finished its imports, in seconds."""
@@ -46,8 +46,9 @@ def take() -> Guardian | None:
 def wait_for_imports() -> Guardian | None:
     """Return the prepared guardian once its fork server has ended its imports or failed; None if there is none.
 
-    Raises GuardianLostError.
+    Waits for START_S at most; processes are then started without the fork server. Raises GuardianLostError.
     """
-    while _prepared is not None and _prepared.preparing():
+    deadline_s = time.monotonic() + START_S
+    while _prepared is not None and _prepared.preparing() and time.monotonic() < deadline_s:
         time.sleep(_IMPORTING_S)
     return _prepared

@@ -141,6 +141,17 @@ def test_a_fork_server_with_several_threads_is_not_used(
     assert told()
 
 
+def test_a_fork_server_whose_imports_hang_is_not_waited_for(
+    tmp_path: Path, told: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = "import sys, time\nif 'fork_server' in sys.orig_argv:\n    time.sleep(600)\n"
+    (tmp_path / "sitecustomize.py").write_text(hangs)
+    monkeypatch.setattr("launch.spawning.prepared.START_S", 0.1)
+    with prepared():
+        assert spaces()
+    assert told()
+
+
 DIES_AS_IT_FORKS = """
 import os, signal, socket, sys, time
 with socket.socket(fileno=3) as guardian:
