@@ -132,7 +132,7 @@ class Guardian:
 
     def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> tuple[dict[str, Any], list[int]]:
         try:
-            self._socket.settimeout(START_S if "start" in request else ANSWER_S)
+            self._socket.settimeout(START_S if request.keys() & {"start", "prepare"} else ANSWER_S)
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
             answer, received, *_ = socket.recv_fds(self._socket, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
@@ -163,7 +163,8 @@ class CapturedCommand:
     ) -> None:
         """Start it; raises OSError. ``guardian``: an open one that starts it; None: it has a guardian of its own.
 
-        With an open guardian, ``environment`` has a ROLE_MARK by which the command's descendants are found.
+        With an open guardian, ``environment`` has a ROLE_MARK by which the command's descendants are found. Those that
+        have cleared it end with the guardian.
         """
         self._command = list(command)
         with ExitStack() as opened:
@@ -174,7 +175,7 @@ class CapturedCommand:
             opened.callback(os.close, self._pidfd)
             self._returncode: int | None = None
             if guardian is not None:
-                opened.callback(self._reap)
+                opened.callback(self._end)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -204,6 +205,10 @@ class CapturedCommand:
     def close(self) -> None:
         """End it, and forget its output; a second call does nothing."""
         self._opened.close()
+
+    def _end(self) -> None:
+        with suppress(GuardianLostError):  # all its processes end with it; an error of the caller is more important
+            self._reap()
 
     def _reap(self) -> int:
         """End it and its descendants if that has not been done; returns its return code."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 from actorlearn.processes.parent import FORK_SERVER, PROCESS_COMMAND, ROOM, ROOM_VARIABLE
 from launch.spawning.environment import fast
-from launch.spawning.guardian import START_S, Guardian
+from launch.spawning.guardian import START_S, Guardian, GuardianLostError
 
 _IMPORTING_S = 0.005
 """Time between two questions whether the fork server has finished its imports, in seconds."""
@@ -26,14 +26,15 @@ _prepared: Guardian | None = None
 def prepared() -> Iterator[None]:
     """Start a guardian with a fork server; both end with the context, unless ``take`` has been called."""
     global _prepared
-    with suppress(OSError):  # processes are then started without a fork server
-        _prepared = Guardian(" ".join(sys.argv[1:]))
-        _prepared.prepare([*PROCESS_COMMAND, FORK_SERVER, ROOM], {**fast(1), ROOM_VARIABLE: ROOM})
+    with suppress(OSError), ExitStack() as opened:  # processes are then started without a fork server
+        guardian = opened.enter_context(closing(Guardian(" ".join(sys.argv[1:]))))
+        guardian.prepare([*PROCESS_COMMAND, FORK_SERVER, ROOM], {**fast(1), ROOM_VARIABLE: ROOM})
+        opened.pop_all()
+        _prepared = guardian
     try:
         yield
     finally:
-        if guardian := take():
-            guardian.close()
+        _close()
 
 
 def take() -> Guardian | None:
@@ -46,9 +47,17 @@ def take() -> Guardian | None:
 def wait_for_imports() -> Guardian | None:
     """Return the prepared guardian once its fork server has ended its imports or failed; None if there is none.
 
-    Waits for START_S at most; processes are then started without the fork server. Raises GuardianLostError.
+    Waits for START_S at most; processes are then started without the fork server. A guardian that is lost is closed.
     """
     deadline_s = time.monotonic() + START_S
-    while _prepared is not None and _prepared.preparing() and time.monotonic() < deadline_s:
-        time.sleep(_IMPORTING_S)
+    try:
+        while _prepared is not None and _prepared.preparing() and time.monotonic() < deadline_s:
+            time.sleep(_IMPORTING_S)
+    except GuardianLostError:
+        _close()
     return _prepared
+
+
+def _close() -> None:
+    if guardian := take():
+        guardian.close()

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from actorlearn.worker.settings import SpacesSettings
-from launch.spawning.answers import ask_task
+from launch.spawning.answers import TooSlowError, ask_task
 from launch.spawning.guardian import ROLE_MARK, CapturedCommand, Guardian
 from launch.spawning.prepared import prepared, take, wait_for_imports
 from tests import named
@@ -60,8 +60,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[d
     return lambda: [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
 
 
-def spaces() -> Any:
-    return ask_task("spaces", msgspec.json.encode(SpacesSettings(env=named.env(id="telling:Catch"))), 60.0)
+def spaces(limit_s: float = 60.0) -> Any:
+    return ask_task("spaces", msgspec.json.encode(SpacesSettings(env=named.env(id="telling:Catch"))), limit_s)
 
 
 def guardian_of_this() -> psutil.Process:
@@ -128,6 +128,27 @@ def test_without_a_fork_server_processes_are_started(
         assert answer == spaces()
         assert not lives(server.pid)
         assert told()[0]["parent"] == guardian_of_this().pid
+
+
+def test_a_task_has_another_guardian_if_the_prepared_one_is_lost(told: Callable[[], list[dict[str, Any]]]) -> None:
+    with prepared():
+        lost = guardian_of_this()
+        lost.kill()
+        assert spaces()
+        assert told()[0]["parent"] != lost.pid
+
+
+def test_a_task_without_an_answer_is_reported_although_the_guardian_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops_the_guardian = "import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(600)\n"
+    (tmp_path / "telling.py").write_text(stops_the_guardian)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with prepared():
+        wait_for_imports()
+        monkeypatch.setattr("launch.spawning.guardian.ANSWER_S", 0.5)
+        with pytest.raises(TooSlowError):
+            spaces(2.0)
 
 
 def test_a_fork_server_with_several_threads_is_not_used(
