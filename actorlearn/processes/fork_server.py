@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from actorlearn.processes.parent import PROCESS_COMMAND, ROOM_VARIABLE
 
 _MODULES = (
@@ -43,15 +45,15 @@ def serve(number: int) -> list[str]:
     """
     for module in _MODULES:
         importlib.import_module(module)
-    if len(os.listdir("/proc/self/task")) > 1 or not all(_areas()):  # a fork has only one of the threads
-        sys.exit("this process has several threads, or the kernel does not tell where its arguments are")
+    if len(os.listdir("/proc/self/task")) > 1 or not all(_areas()):  # a fork would have only one of the threads
+        sys.exit()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the pages of all objects
     with socket.socket(fileno=number) as guardian:
         guardian.set_inheritable(False)
         guardian.send(b"{}")
         while True:
-            request, streams, *_ = socket.recv_fds(guardian, _REQUEST_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+            request, streams, *_ = socket.recv_fds(guardian, _REQUEST_BYTES, 2)
             if not request:
                 sys.exit()
             asked = json.loads(request)
@@ -97,8 +99,7 @@ def _begin(asked: dict[str, Any], streams: Sequence[int], parent: int) -> None:
     os.environ.update(asked["environment"])
     os.environ.pop(ROOM_VARIABLE, None)
     _show([*PROCESS_COMMAND, *asked["arguments"]], list(asked["environment"]))
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # as in a new process; Python's own generator does it by itself
+    np.random.seed()  # as in a new process; Python's own generator does it by itself
     while os.getppid() == parent:  # until the guardian is the parent
         time.sleep(_TURN_S)
 

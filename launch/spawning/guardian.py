@@ -4,8 +4,8 @@ It is a separate process, so that it survives when the supervisor is killed by S
 becomes the parent of every orphan among its descendants, also of one that has changed its process group, session or
 environment. When the supervisor has ended, or has not renewed the lease in time, the guardian kills its children, then
 the orphans that it inherits from them, until none is left. When a role's process has ended, the guardian kills the
-processes with the mark of that process, an environment variable. A process that has cleared the variable is killed at
-the end of the run.
+processes with the mark of that process, an environment variable. A process that has cleared the variable is killed when
+no role's process is left.
 
 If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``). The supervisor then
 kills all processes with the run's mark, and starts another guardian.
@@ -134,13 +134,21 @@ class Guardian:
         try:
             self._socket.settimeout(START_S if request.keys() & {"start", "prepare"} else ANSWER_S)
             socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
-            answer, received, *_ = socket.recv_fds(self._socket, _REQUEST_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            answer, received = _receive(self._socket, 1)
         except OSError as error:
             self._process.kill()
             raise GuardianLostError(f"the guardian, process {self.pid}, does not answer: {error}") from None
         if not answer:
             raise GuardianLostError(f"the guardian, process {self.pid}, has died")
         return json.loads(answer), received
+
+
+def _receive(sender: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """Return a message and at most ``most`` descriptors, which programs that are started do not inherit."""
+    message, descriptors, *_ = socket.recv_fds(sender, _REQUEST_BYTES, most)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # recv_fds of Python 3.11 ignores MSG_CMSG_CLOEXEC
+    return message, descriptors
 
 
 def end_marked(run_id: str) -> None:
@@ -164,7 +172,7 @@ class CapturedCommand:
         """Start it; raises OSError. ``guardian``: an open one that starts it; None: it has a guardian of its own.
 
         With an open guardian, ``environment`` has a ROLE_MARK by which the command's descendants are found. Those that
-        have cleared it end with the guardian.
+        have cleared it end when no process that the guardian has started is left.
         """
         self._command = list(command)
         with ExitStack() as opened:
@@ -230,6 +238,7 @@ def _output() -> TextIO:
 class _ForkServer:
     """A process that imports what other processes need and is forked for each (``processes/fork_server.py``)."""
 
+    pid: int
     command: tuple[str, ...]
     """Beginning of the commands that it can start."""
     socket: socket.socket
@@ -273,7 +282,10 @@ class _Server:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         self.bury()
         del self._roles[pid]
-        return {"returncode": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}, []
+        returncode = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not self._roles:
+            self._end_others(None)
+        return {"returncode": returncode}, []
 
     def _start(
         self, command: Sequence[str], changes: Mapping[str, str], out: int, err: int
@@ -297,12 +309,12 @@ class _Server:
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
             marked = {**changes, PARENT: str(os.getpid()), ROLE_MARK: _FORK_SERVER}
-            _spawn([*command, "3"], marked, (nothing, 1), (nothing, 2), (theirs.fileno(), 3))
+            pid = _spawn([*command, "3"], marked, (nothing, 1), (nothing, 2), (theirs.fileno(), 3))
         except OSError:  # processes are then started without it
             ours.close()
         else:
             ours.settimeout(_FORK_S)
-            self._fork_server = _ForkServer(tuple(command[:-2]), ours)
+            self._fork_server = _ForkServer(pid, tuple(command[:-2]), ours)
         finally:
             theirs.close()
             os.close(nothing)
@@ -342,11 +354,7 @@ class _Server:
         """End the fork server and what it has forked for a request without an answer, with this mark."""
         server.socket.close()
         self._fork_server = None
-        wanted, deadline_s = {f"{ROLE_MARK}={_FORK_SERVER}".encode(), *marks}, time.monotonic() + _END_S
-        searches_without = 0
-        while searches_without < SEARCHES and time.monotonic() < deadline_s:
-            searches_without = 0 if self._kill_others(wanted) else searches_without + 1
-            time.sleep(_TURN_S)
+        self._end_others({f"{ROLE_MARK}={_FORK_SERVER}".encode(), *marks})
 
     def bury(self) -> None:
         """Reap ended orphans, and kill the descendants of roles' processes that have ended."""
@@ -356,11 +364,24 @@ class _Server:
                 _kill_group(role)
         self._kill_others(self._ended)
 
-    def _kill_others(self, marks: Set[bytes]) -> bool:
-        """Reap ended children that are not roles' processes, and kill those with a mark; whether there were any."""
+    def _end_others(self, marks: Set[bytes] | None) -> None:
+        """Kill children that are neither roles' processes nor the fork server until none is left; see `_kill_others`.
+
+        Gives up after a time that is shorter than the longest wait for an answer.
+        """
+        searches_without, deadline_s = 0, time.monotonic() + _FORK_S
+        while searches_without < SEARCHES and time.monotonic() < deadline_s:
+            searches_without = 0 if self._kill_others(marks) else searches_without + 1
+            time.sleep(_TURN_S)
+
+    def _kill_others(self, marks: Set[bytes] | None) -> bool:
+        """Reap ended children, and kill those with a mark; None: with or without. Returns whether any were killed."""
+        own = {*self._roles, self._fork_server.pid if self._fork_server else 0}
         found = False
         for number, pid in _children():
-            if pid not in self._roles and not _reaped(pid) and not marks.isdisjoint(_environment(number)):
+            if pid in own or _reaped(pid):
+                continue
+            if marks is None or not marks.isdisjoint(_environment(number)):
                 found = True
                 _kill(pid)
         return found
@@ -481,7 +502,7 @@ def _serve(ours: socket.socket) -> None:
 def _answered(ours: socket.socket, guard: _Server) -> bool:
     """Answer one request; returns False if the supervisor has ended."""
     try:
-        request, descriptors, *_ = socket.recv_fds(ours, _REQUEST_BYTES, 2, socket.MSG_CMSG_CLOEXEC)
+        request, descriptors = _receive(ours, 2)
         if not request:
             return False
         answer, handed = guard.answer(json.loads(request), descriptors)
