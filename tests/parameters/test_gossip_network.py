@@ -384,6 +384,20 @@ def test_learners_on_two_machines_mix_as_those_on_one_do(
     assert told["bytes_sent"] == MAILBOX.size + 2 * MAILBOX_ROW_BYTES + 4 * SIZE
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_message_that_is_not_finite_is_counted_and_mixed_by_nobody(
+    tmp_path: Path, listing: Listing, opened: list[Gossip], bad: float
+) -> None:
+    own, poisoned = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
+    opened += [own, poisoned]
+    for exchange in (own, poisoned):
+        exchange.join(0, 0)
+    until(lambda: poisoned.mailbox.post(weights(bad)) >= 0 and own.mailbox.version(1) >= 0)
+    learn(own)
+    assert torch.isfinite(own.weights).all()
+    assert own.metrics()["messages_refused"] == 1
+
+
 def test_those_who_mix_nothing_of_a_learner_hear_its_counts(
     tmp_path: Path, listing: Listing, opened: list[Gossip]
 ) -> None:
