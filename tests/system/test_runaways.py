@@ -33,8 +33,8 @@ def environments_run(run: Launched, name: str) -> None:
 
 def guard_of(run: Launched) -> psutil.Process:
     """The guardian of a run, wherever it is in the process tree."""
-    wanted = [guardian.__file__, str(run.run_dir / "logs")]
-    (found,) = [p for p in psutil.process_iter(["cmdline"]) if set(wanted) <= set(p.info["cmdline"] or ())]
+    guardians = [p for p in psutil.process_iter(["cmdline"]) if guardian.__file__ in (p.info["cmdline"] or ())]
+    (found,) = [p for p in guardians if str(run.run_dir) in p.info["cmdline"][-1]]  # by the command or by the logs
     return found
 
 
