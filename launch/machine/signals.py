@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+REPEATED_S = 0.2
+"""Seconds in which the same signal counts once: timeout(1), for example, signals its command and its process group."""
 
 
 class Signals:
@@ -20,13 +24,20 @@ class Signals:
         heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         self._handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
         self._wakeup_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        self._read_s: dict[int, float] = {}
+        """Time at which `read` last returned a signal."""
 
     def read(self) -> list[int]:
-        """Return the signals received since the last call."""
+        """Return the signals received since the last call, each once, without those repeated within ``REPEATED_S``."""
         try:
-            return [number for number in os.read(self.fd, 4096) if number in self._handlers]
+            received = os.read(self.fd, 4096)
         except BlockingIOError:
             return []
+        now_s = time.monotonic()
+        earlier = {number for number, read_s in self._read_s.items() if now_s - read_s < REPEATED_S}
+        told = [number for number in dict.fromkeys(received) if number in self._handlers and number not in earlier]
+        self._read_s.update(dict.fromkeys(told, now_s))
+        return told
 
     def close(self) -> None:
         """Restore the earlier handlers."""

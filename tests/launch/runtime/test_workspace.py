@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.locks import open_alone
-from launch.machine.signals import SIGNALS, Signals
+from launch.machine.signals import REPEATED_S, SIGNALS, Signals
 from launch.nodes.messages import DropLearner, DropMembers
 from launch.plan.plan import Start
 from launch.runs.jsonl import read_object
@@ -54,6 +55,22 @@ def test_signals_are_told_in_order_and_given_back() -> None:
         signals.close()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_signal_that_is_sent_twice_at_once_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with handled(signal.SIGTERM, signal.SIG_DFL):
+        signals, now_s = Signals(), 10.0
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.read() == [signal.SIGTERM]
+        now_s += 0.75 * REPEATED_S
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.read() == []
+        now_s += 0.75 * REPEATED_S
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals.read() == [signal.SIGTERM]
+        signals.close()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
