@@ -300,7 +300,7 @@ def tables(draw: st.DrawFn, right: list[bytes]) -> bytes:
     table = draw(st.sampled_from(right))
     for _ in range(draw(st.integers(1, 3))):
         cell = draw(st.sampled_from(table.replace(b"\n", b",").split(b",")))
-        table = table.replace(cell, draw(st.sampled_from(ODD_CELLS)).encode()) if cell else table
+        table = table.replace(cell, draw(st.sampled_from(ODD_CELLS)).encode(), 1) if cell else table
     return table
 
 
