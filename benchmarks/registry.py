@@ -119,6 +119,7 @@ PEERS: Mapping[str, Benchmark] = {
     "sac": Benchmark("benchmarks.peers.works:peers_sac", topology="pendulum-sac.yaml"),
     "control": Benchmark("benchmarks.peers.works:peers_control", topology="control/halfcheetah-ppo.yaml"),
     "neighbours": Benchmark("benchmarks.peers.neighbours:neighbours", topology="atari/paac.yaml"),
+    "scores": Benchmark("benchmarks.peers.scores:scores", topology=None, takes_names=True),
 }
 """Comparisons with other programs: the work, or the program, by which each is called."""
 VISIT = Benchmark("benchmarks.gpu.visit:gpu", topology=None)

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
     folder = request.output or _folder(question)
     table = open_table(folder, question, request.seeds_wanted or DEFAULT_SEEDS)
     for seed in table.missing:
-        table.runs.append(_run(request, question, seed, folder / str(seed)))
+        keys = (*request.overrides, f"seed={seed}")
+        table.runs.append(
+            run_to_score(request.topology, keys, seed, question.score, folder / str(seed), question.whole)
+        )
         write(table, folder)
         if table.missing:
             show(_report(table))
@@ -74,21 +78,26 @@ def _report(table: SeedTable) -> SuiteReport:
     )
 
 
-def _run(request: SuiteRequest, question: Question, seed: int, folder: Path) -> SeedRun:
-    """Run one seed and return its record; removes first what an interrupted command has left of this seed."""
+def run_to_score(
+    topology: str, overrides: Sequence[str], seed: int, score: float, folder: Path, whole: bool = False
+) -> SeedRun:
+    """Run a topology until the mean of its last 100 games has reached a score; with ``whole``, to its end.
+
+    Return the record of the run. ``folder``: the folder of the run, whose earlier content is removed.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     began_s = time.monotonic()
     where, first, rows, error = machine_line(), None, [], ""
     try:
-        with Running(request.topology, (*request.overrides, f"seed={seed}"), None, run_dir=folder) as run:
+        with Running(topology, tuple(overrides), None, run_dir=folder) as run:
             rows = run.seen
             while True:
                 ended = run.ended
                 run.new_reports()  # which are in rows then
                 minutes = (time.monotonic() - began_s) / 60
-                if first is None and (row := _with_score(rows, question.score)):
+                if first is None and (row := _with_score(rows, score)):
                     first = Moment(minutes=minutes, steps=row["env_steps"], score=row["episode_return_mean"])
-                if ended or (first and not question.whole):
+                if ended or (first and not whole):
                     break
                 time.sleep(_TURN_S)
     except FailedError as failed:

@@ -79,6 +79,11 @@ class ZooRow(msgspec.Struct, frozen=True):
         return [*self.keys.split(), f"total_steps={self.steps}"]
 
     @property
+    def source(self) -> bytes:
+        """The text of its topology, without the overrides."""
+        return Path(shipped(self.topology)).read_bytes() if self.topology else f"name: {self.row}\n".encode()
+
+    @property
     def lacking(self) -> str:
         """What must be installed before the row can be run; empty if nothing is missing."""
         if not self.needs or find_spec(self.needs):
@@ -134,10 +139,7 @@ class RowFolder:
             seeds += [seed for seed in given if seed not in seeds]
         self.folder.mkdir(parents=True, exist_ok=True)
         topology = self.folder / TOPOLOGY
-        source = (
-            Path(shipped(self.row.topology)).read_bytes() if self.row.topology else f"name: {self.row.row}\n".encode()
-        )
-        write_atomically(topology, source)
+        write_atomically(topology, self.row.source)
         one_each = {key: 1 for key in sorted(load(str(topology), self.row.overrides).left_to_cores)}
         overrides = [override.partition("=") for override in self.row.overrides]
         keys = {
