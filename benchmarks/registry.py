@@ -107,6 +107,7 @@ PROGRAM: Mapping[str, Benchmark] = {
     "stragglers": Benchmark("benchmarks.suites.stragglers:stragglers"),
     "prediction": Benchmark("benchmarks.suites.prediction:prediction", sets_modes=True),
     "desk": Benchmark("benchmarks.suites.desk:desk", topology=None),
+    "guard": Benchmark("benchmarks.suites.guard:guard", topology=None),
     "families": Benchmark("benchmarks.suites.families:families", topology=None, takes_names=True),
 }
 """Suites of this program alone."""
