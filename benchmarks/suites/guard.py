@@ -57,7 +57,7 @@ def guard(request: BenchmarkRequest) -> SuiteReport:
     here = kind_of_machine()
     rows, spreads, lost = [], {}, []
     for case, (file, overrides) in CASES.items():
-        shares = _shares(shipped(file), overrides, request)
+        shares = measure_shares(shipped(file), overrides, request)
         known = [one for one in earlier if (one.case, one.machine, one.slower) == (case, here, False)]
         slower = is_slower(shares, known)
         keep_result(request, "guard", Guarded(case, here, tuple(shares), slower))
@@ -91,7 +91,7 @@ def kind_of_machine() -> str:
     return f"{found['usable_cores']} cores of {found['cpu']}, {'with' if native else 'without'} products in bf16"
 
 
-def _shares(topology: str, overrides: Sequence[str], request: BenchmarkRequest) -> list[float]:
+def measure_shares(topology: str, overrides: Sequence[str], request: BenchmarkRequest) -> list[float]:
     """Return training's share of its parts in turn, repetition by repetition."""
     with Parts(topology, overrides) as parts:
         alone = {"simulate": parts.simulate, "infer": parts.infer, "learn": parts.learn}

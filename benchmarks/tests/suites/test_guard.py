@@ -18,7 +18,7 @@ STEADY = [0.82, 0.80, 0.78]
 def measured(monkeypatch: pytest.MonkeyPatch, folder: Path, **shares: list[float]) -> dict[str, tuple[str, ...]]:
     """Run the guard where training has these shares of its parts, others STEADY; return the rows by case."""
     files = {shipped(file): case for case, (file, _) in guard.CASES.items()}
-    monkeypatch.setattr(guard, "_shares", lambda topology, *_: shares.get(files[topology], STEADY))
+    monkeypatch.setattr(guard, "measure_shares", lambda topology, *_: shares.get(files[topology], STEADY))
     report = guard.guard(BenchmarkRequest("", (), 3, 1.0, output=folder))
     return {row[0]: tuple(row) for row in report.rows}
 
