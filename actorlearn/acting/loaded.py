@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
 import msgspec
@@ -22,41 +22,16 @@ from actorlearn.acting.policy import Policy
 from actorlearn.action_mask import MASK, cells_of, without_choice
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
-from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
-from actorlearn.envs.masks import Masks, find_masks
-from actorlearn.envs.observations import MisfitError, Vector, Whole, layout_of
+from actorlearn.envs.observations import MisfitError
+from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, read
-
-
-class _Spaces(NamedTuple):
-    """Converts an observation of a gymnasium environment to a row, and a chosen action to the environment's form."""
-
-    layout: Whole | Vector
-    actions: ActionSpace
-    masks: Masks | None
-
-    def row(self, observation: Any, action_mask: Any) -> npt.NDArray[Any]:
-        """Return observation and mask as the only row [1, …]; raises ValueError if they are outside the spaces."""
-        dtype = np.uint8 if self.layout.dtype == np.uint8 else np.float32
-        row = np.zeros((1, *self.layout.shape), dtype)
-        try:
-            self.layout.store(observation, row, 0)
-            if self.masks is None:
-                return row
-            given = self.masks.source == "info"
-            valid = _cells(action_mask, self.masks.actions) if given else self.masks.read(observation, {})
-        except MisfitError as error:
-            name, value, rule = error.args
-            rows = f"for N environments pass N rows of shape {list(self.layout.shape)}"
-            raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
-        return np.concatenate([row.reshape(1, -1), valid[np.newaxis].astype(dtype)], axis=1)
 
 
 class LoadedPolicy:
@@ -145,7 +120,7 @@ class LoadedPolicy:
         if self._reads_info and action_mask is None:
             raise ValueError("action_mask: the policy needs the valid actions: pass action_mask=info['action_mask']")
         if isinstance(self.env, GymnasiumSettings):
-            action = self._act(self._spaces.row(observation, action_mask), greedy, begins)
+            action = self._act(_row(self._spaces, observation, action_mask), greedy, begins)
             return self._spaces.actions.taken(action, 1)[0]
         rows = self._with_masks(np.asarray(observation)[np.newaxis], None if action_mask is None else [action_mask])
         return self._act(rows, greedy, begins)[0]
@@ -171,14 +146,18 @@ class LoadedPolicy:
         return scores
 
     @cached_property
-    def _spaces(self) -> _Spaces:
+    def _spaces(self) -> Spaces:
         """The spaces of the training's gymnasium environment, which is made once to read them."""
         settings = cast("GymnasiumSettings", self.env)
         env, _ = construct(settings)
         try:
-            actions = ActionSpace(settings.id, env.action_space, settings.scale_actions)
-            space, masks = find_masks(settings.id, settings.action_mask, env.observation_space, actions.actions, dict)
-            return _Spaces(layout_of(settings.id, space)[0], actions, masks)
+            return Spaces.of(
+                settings.id,
+                env.observation_space,
+                env.action_space,
+                scale_actions=settings.scale_actions,
+                action_mask=settings.action_mask,
+            )
         finally:
             env.close()
 
@@ -231,6 +210,23 @@ class LoadedPolicy:
         self._moment += 1
         action: npt.NDArray[Any] = chosen["action"].numpy()
         return action
+
+
+def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]:
+    """Return an environment's observation and mask as the only row [1, …]; raises ValueError if outside the spaces."""
+    layout, masks = spaces.layout, spaces.masks
+    dtype = np.uint8 if layout.dtype == np.uint8 else np.float32
+    row = np.zeros((1, *layout.shape), dtype)
+    try:
+        layout.store(observation, row, 0)
+        if masks is None:
+            return row
+        valid = _cells(action_mask, masks.actions) if masks.source == "info" else masks.read(observation, {})
+    except MisfitError as error:
+        name, value, rule = error.args
+        rows = f"for N environments pass N rows of shape {list(layout.shape)}"
+        raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
+    return np.concatenate([row.reshape(1, -1), valid[np.newaxis].astype(dtype)], axis=1)
 
 
 def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from actorlearn.action_mask import MASK, without_choice
 from actorlearn.envs import states
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr
-from actorlearn.envs.masks import Masks, NewestMasks, Valid
-from actorlearn.envs.observations import MisfitError, ObservationLayout
+from actorlearn.envs.masks import Masks, Valid
+from actorlearn.envs.observations import MisfitError
+from actorlearn.envs.spaces import Spaces
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 Counts = npt.NDArray[np.int64]
@@ -30,21 +31,22 @@ class CheckedRows(ShortRepr):
 
     spec: EnvSpec
 
-    def __init__(self, env_id: str, layout: ObservationLayout, count: int, masks: Masks | None = None) -> None:
-        """Allocate observations of this layout for ``count`` environments; ``env_id`` is for errors.
+    def __init__(self, env_id: str, spaces: Spaces, count: int) -> None:
+        """Allocate observations for ``count`` environments with these spaces; ``env_id`` is for errors.
 
-        With ``masks`` the cells after an observation are the mask of its valid actions.
+        With masks the cells after an observation are the mask of its valid actions.
         """
-        self._id, self._layout = env_id, layout
-        self._choices = NewestMasks(masks, np.ones((count, masks.length), np.bool_)) if masks else None
-        self._observation: npt.NDArray[Any] = np.zeros((count, *layout.shape), layout.dtype)
+        self._id, self.count = env_id, count
+        self._actions, self._layout, self._masks = spaces.actions, spaces.rows, spaces.masks
+        self._valid: Valid = np.ones((count, spaces.masks.length if spaces.masks else 0), np.bool_)
+        """The newest masks [B, n]; n = 0 if all actions are valid."""
+        self._observation: npt.NDArray[Any] = np.zeros((count, *self._layout.shape), self._layout.dtype)
         self._reward = np.zeros(count, np.float64)
         self._open = True
 
-    @property
-    def _valid(self) -> Valid | None:
-        """The newest masks [B, n]; None if all actions are valid."""
-        return self._choices.valid if self._choices else None
+    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw a valid action for each environment."""
+        return self._actions.draw(self.count, random, self._valid if self._masks else None)
 
     def _need_open(self) -> None:
         if not self._open:
@@ -55,13 +57,13 @@ class CheckedRows(ShortRepr):
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
-        valid = {MASK: self._choices.valid} if self._choices else {}
+        valid = {MASK: self._valid} if self._masks else {}
         return {name: np.array(values) for name, values in (own | valid).items()} | states.read(envs)
 
     def _restore_valid(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore the mask of a state; raises KeyError or ValueError if it does not fit."""
-        if self._choices:
-            self._choices.valid[...] = state[MASK]
+        if self._masks:
+            self._valid[...] = state[MASK]
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
@@ -76,8 +78,8 @@ class CheckedRows(ShortRepr):
         """Gather an environment's observation, and the mask in it or in the info; ``ended``: with it a game ends."""
         try:
             self._layout.store(observation, self._observation, i)
-            if self._choices:
-                self._choices.valid[i] = self._choices.masks.read(observation, info, ended=ended)
+            if self._masks:
+                self._valid[i] = self._masks.read(observation, info, ended=ended)
         except MisfitError as misfit:
             self._refuse(i, *misfit.args)
 
@@ -107,11 +109,11 @@ class CheckedRows(ShortRepr):
                 i, *place = np.argwhere(~good)[0].tolist()
                 name = self._layout.name(place) if field == "observation" else field
                 self._refuse(i, name, values[(i, *place)].item(), "it must be finite in float32")
-        if self._choices:
-            self._refuse_no_choice(self._choices, np.logical_or(terminated, truncated), steps)
-            length = self._choices.masks.length
-            row.observation[:, :-length] = self._observation.reshape(len(self._observation), -1)
-            row.observation[:, -length:] = self._choices.valid
+        if self._masks:
+            self._refuse_no_choice(self._masks, np.logical_or(terminated, truncated), steps)
+            length = self._masks.length
+            row.observation[:, :-length] = self._observation.reshape(self.count, -1)
+            row.observation[:, -length:] = self._valid
         else:
             row.observation[...] = self._observation
         row.reward[...] = self._reward
@@ -120,12 +122,9 @@ class CheckedRows(ShortRepr):
         row.life_lost.fill(False)
         row.first[...] = first
 
-    def _refuse_no_choice(
-        self, choices: NewestMasks, ended: npt.NDArray[np.bool_], steps: Sequence[int] | Counts
-    ) -> None:
+    def _refuse_no_choice(self, masks: Masks, ended: npt.NDArray[np.bool_], steps: Sequence[int] | Counts) -> None:
         """Refuse masks without a valid choice; after a game's end, where no action is taken, all become valid."""
-        masks, valid = choices.masks, choices.valid
-        none = without_choice(masks.actions, valid)
+        none = without_choice(masks.actions, self._valid)
         if not none.any():
             return
         running = none.any(axis=-1) & ~ended
@@ -135,8 +134,8 @@ class CheckedRows(ShortRepr):
             rule = (
                 f"at {moment} of its game no action is valid; an environment without a valid action must end its game"
             )
-            self._refuse(i, f"{masks.source}[{MASK!r}]", valid[i].astype(int).tolist(), rule)
-        valid[none] = True
+            self._refuse(i, f"{masks.source}[{MASK!r}]", self._valid[i].astype(int).tolist(), rule)
+        self._valid[none] = True
 
     def _refuse(self, i: int | None, field: str, value: object, rule: str) -> NoReturn:
         raise MalformedStepError(self._id, i, field, value, rule)

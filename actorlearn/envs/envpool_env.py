@@ -32,14 +32,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Space
 
 from actorlearn.actions import cell, draw
-from actorlearn.envs.action_space import ActionSpace, actions_of
 from actorlearn.envs.history import ActionHistory
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, check_actions, seed31
-from actorlearn.envs.masks import observed
-from actorlearn.envs.observations import MisfitError, layout_of
+from actorlearn.envs.observations import MisfitError
+from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import EnvPoolSettings
 from actorlearn.nearest import nearest
 
@@ -259,10 +257,11 @@ class EnvPool(Pooled):
         beat: Callable[[], object] = lambda: None,
         **options: Any,
     ) -> None:
-        observation, action, arguments = _described(settings)
-        self._actions = ActionSpace(settings.id, action, settings.scale_actions)
-        self._layout = layout_of(settings.id, observation)[0]
-        super().__init__(settings.id, _spec(settings), seeds, {**arguments, **options}, beat)
+        spaces, arguments = _described(settings)
+        self._actions, self._layout = spaces.actions, spaces.layout
+        module = known(settings.id)
+        inexact = "" if module in REPLAYED else f"it is not known whether games of {module} are repeatable"
+        super().__init__(settings.id, spaces.spec(inexact=inexact), seeds, {**arguments, **options}, beat)
 
     def random_actions(self, random: np.random.Generator) -> Array:
         """Draw one action for each environment, uniformly from the action space."""
@@ -301,19 +300,7 @@ def spec(settings: EnvPoolSettings) -> EnvSpec:
     return env.spec
 
 
-def _spec(settings: EnvPoolSettings) -> EnvSpec:
-    observation, action, _ = _described(settings)
-    observations, left_out = layout_of(settings.id, observation)
-    module = known(settings.id)
-    return EnvSpec(
-        actions=actions_of(settings.id, action),
-        frames_per_step=1,
-        inexact="" if module in REPLAYED else f"it is not known whether games of {module} are repeatable",
-        **observed(observations, left_out),
-    )
-
-
-def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[str, Any]]:
+def _described(settings: EnvPoolSettings) -> tuple[Spaces, dict[str, Any]]:
     """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError, one line."""
     known(settings.id)
     name, what = settings.id.removeprefix("envpool:"), f"env.id: {settings.id!r}"
@@ -332,7 +319,8 @@ def _described(settings: EnvPoolSettings) -> tuple[Space[Any], Space[Any], dict[
             raise ValueError(f"{what} cannot be made with kwargs {settings.kwargs}: {said}") from error
     limits = [limit for limit in (config.max_episode_steps, settings.time_limit_steps) if limit > 0]
     limit = {"max_episode_steps": min(limits)} if limits else {}
-    return observation, action, {"task_id": name, **settings.kwargs, **limit}
+    spaces = Spaces.of(settings.id, observation, action, scale_actions=settings.scale_actions)
+    return spaces, {"task_id": name, **settings.kwargs, **limit}
 
 
 def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:

@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from actorlearn.envs import states
-from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
-from actorlearn.envs.masks import find_masks, observed
 from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
+from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import GymnasiumSettings
 
 Beat = Callable[[], object]
@@ -39,27 +38,20 @@ class Gymnasium(CheckedRows):
 
     def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
         """Make one environment per seed. ``beat`` is called between environments; in a step at most every 0.1 s."""
-        self.count = len(seeds)
         self._beat, self._beat_s = beat, 0.0
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
         first = self._envs[0]
-        self._actions = ActionSpace(settings.id, first.action_space, settings.scale_actions)
-        space, masks = find_masks(
+        spaces = Spaces.of(
             settings.id,
-            settings.action_mask,
             first.observation_space,
-            self._actions.actions,
-            self._first_info,
+            first.action_space,
+            scale_actions=settings.scale_actions,
+            action_mask=settings.action_mask,
+            first_info=self._first_info,
         )
-        observations, left_out = layout_of(settings.id, space)
-        super().__init__(settings.id, observations, self.count, masks)
-        self.spec = EnvSpec(
-            actions=self._actions.actions,
-            frames_per_step=1,
-            inexact=states.inexact(first),
-            **observed(observations, left_out, masks),
-        )
+        super().__init__(settings.id, spaces, len(seeds))
+        self.spec = spaces.spec(inexact=states.inexact(first))
         _refuse_others(settings.id, self._envs)
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
@@ -109,10 +101,6 @@ class Gymnasium(CheckedRows):
             self._gather(i, observation, info, terminated[i] or truncated[i])
         self._write(row, terminated, truncated, first, steps)
         self._ended = [over or cut for over, cut in zip(terminated, truncated, strict=True)]
-
-    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw one action for each environment."""
-        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the environments' states, and the number of steps of each game."""

@@ -37,12 +37,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from actorlearn.actions import cell, chosen_by_part
 from actorlearn.envs import states
-from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
-from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
-from actorlearn.envs.masks import Valid, find_masks, observed
-from actorlearn.envs.observations import MisfitError, layout_of
+from actorlearn.envs.interface import Row, empty_row, seed31
+from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.pictures import pictures_of
+from actorlearn.envs.spaces import Spaces
 
 Vector = VectorEnv[Any, Any, Any]
 Flags = npt.NDArray[np.bool_]
@@ -73,24 +72,22 @@ class GymnasiumVector(CheckedRows):
         counted here because the vector does not count it; 0 means none. ``beat`` is called before each call of the
         vector.
         """
-        self.count = len(seeds)
         self._vector, self._beat = vector, beat
         name = _name(vector)
         self._mode = _autoreset_mode(vector, name)
-        if vector.num_envs != self.count:
-            raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {self.count}")
+        if vector.num_envs != len(seeds):
+            raise ValueError(f"env.vector: {name} has {vector.num_envs} environments instead of {len(seeds)}")
         self._seeds = [seed31(seed) for seed in seeds]
-        self._actions = ActionSpace(env_id, vector.single_action_space, scale_actions)
-        space, masks = find_masks(
+        spaces = Spaces.of(
             env_id,
-            action_mask,
             vector.single_observation_space,
-            self._actions.actions,
-            lambda: self._seeded()[1],
+            vector.single_action_space,
+            scale_actions=scale_actions,
+            action_mask=action_mask,
+            first_info=lambda: self._seeded()[1],
         )
-        observations, left_out = layout_of(env_id, space)
-        super().__init__(env_id, observations, self.count, masks)
-        self._batches = observations
+        super().__init__(env_id, spaces, len(seeds))
+        self._batches = spaces.layout
         self._resets_by_mask = resets_by_mask(vector)
         no_restart = (
             "" if self._resets_by_mask else f'{name} has no metadata["reset_mask"]: it resets all its games together'
@@ -98,16 +95,10 @@ class GymnasiumVector(CheckedRows):
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
             raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
-        self.spec = EnvSpec(
-            actions=self._actions.actions,
-            frames_per_step=1,
-            inexact=states.inexact(vector),
-            no_restart=no_restart,
-            **observed(observations, left_out, masks),
-        )
+        self.spec = spaces.spec(inexact=states.inexact(vector), no_restart=no_restart)
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
-        self._playable: Valid | None = None if self._valid is None else self._valid.copy()
+        self._playable = self._valid.copy()
         """Masks [B, n] with which the vector's newly begun games were last observed; their first action, which no
         policy chooses, is taken from these."""
         self._limit = time_limit_steps or FOREVER
@@ -140,7 +131,7 @@ class GymnasiumVector(CheckedRows):
         if games_begin:
             if self._mode is AutoresetMode.DISABLED:
                 begun = self._reset(first)
-                if self._choices:
+                if self._masks:
                     self._gather_all(*begun, chosen=first)
                     self._observe_begun()
             taken[first] = self._unchosen()[first]
@@ -168,14 +159,10 @@ class GymnasiumVector(CheckedRows):
         self._write(row, terminated, truncated, first, self._steps)
         self._ended, self._cut = over | cut, cut
 
-    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw one action for each environment."""
-        return self._actions.draw(self.count, random, self._valid)
-
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the vector's state, and the steps and flags of each game."""
         own = {"steps": self._steps, "ended": self._ended, "cut": self._cut}
-        playable = {} if self._playable is None else {PLAYABLE: self._playable}
+        playable = {PLAYABLE: self._playable} if self._masks else {}
         return self._saved([self._vector], own | playable)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -186,7 +173,7 @@ class GymnasiumVector(CheckedRows):
                 raise ValueError(f"the state has {own[0].size} environments instead of {self.count}")
             self._reset_from_seeds()
             self._restore_valid(state)
-            if self._playable is not None:
+            if self._masks:
                 self._playable[...] = state[PLAYABLE]
             states.put_back([self._vector], state)
         self._steps, self._ended, self._cut = own
@@ -235,7 +222,7 @@ class GymnasiumVector(CheckedRows):
     def _unchosen(self) -> npt.NDArray[Any]:
         """Return the actions of games that have just begun, which no policy chooses: zeros, or the first valid ones."""
         actions = self._actions.actions
-        if self._playable is None or isinstance(actions, tuple):
+        if not self._masks or isinstance(actions, tuple):
             return self._zero
         return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
 
@@ -260,10 +247,10 @@ class GymnasiumVector(CheckedRows):
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
             self._batches.store_all(observations, into)
-            if self._choices:
+            if self._masks:
                 of = np.ones(self.count, np.bool_) if chosen is None else chosen
                 passed_over = ended if chosen is None else ~chosen
-                self._choices.valid[of] = self._choices.masks.read(observations, info, (self.count,), passed_over)[of]
+                self._valid[of] = self._masks.read(observations, info, (self.count,), passed_over)[of]
         except MisfitError as misfit:
             self._refuse(None, *misfit.args)
         if chosen is not None:
@@ -271,8 +258,7 @@ class GymnasiumVector(CheckedRows):
 
     def _observe_begun(self) -> None:
         """Keep the newest masks for the first actions of newly begun games."""
-        if self._playable is not None:
-            self._playable[...] = self._valid
+        self._playable[...] = self._valid
 
     def _observe_final(self, info: Any, over: Flags) -> None:
         """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Dict, Space
 
-from actorlearn.action_mask import MASK, ActionMask, cells_of, describe_cells, length_of
+from actorlearn.action_mask import MASK, cells_of, describe_cells, length_of
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
-from actorlearn.envs.observations import MisfitError, ObservationLayout
+from actorlearn.envs.observations import MisfitError
 
 Valid = npt.NDArray[np.bool_]
 _WAY_OUT = "write env.action_mask: none"
@@ -61,15 +61,6 @@ class Masks:
             raise MisfitError(name, mask, f"{error}; or {_WAY_OUT}") from None
 
 
-@dataclass(frozen=True)
-class NewestMasks:
-    """The newest masks of B environments."""
-
-    masks: Masks
-    valid: Valid
-    """[B, n] whether a choice is valid."""
-
-
 def find_masks(
     env_id: str, setting: str, space: Space[Any], actions: Actions, first_info: Callable[[], Any]
 ) -> tuple[Space[Any], Masks | None]:
@@ -109,17 +100,3 @@ def _has_mask(first_info: Callable[[], Any]) -> bool:
         return isinstance(info, Mapping) and MASK in info
     except Exception:
         return False
-
-
-def observed(layout: ObservationLayout, left_out: tuple[str, ...], masks: Masks | None = None) -> dict[str, Any]:
-    """Return the fields of an `EnvSpec` that follow from the layout of observations, and from their masks."""
-    shape = tuple(int(size) for size in layout.shape)
-    mask = ActionMask(masks.source, masks.length, shape) if masks else None
-    return {
-        "observation_shape": mask.row_shape if mask else shape,
-        "observation_dtype": "uint8" if layout.dtype == np.uint8 else "float32",
-        "observation_from": layout.words,
-        "images": layout.images,
-        "left_out": left_out,
-        "action_mask": mask,
-    }

@@ -236,9 +236,6 @@ class Indexed:
         return self._vectors.name(place)
 
 
-ObservationLayout = Whole | Vector | Indexed
-
-
 @dataclass(frozen=True)
 class Piece:
     """A Box in a vector; bytes are divided by 255."""

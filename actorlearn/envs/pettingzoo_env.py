@@ -12,7 +12,7 @@ Reads: settings, one seed per game, actions. Writes: rows, after all values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,14 +22,13 @@ from pettingzoo.env_registry.spec import EnvSpec as Registered
 
 from actorlearn import imports
 from actorlearn.envs import states
-from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
-from actorlearn.envs.masks import Masks, find_masks, observed
-from actorlearn.envs.observations import Indexed, ObservationLayout, layout_of, short
+from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
+from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import PettingZooSettings
 
 Game = Any
@@ -58,11 +57,9 @@ class PettingZoo(CheckedRows):
         for _ in seeds:
             beat()
             self._games.append(_constructed(settings))
-        alike = _alike(settings, self._games[0], self._seeds[0])
-        self._agents, self._actions = alike.agents, alike.actions
-        self.count = len(seeds) * len(self._agents)
-        super().__init__(settings.id, alike.observations, self.count, alike.masks)
-        self.spec = _spec(self._games[0], alike)
+        self._agents, spaces = _alike(settings, self._games[0], self._seeds[0])
+        super().__init__(settings.id, spaces, len(seeds) * len(self._agents))
+        self.spec = spaces.spec(agents=len(self._agents), inexact=states.inexact(self._games[0]))
         self._limit = settings.time_limit_steps or 2**62
         self._begun = [0] * len(seeds)  # games begun, of each environment
         self._steps = [0] * len(seeds)  # of the running game
@@ -105,10 +102,6 @@ class PettingZoo(CheckedRows):
                 first[own] = ~self._present[game]
                 self._step(game, chosen[own], terminated[own], truncated[own])
         self._write(row, terminated, truncated, first, np.repeat(self._steps, len(self._agents)))
-
-    def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw one action for each agent."""
-        return self._actions.draw(self.count, random, self._valid)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return the games' states, and which agents are in them."""
@@ -186,12 +179,11 @@ class PettingZoo(CheckedRows):
             self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
             return
         self._observation[i] = 0
-        if self._choices:
-            self._choices.valid[i] = True
+        self._valid[i] = True
 
     def _info_of(self, i: int, infos: Any, agent: Any) -> Any:
         """Return an agent's info; only masks in it are read."""
-        reads = self._choices is not None and self._choices.masks.source == "info"
+        reads = self._masks is not None and self._masks.source == "info"
         return self._of(i, "infos", infos, agent) if reads else {}
 
     def _listed(self, game: int) -> list[bool]:
@@ -240,36 +232,14 @@ def spec(settings: PettingZooSettings) -> EnvSpec:
     """Return shapes and counts; makes one game and closes it."""
     game = _constructed(settings)
     try:
-        return _spec(game, _alike(settings, game, 0))
+        agents, spaces = _alike(settings, game, 0)
+        return spaces.spec(agents=len(agents), inexact=states.inexact(game))
     finally:
         game.close()
 
 
-class Alike(NamedTuple):
-    """What all agents of a game have in common."""
-
-    agents: list[Any]
-    observations: ObservationLayout
-    actions: ActionSpace
-    masks: Masks | None
-    left_out: tuple[str, ...]
-
-
-def _spec(game: Game, alike: Alike) -> EnvSpec:
-    return EnvSpec(
-        actions=alike.actions.actions,
-        frames_per_step=1,
-        agents=len(alike.agents),
-        inexact=states.inexact(game),
-        **observed(alike.observations, alike.left_out, alike.masks),
-    )
-
-
-def _alike(settings: PettingZooSettings, game: Game, seed: int) -> Alike:
-    """Return a game's agents, and their common observations, actions, masks and parts left out.
-
-    Raises ValueError if the agents' spaces differ.
-    """
+def _alike(settings: PettingZooSettings, game: Game, seed: int) -> tuple[list[Any], Spaces]:
+    """Return a game's agents, and the spaces that all of them have; raises ValueError if their spaces differ."""
     agents = list(getattr(game, "possible_agents", ()))
     if not agents:
         raise ValueError(
@@ -277,15 +247,14 @@ def _alike(settings: PettingZooSettings, game: Game, seed: int) -> Alike:
         )
     spaces = [(game.observation_space(agent), game.action_space(agent)) for agent in agents]
     (observed_by_first, acted), *others = spaces
-    actions = ActionSpace(settings.id, acted, settings.scale_actions)
-    space, masks = find_masks(
+    common = Spaces.of(
         settings.id,
-        settings.action_mask,
         observed_by_first,
-        actions.actions,
-        lambda: next(iter(game.reset(seed=seed)[1].values())),
+        acted,
+        scale_actions=settings.scale_actions,
+        action_mask=settings.action_mask,
+        first_info=lambda: next(iter(game.reset(seed=seed)[1].values())),
     )
-    observations, left_out = layout_of(settings.id, space)
     whole = layout_of(settings.id, observed_by_first)[0]
     for agent, (own, own_acted) in zip(agents[1:], others, strict=True):
         found, _ = layout_of(settings.id, own)
@@ -300,15 +269,13 @@ def _alike(settings: PettingZooSettings, game: Game, seed: int) -> Alike:
             f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, but {agents[0]!r} has {first}; one "
             "policy plays all agents, so their spaces must be equal: name a class that wraps it (supersuit pads spaces)"
         )
-    rows: ObservationLayout = observations
-    if settings.agent_index:
-        if len(observations.shape) != 1:
-            raise ValueError(
-                f"env.agent_index: true needs vectors, but observations of {settings.id!r} are "
-                f"{short(observed_by_first)}"
-            )
-        rows = Indexed(observations, len(agents))
-    return Alike(agents, rows, actions, masks, left_out)
+    if not settings.agent_index:
+        return agents, common
+    if len(common.layout.shape) != 1:
+        raise ValueError(
+            f"env.agent_index: true needs vectors, but observations of {settings.id!r} are {short(observed_by_first)}"
+        )
+    return agents, common._replace(indexed=len(agents))
 
 
 def _nth_seed(seed: int, number: int) -> int:

@@ -13,11 +13,10 @@ from gymnasium.spaces import Space
 
 from actorlearn import imports
 from actorlearn.envs import pickled
-from actorlearn.envs.action_space import actions_of
 from actorlearn.envs.construct import construct
 from actorlearn.envs.dm_env import is_converted
-from actorlearn.envs.masks import find_masks
-from actorlearn.envs.observations import Whole, layout_of
+from actorlearn.envs.observations import Whole
+from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
 
 Call = tuple[str, dict[str, Any]]
@@ -49,16 +48,13 @@ def recipe(settings: EnvSettings) -> Recipe:
         if is_converted(env):
             env.close()
             return Recipe(missing="environments of dm_env are made by actorlearn")
-        actions = env.action_space
-        space, _ = find_masks(
-            settings.id, settings.action_mask, env.observation_space, actions_of(settings.id, actions), dict
-        )
+        spaces = Spaces.of(settings.id, env.observation_space, env.action_space, action_mask=settings.action_mask)
         env.close()
-        layout, _ = layout_of(settings.id, space)
     except ValueError as error:
         return Recipe(missing=str(error))
+    layout = spaces.layout
     last = isinstance(layout, Whole) and layout.channels_last
-    return Recipe(tuple(_calls(settings, limit)), tuple(layout.parts), last, actions)
+    return Recipe(tuple(_calls(settings, limit)), tuple(layout.parts), last, spaces.actions.space)
 
 
 def stored(settings: EnvSettings) -> Path | None:
