@@ -51,9 +51,7 @@ class Batch:
     def environments(self, chosen: Tensor) -> Batch:
         """Return the part of the batch with some environments; ``chosen``: indices into the second dimension."""
         # index_select, not [:, chosen]: 256 of 2,048 observations of Atari take 0.2 ms instead of 4.2 on one core.
-        columns = {name: column.index_select(1, chosen) for name, column in self.columns.items()}
-        parts = {name: getattr(self, name).index_select(1, chosen) for name in Batch.__slots__ if name != "columns"}
-        return Batch(**parts, columns=columns)
+        return self._changed(lambda tensor: tensor.index_select(1, chosen))
 
     def parted(self, columns: Mapping[str, Tensor]) -> Batch:
         """Return the batch with these columns and without its last row, as one row of T * B transitions.
@@ -65,9 +63,13 @@ class Batch:
 
     def transitions(self) -> Batch:
         """Return the batch as one row of T * B transitions, without their order; observation and first need T rows."""
-        columns = {name: column.flatten(0, 1)[None] for name, column in self.columns.items()}
-        rows = {name: getattr(self, name).flatten(0, 1)[None] for name in Batch.__slots__ if name != "columns"}
-        return Batch(**rows, columns=columns)
+        return self._changed(lambda tensor: tensor.flatten(0, 1)[None])
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Return the batch with each tensor replaced by its change."""
+        columns = {name: change(column) for name, column in self.columns.items()}
+        others = {name: change(getattr(self, name)) for name in Batch.__slots__ if name != "columns"}
+        return Batch(**others, columns=columns)
 
 
 class Algorithm(Protocol):
