@@ -17,7 +17,7 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import ratio_metrics
-from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
+from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
@@ -34,22 +34,14 @@ class IMPALA(ActorCritic):
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]
-        value_tm1, known = value[:-1], value.detach()
+        value_tm1 = value[:-1]
         policy_tm1 = self.policy({name: output[:-1] for name, output in outputs.items()})
 
         # Ratio of the action's probability now to that when it was chosen; then targets and advantages (section 4.1).
         log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
         log_ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0)
         ratio_tm1 = log_ratio_tm1.exp()
-        corrected = vtrace(
-            outcomes(batch, settings),
-            known[:-1],
-            known[1:],
-            ratio_tm1,
-            rho_clip=settings.rho_clip,
-            c_clip=settings.c_clip,
-            lambda_=settings.gae_lambda,
-        )
+        corrected = self.corrected(batch, value.detach(), ratio_tm1, settings.rho_clip, settings.c_clip)
 
         # The three terms of section 4.2.
         policy_loss = -mean_over(valid, log_prob_tm1 * corrected.advantage_tm1)

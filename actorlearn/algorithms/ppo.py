@@ -37,7 +37,7 @@ from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import DIVERGENCE, ratio_metrics
-from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes, vtrace
+from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
 LARGEST_LOG = 60.0
@@ -73,15 +73,7 @@ class PPO(ActorCritic):
         if settings.advantages == "vtrace":
             columns["value"] = value[:-1]
             ratio_tm1 = (columns["log_prob_before"] - columns["log_prob"]).where(batch.valid, 0.0).exp()
-            corrected = vtrace(
-                outcomes(batch, settings),
-                value[:-1],
-                value[1:],
-                ratio_tm1,
-                rho_clip=1.0,
-                c_clip=1.0,
-                lambda_=settings.gae_lambda,
-            )
+            corrected = self.corrected(batch, value, ratio_tm1, rho_clip=1.0, c_clip=1.0)
             columns |= {"return": corrected.target_tm1, "advantage": corrected.error_tm1}
         else:
             value_t = torch.cat([columns["value"][1:], value[-1:]])

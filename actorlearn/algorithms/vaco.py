@@ -22,7 +22,7 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ppo import LARGEST_LOG, normalize
 from actorlearn.algorithms.ratios import ratio_metrics
-from actorlearn.algorithms.returns import mean_over, outcomes, vtrace
+from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.vaco import VACOSettings
 
 
@@ -47,15 +47,8 @@ class VACO(ActorCritic):
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
         settings, value = self.settings, outputs["value"].squeeze(-1)  # [T+1, B]
         before = self.policy({name: output[:-1] for name, output in outputs.items()}).log_prob(played_actions(batch))
-        corrected = vtrace(
-            outcomes(batch, settings),
-            value[:-1],
-            value[1:],
-            (before - batch.columns["log_prob"]).where(batch.valid, 0.0).exp(),
-            rho_clip=settings.rho_clip,
-            c_clip=settings.c_clip,
-            lambda_=settings.gae_lambda,
-        )
+        ratio_tm1 = (before - batch.columns["log_prob"]).where(batch.valid, 0.0).exp()
+        corrected = self.corrected(batch, value, ratio_tm1, settings.rho_clip, settings.c_clip)
         columns = {
             **batch.columns,
             "log_prob_before": before,
