@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from actorlearn.files import AppendedFile, drop_cut_line
 from actorlearn.metrics.specs import DEFAULT_WRITERS, JSONL, WRITERS, Writer, WriterSpec
@@ -115,7 +114,7 @@ class TensorBoard:
 
 
 class MetricsWriter:
-    """Writes one row per report: ``with MetricsWriter(run_dir) as writer: writer.row({"env_steps": 4096, …})``."""
+    """Writes one row per report to several writers."""
 
     def __init__(self, run_dir: Path, writers: Sequence[str] = DEFAULT_WRITERS) -> None:
         """Use `JSONL` and then these writers, by their names in the registry, in this order.
@@ -158,12 +157,6 @@ class MetricsWriter:
         for name, writer in self._writers.items():
             with suppress(OSError), _as_os_error(name):
                 writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 @contextmanager
@@ -208,12 +201,6 @@ class EventsWriter(_LinesFile):
             raise ValueError(f"EventsWriter writes the field {taken[0]!r} itself; use another name")
         row.update((name, _plain(value)) for name, value in fields.items())
         self.append(row)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def _framed(record: bytes) -> bytes:

@@ -7,6 +7,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,11 @@ def begin(folder: Path, meta: dict[str, Any]) -> None:
 
 def two_lives(folder: Path, name: str) -> None:
     """Write two rows, and one more after the run was resumed."""
-    with MetricsWriter(folder, [name]) as first:
+    with closing(MetricsWriter(folder, [name])) as first:
         first.row({"env_steps": 1000, "loss": 0.5, "note": "a text", "lost": float("nan")})
         first.row({"env_steps": 2000, "loss": 0.25, "learners": {"trainer-0": {"loss": 0.125}}})
     begin(folder, {"run_id": SECOND, "earlier": [{"run_id": FIRST}]})
-    with MetricsWriter(folder, [name]) as second:
+    with closing(MetricsWriter(folder, [name])) as second:
         second.row({"env_steps": 1500, "loss": 0.2})
 
 
@@ -135,7 +136,7 @@ def test_a_tracker_that_ends_is_told_and_the_other_writers_go_on(
     monkeypatch.setattr(trackers, "CLOSE_S", 5.0)
     rows = 0
     said = "the process that sends rows to unknown ended with exit status 1; see .*log"
-    with MetricsWriter(run_dir, [f"{__name__}:Unknown"]) as written, pytest.raises(OSError, match=said):
+    with closing(MetricsWriter(run_dir, [f"{__name__}:Unknown"])) as written, pytest.raises(OSError, match=said):
         for _ in range(600):
             rows += 1
             written.row({"env_steps": rows})

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,13 @@ def tensorboard_scalars(run_dir: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_a_row_is_a_line_and_is_there_before_close(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         writer.row({"time_s": 1.5, "env_steps": 2048, "episode_return_mean": -20.25})
         assert rows(tmp_path / "metrics.jsonl") == [{"time_s": 1.5, "env_steps": 2048, "episode_return_mean": -20.25}]
 
 
 def test_not_a_number_is_null(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
+    with closing(MetricsWriter(tmp_path, writers=["jsonl"])) as writer:
         writer.row({"env_steps": 1, "a": float("nan"), "b": np.float32("inf"), "c": {"d": [-np.inf, 1.0]}, "e": None})
     assert rows(tmp_path / "metrics.jsonl") == [
         {"env_steps": 1, "a": None, "b": None, "c": {"d": [None, 1.0]}, "e": None}
@@ -50,7 +51,7 @@ def test_not_a_number_is_null(tmp_path: Path) -> None:
 
 
 def test_numpy_scalars_are_plain_numbers(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
+    with closing(MetricsWriter(tmp_path, writers=["jsonl"])) as writer:
         writer.row(
             {"env_steps": np.int64(7), "x": np.float32(0.5), "y": np.float64(2), "z": np.array(3), "t": np.True_}
         )
@@ -59,17 +60,20 @@ def test_numpy_scalars_are_plain_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [{}, {"env_steps": None}, {"env_steps": 1.5}, {"env_steps": True}, {"env_steps": -1}])
 def test_a_row_without_steps_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with MetricsWriter(tmp_path) as writer, pytest.raises(ValueError, match="env_steps is .* whole number of steps"):
+    with (
+        closing(MetricsWriter(tmp_path)) as writer,
+        pytest.raises(ValueError, match="env_steps is .* whole number of steps"),
+    ):
         writer.row(wrong)
     assert rows(tmp_path / "metrics.jsonl") == []
 
 
 def test_a_second_writer_appends_and_drops_a_line_cut_by_a_crash(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
+    with closing(MetricsWriter(tmp_path, writers=["jsonl"])) as writer:
         writer.row({"env_steps": 1, "note": "é" * 5000})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"env_steps": 2, "note": "' + "x" * 9000)
-    with MetricsWriter(tmp_path, writers=["jsonl"]) as writer:
+    with closing(MetricsWriter(tmp_path, writers=["jsonl"])) as writer:
         writer.row({"env_steps": 3})
     assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 3]
 
@@ -86,7 +90,7 @@ def test_a_full_disk_never_glues_two_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, room: int
 ) -> None:
     disk = FailingDisk(monkeypatch, tmp_path, number)
-    with MetricsWriter(tmp_path) as writer, EventsWriter(tmp_path) as events:
+    with closing(MetricsWriter(tmp_path)) as writer, closing(EventsWriter(tmp_path)) as events:
         writer.row({"env_steps": 1, "x": 0.5})
         disk.room = room
         with pytest.raises(OSError, match=str(tmp_path)) as failed:
@@ -105,7 +109,7 @@ def test_a_full_disk_never_glues_two_lines(
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:7]))
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         for step in (1, 2):
             writer.row({"env_steps": step})
     assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2]
@@ -152,7 +156,7 @@ def test_a_writer_that_cannot_be_called_with_the_folder_is_refused(tmp_path: Pat
 
 
 def test_tensorboard_shows_the_numbers_over_env_steps(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         writer.row({"env_steps": 100, "loss": {"policy": 0.5, "value": float("nan")}, "status": "running"})
         writer.row({"env_steps": 200, "loss": {"policy": 0.25, "value": 2.0}, "episode_return_mean": None})
     assert tensorboard_scalars(tmp_path) == {
@@ -163,7 +167,7 @@ def test_tensorboard_shows_the_numbers_over_env_steps(tmp_path: Path) -> None:
 
 
 def test_tensorboard_says_of_each_number_what_it_is(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         for step in (1, 2):
             writer.row({"env_steps": step, "mine": 0.5, "learners": {"trainer-0": {"entropy": 1.5}}})
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -179,10 +183,10 @@ def test_tensorboard_says_of_each_number_what_it_is(tmp_path: Path) -> None:
 
 
 def test_tensorboard_forgets_what_a_restore_undid(tmp_path: Path) -> None:
-    with MetricsWriter(tmp_path) as writer:
+    with closing(MetricsWriter(tmp_path)) as writer:
         for step in (100, 200, 300):
             writer.row({"env_steps": step, "x": step})
-    with MetricsWriter(tmp_path) as resumed:  # a new process, restored from step 100
+    with closing(MetricsWriter(tmp_path)) as resumed:  # a new process, restored from step 100
         resumed.row({"env_steps": 150, "x": -1.0})
         resumed.row({"env_steps": 200, "x": -2.0})
         resumed.row({"env_steps": 160, "x": -3.0})  # and the same writer falls back
@@ -196,8 +200,7 @@ def test_writing_imports_neither_torch_nor_tensorflow_and_importing_not_even_ten
         from pathlib import Path
         from actorlearn.metrics.writer import MetricsWriter
         assert not {{"tensorboard", "numpy", "google.protobuf"}} & set(sys.modules), "import should stay cheap"
-        with MetricsWriter(Path({str(tmp_path)!r})) as writer:
-            writer.row({{"env_steps": 1}})
+        MetricsWriter(Path({str(tmp_path)!r})).row({{"env_steps": 1}})
         assert "tensorboard" in sys.modules
         print(sorted({{"torch", "tensorflow"}} & set(sys.modules)))
     """
@@ -208,7 +211,7 @@ def test_writing_imports_neither_torch_nor_tensorflow_and_importing_not_even_ten
 def test_events_carry_wall_time_and_a_time_that_never_runs_backwards(tmp_path: Path) -> None:
     clock = iter([10.0, 10.5, 12.25])
     wall = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    with EventsWriter(tmp_path, monotonic=lambda: next(clock), wall=lambda: wall) as events:
+    with closing(EventsWriter(tmp_path, monotonic=lambda: next(clock), wall=lambda: wall)) as events:
         events.event("spawned", "simulator-0", 0, "start", pid=4711)
         events.event(
             "died", "simulator-0", 0, "signal 9", lost_steps=np.int64(3), share=float("nan"), log=Path("a.log")
@@ -239,7 +242,7 @@ def test_events_carry_wall_time_and_a_time_that_never_runs_backwards(tmp_path: P
 
 def test_an_event_field_cannot_replace_the_clock(tmp_path: Path) -> None:
     with (
-        EventsWriter(tmp_path) as events,
+        closing(EventsWriter(tmp_path)) as events,
         pytest.raises(ValueError, match="EventsWriter writes the field 'time_s' itself"),
     ):
         events.event("died", "trainer", 1, "exit 1", time_s=0.0)
