@@ -18,8 +18,6 @@ class SumTree:
 
     def __init__(self, size: int, node: NDArray[np.float64] | None = None) -> None:
         """Use ``node``, memory of ``tree_bytes(size)`` that may have a tree already; None: new memory with zeros."""
-        if size < 1:
-            raise ValueError(f"size {size} must be 1 or more")
         self.size = size
         self._leaves = _leaves(size)
         self._node = np.zeros(2 * self._leaves, np.float64) if node is None else node

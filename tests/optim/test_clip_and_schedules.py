@@ -76,11 +76,6 @@ def test_the_rate_of_four_learners(scaling, expected):
     assert scale_rate(0.1, 1, scaling) == 0.1
 
 
-def test_a_scaling_that_is_none_of_the_rules_is_refused():
-    with pytest.raises(ValueError, match="'cubic' must be one of"):
-        scale_rate(0.1, 2, "cubic")
-
-
 def test_the_numbers_of_larger_batches_are_the_papers():
     adam = named.optimizer(name="adam", learning_rate=2.5e-4, learning_rate_final=1e-4, epsilon=0.01 / 32)
     larger = for_batches(adam, 2048 / 32, "none")
