@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from actorlearn.action_mask import MASK, without_choice
 from actorlearn.envs import states
-from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr
+from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, empty_row
 from actorlearn.envs.masks import Masks, Valid
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.spaces import Spaces
@@ -121,6 +121,12 @@ class CheckedRows(ShortRepr):
         row.truncated[...] = truncated
         row.life_lost.fill(False)
         row.first[...] = first
+
+    def _write_first(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
+        """Check all gathered values, and write those of the chosen environments [B] as the first rows of games."""
+        begun = empty_row(self.spec, self.count)
+        self._write(begun, False, False, True)
+        row.take(begun, chosen)
 
     def _refuse_no_choice(self, masks: Masks, ended: npt.NDArray[np.bool_], steps: Sequence[int] | Counts) -> None:
         """Refuse masks without a valid choice; after a game's end, where no action is taken, all become valid."""

@@ -18,7 +18,7 @@ from actorlearn.envs import states
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
-from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, empty_row, seed31
+from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, seed31
 from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.spaces import Spaces
@@ -73,9 +73,7 @@ class Gymnasium(CheckedRows):
             self._begin(i)
             self._reward[i] = 0.0
             self._ended[i] = False
-        begun = empty_row(self.spec, self.count)
-        self._write(begun, self._ended, self._ended, first=[True] * self.count)
-        row.take(begun, chosen)
+        self._write_first(row, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take action [B, …], and write the results to ``row``."""

@@ -38,7 +38,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from actorlearn.actions import cell, chosen_by_part
 from actorlearn.envs import states
 from actorlearn.envs.checked_rows import CheckedRows
-from actorlearn.envs.interface import Row, empty_row, seed31
+from actorlearn.envs.interface import Row, seed31
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.pictures import pictures_of
 from actorlearn.envs.spaces import Spaces
@@ -118,9 +118,7 @@ class GymnasiumVector(CheckedRows):
             raise RuntimeError(self.spec.no_restart)
         if chosen.any():
             self._begin(chosen)
-        begun = empty_row(self.spec, self.count)
-        self._write(begun, False, False, True)
-        row.take(begun, chosen)
+        self._write_first(row, chosen)
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take action [B, …], and write the results to ``row``."""

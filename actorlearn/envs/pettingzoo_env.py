@@ -24,7 +24,7 @@ from actorlearn import imports
 from actorlearn.envs import states
 from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
-from actorlearn.envs.interface import EnvSpec, Row, empty_row, seed31
+from actorlearn.envs.interface import EnvSpec, Row, seed31
 from actorlearn.envs.observations import layout_of, short
 from actorlearn.envs.pictures import draw_without_screen, picture_of
 from actorlearn.envs.registered import did_you_mean
@@ -203,11 +203,6 @@ class PettingZoo(CheckedRows):
 
     def _truth(self, i: int, name: str, value: Any) -> bool:
         return value if type(value) is bool else self._flag(i, name, value)
-
-    def _write_first(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
-        begun, no = empty_row(self.spec, self.count), np.zeros(self.count, np.bool_)
-        self._write(begun, no, no, first=~no)
-        row.take(begun, chosen)
 
 
 class RenderedPettingZoo(PettingZoo):
