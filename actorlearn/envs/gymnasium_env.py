@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +19,7 @@ from actorlearn.envs.construct import Environment, construct, construct_vector
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import EnvSpec, RenderedEnv, Row, seed31
 from actorlearn.envs.observations import layout_of, short
-from actorlearn.envs.pictures import draw_without_screen, picture_of
+from actorlearn.envs.pictures import picture_of, with_pictures
 from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import GymnasiumSettings
 
@@ -172,9 +171,7 @@ def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda:
 
 def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
     """Make one environment per seed with pictures, by render_mode rgb_array."""
-    draw_without_screen()
-    kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
-    return make(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
+    return make(with_pictures(settings), seeds, beat)
 
 
 def spec(settings: GymnasiumSettings) -> EnvSpec:

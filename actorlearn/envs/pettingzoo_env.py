@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv, aec_registry, parallel_registry
@@ -26,7 +25,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, seed31
 from actorlearn.envs.observations import layout_of, short
-from actorlearn.envs.pictures import draw_without_screen, picture_of
+from actorlearn.envs.pictures import picture_of, with_pictures
 from actorlearn.envs.registered import did_you_mean
 from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import PettingZooSettings
@@ -128,6 +127,10 @@ class PettingZoo(CheckedRows):
             self._beat()
             game.close()
 
+    def render(self) -> list[npt.NDArray[np.uint8]]:
+        """Return a picture of each game; raises ValueError, one line, if there are none."""
+        return [picture_of(self._id, game) for game in self._games]
+
     def _begin(self, game: int) -> None:
         """Begin the next game of an environment; gathers its first observations."""
         self._beat()
@@ -205,22 +208,14 @@ class PettingZoo(CheckedRows):
         return value if type(value) is bool else self._flag(i, name, value)
 
 
-class RenderedPettingZoo(PettingZoo):
-    """G games with pictures, by render_mode rgb_array."""
-
-    def __init__(
-        self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
-    ) -> None:
-        draw_without_screen()
-        kwargs = {**settings.kwargs, "render_mode": "rgb_array"}
-        super().__init__(msgspec.structs.replace(settings, kwargs=kwargs), seeds, beat)
-
-    def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return a picture of each game; raises ValueError, one line, if there are none."""
-        return [picture_of(self._id, game) for game in self._games]
+make = PettingZoo
 
 
-make, make_rendered = PettingZoo, RenderedPettingZoo
+def make_rendered(
+    settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
+) -> PettingZoo:
+    """Make one game per seed with pictures, by render_mode rgb_array."""
+    return PettingZoo(with_pictures(settings), seeds, beat)
 
 
 def spec(settings: PettingZooSettings) -> EnvSpec:

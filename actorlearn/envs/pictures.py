@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from actorlearn.envs.specs import GymnasiumSettings, PettingZooSettings
+
+DrawnT = TypeVar("DrawnT", GymnasiumSettings, PettingZooSettings)
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
 """Variables that tell MuJoCo where to draw; without any of them it looks for a screen and fails."""
@@ -18,10 +23,14 @@ NEEDED = {
 """Prefix of environments' modules -> the packages or libraries that draw them."""
 
 
-def draw_without_screen() -> None:
-    """Let MuJoCo draw with EGL if there is no screen; must be called before MuJoCo is imported."""
+def with_pictures(settings: DrawnT) -> DrawnT:
+    """Return the settings with render_mode rgb_array, and let MuJoCo draw with EGL if there is no screen.
+
+    Must be called before MuJoCo is imported.
+    """
     if not any(name in os.environ for name in SCREENS):
         os.environ["MUJOCO_GL"] = "egl"
+    return msgspec.structs.replace(settings, kwargs={**settings.kwargs, "render_mode": "rgb_array"})
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
