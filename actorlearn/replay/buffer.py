@@ -179,12 +179,8 @@ class Replay:
             again &= cut | _alike(frame, self._frames[head])
         return again
 
-    def leave(self, owner: str) -> None:
-        """Free an owner's rings for the next new owner; rows stored there can be drawn until they are overwritten."""
-        self._rings.leave(owner)
-
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners."""
+        """Free the rings of all but these owners for new owners; their rows can be drawn until they are overwritten."""
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:

@@ -62,15 +62,11 @@ class Rings:
         self.owner[rings], self.following[rings] = _name(owner), rollout + 1
         return RingsGiven(rings, goes_on, inherited)
 
-    def leave(self, owner: str) -> None:
-        """Free an owner's rings, if it has any."""
-        self.owner[self.of(owner)] = FREE
-
     def leave_to(self, owners: Iterable[str]) -> None:
         """Free the rings of all but these owners; rings kept for one of them remain kept."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
-            self.leave(owner)
+            self.owner[self.of(owner)] = FREE
 
     def expect_heirs(self) -> None:
         """Keep each owner's rings for its next incarnation, whose environments continue from the same state."""

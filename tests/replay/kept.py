@@ -49,8 +49,8 @@ class Rows:
             for t in range(len(column["first"])):
                 self._add(self.rings[ring], column, t, follows)
 
-    def leave(self, owner: str) -> None:
-        self.places.leave(owner)
+    def leave_to(self, owners: list[str]) -> None:
+        self.places.leave_to(owners)
 
     def _add(self, rows: list[Kept], column: dict[str, np.ndarray], t: int, follows: bool) -> None:
         first, end = bool(column["first"][t]), t == len(column["first"]) - 1

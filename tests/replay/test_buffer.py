@@ -67,8 +67,8 @@ def test_whatever_is_drawn_is_what_the_environment_gave(tmp_path: Path, data: st
     for number in range(draw(st.integers(2, 14), "rollouts")):
         event = draw(st.sampled_from(["", "", "", "", "gone", "missed"]))
         if event == "gone":
-            replay.leave(here.pop(0).owner)
-            here.append(come())
+            here = [here[1], come()]
+            replay.leave_to(stream.owner for stream in here)
             games |= here[-1].simulator.env.by_name()
         for stream in here:
             rollout, block = stream.simulator.play()
@@ -149,7 +149,7 @@ def test_nothing_drawn_changes_while_the_margin_fills(tmp_path: Path) -> None:
 def test_who_comes_again_is_joined_to_nothing(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), OffPolicySettings(reward_clip=None))
     replay.add("simulator", 0, rows_of(8))
-    replay.leave("simulator")
+    replay.leave_to([])
     replay.flush()
     again = rows_of(8)
     again["first"][:] = False
@@ -166,7 +166,7 @@ def test_who_finds_no_free_ring_is_told_so(tmp_path: Path) -> None:
     replay = make(tmp_path, box(), OffPolicySettings())
     assert replay.add("first", 0, rows_of(8))
     assert not replay.add("second", 0, rows_of(8))
-    replay.leave("first")
+    replay.leave_to(["second"])
     replay.flush()
     assert replay.add("second", 1, rows_of(8))
 

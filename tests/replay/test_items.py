@@ -67,9 +67,9 @@ def test_the_items_drawn_are_those_of_a_slow_replay(tmp_path: Path, data: st.Dat
     for number in range(draw(st.integers(2, 20), "rollouts")):
         event = draw(st.sampled_from(["", "", "", "", "gone", "missed"]))
         if event == "gone":
-            owner, _ = here.pop(0)
-            replay.leave(owner), kept.leave(owner)
-            here.append(come())
+            here = [here[1], come()]
+            for each in (replay, kept):
+                each.leave_to([owner for owner, _ in here])
         for owner, simulator in here:
             rollout, block = simulator.play()
             if event == "missed" and owner == here[0][0]:
