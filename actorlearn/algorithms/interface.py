@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +47,17 @@ class Batch:
     policy_lag: Tensor  # [T, B] int64: updates by which the acting weights were older than those that learn
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """The algorithm's columns, [T, B, ...]; with a recurrent network also "state" before row 0, [1, B, S]."""
+
+    @classmethod
+    def plain(cls, observation: Tensor, action: Tensor, reward: Tensor, **others: Any) -> Batch:
+        """Return a batch whose transitions are valid and have lag 0, without a game's begin or end.
+
+        ``others``: fields with other values, and columns.
+        """
+        no = reward.new_zeros(reward.shape).bool()
+        rows = {"terminated": no, "truncated": no, "life_lost": no, "valid": ~no, "policy_lag": no.long()}
+        first = observation.new_zeros(observation.shape[:2]).bool()
+        return cls(**{"observation": observation, "action": action, "reward": reward, "first": first, **rows, **others})
 
     def environments(self, chosen: Tensor) -> Batch:
         """Return the part of the batch with some environments; ``chosen``: indices into the second dimension."""

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,7 +30,6 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
         return staging.join(name, [array], 0)
 
     valid = stage("valid", sample.valid)
-    no = torch.zeros_like(valid)
     columns = {
         "discount": stage("discount", sample.discount),
         "reached": stage("reached", sample.reached),
@@ -39,16 +37,12 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
     }
     if sample.state.shape[1]:
         columns["state"] = stage("state", sample.state[None])
-    return Batch(
+    return Batch.plain(
         observation=stage("observation", sample.observation),
         action=stage("action", sample.action),
         reward=stage("reward", sample.reward),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
         first=stage("first", sample.first),
         valid=valid,
-        policy_lag=no.long(),
         columns=columns,
     )
 

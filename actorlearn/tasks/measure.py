@@ -100,18 +100,11 @@ def learn(settings: MeasureSettings) -> float:
     horizon, environments = learning.algorithm_settings.horizon, settings.environments
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
-    no = torch.zeros(shape, dtype=torch.bool, device=device)
     state = torch.zeros((1, environments, learning.network.state_size), device=device)
-    batch = Batch(
+    batch = Batch.plain(
         observation=seen.to(device),
         action=torch.from_numpy(draw(policy.actions, shape, np.random.default_rng(0))).to(device),
         reward=torch.zeros(shape, device=device),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros((horizon + 1, environments), dtype=torch.bool, device=device),
-        valid=~no,
-        policy_lag=torch.zeros(shape, dtype=torch.int64),
         columns={
             name: torch.zeros((*shape, *cell), dtype=getattr(torch, dtype)).to(device)
             for name, (dtype, cell) in learning.algorithm.columns(policy.actions).items()

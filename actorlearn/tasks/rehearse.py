@@ -361,17 +361,12 @@ def items_of(batch: Batch, length: int, n: int) -> Batch:
     }
     if "state" in batch.columns:
         columns["state"] = batch.columns["state"]
-    no = torch.zeros(length, count, dtype=torch.bool)
-    return Batch(
+    return Batch.plain(
         observation=batch.observation[row],
         action=batch.action[transition],
         reward=batch.reward[transition],
-        terminated=no,
-        truncated=no,
-        life_lost=no,
         first=batch.first[row],
         valid=batch.valid[transition],
-        policy_lag=no.long(),
         columns=columns,
     )
 

@@ -22,7 +22,6 @@ from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.tasks.rehearse import check_columns, check_heads
 
 HORIZON, ENVIRONMENTS = 6, 4
-NOTHING = torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.bool)
 
 
 class AlgorithmContract:
@@ -62,44 +61,36 @@ class AlgorithmContract:
         return self._replayed() if self.spec().replayed else self._played(algorithm)
 
     def _played(self, algorithm: Algorithm) -> Batch:
-        terminated, truncated = NOTHING.clone(), NOTHING.clone()
+        terminated, truncated, nothing = torch.zeros(3, HORIZON, ENVIRONMENTS, dtype=torch.bool)
         terminated[1, 0] = terminated[4, 3] = truncated[2, 1] = True
         valid = torch.ones(HORIZON, ENVIRONMENTS, dtype=torch.bool)
         valid[1:] = ~(terminated | truncated)[:-1]  # the transition after a game's end is the reset
         acted = algorithm.act(self.outputs(HORIZON * ENVIRONMENTS), torch.Generator().manual_seed(1))
         columns = {name: value.reshape(HORIZON, ENVIRONMENTS, *value.shape[1:]) for name, value in acted.items()}
-        return Batch(
+        return Batch.plain(
             observation=torch.zeros(HORIZON + 1, ENVIRONMENTS, 1),
             action=columns.pop("action"),
             reward=torch.randn(HORIZON, ENVIRONMENTS, generator=torch.Generator().manual_seed(2)).where(valid, 0.0),
             terminated=terminated,
             truncated=truncated,
-            life_lost=NOTHING,
-            first=torch.cat([NOTHING[:1], ~valid]),
+            first=torch.cat([nothing[:1], ~valid]),
             valid=valid,
-            policy_lag=torch.zeros(HORIZON, ENVIRONMENTS, dtype=torch.int64),
             columns=columns,
         )
 
     def _replayed(self) -> Batch:
         length = HORIZON if self.spec().sequences else 1
         shape, generator = (length, 8), torch.Generator().manual_seed(2)
-        no, next_row = torch.zeros(shape, dtype=torch.bool), torch.arange(1, length + 1)[:, None].expand(shape)
         ended = (torch.arange(8) % 3 == 0).expand(shape)
-        return Batch(
+        return Batch.plain(
             observation=torch.zeros(length + 1, 8, 1),
             action=torch.from_numpy(draw(self.actions, shape, np.random.default_rng(0))),
             reward=torch.randn(shape, generator=generator),
             terminated=ended,
-            truncated=no,
-            life_lost=no,
-            first=torch.zeros(length + 1, 8, dtype=torch.bool),
-            valid=~no,
-            policy_lag=torch.zeros(shape, dtype=torch.int64),
             columns={
                 "discount": torch.full(shape, 0.9).where(~ended, 0.0),
                 "weight": torch.ones(shape),
-                "reached": next_row,
+                "reached": torch.arange(1, length + 1)[:, None].expand(shape),
             },
         )
 

@@ -48,17 +48,11 @@ def replayed(count: int, seed: int = 0) -> Batch:
     """Random transitions as replay gives them; a third of them ended their game."""
     generator = torch.Generator().manual_seed(seed)
     ended = torch.randint(3, (1, count), generator=generator) == 0
-    no = torch.zeros(1, count, dtype=torch.bool)
-    return Batch(
+    return Batch.plain(
         observation=torch.rand(2, count, 1, generator=generator),
         action=torch.randint(ACTIONS, (1, count), generator=generator),
         reward=torch.randn(1, count, generator=generator),
         terminated=ended,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros(2, count, dtype=torch.bool),
-        valid=~no,
-        policy_lag=torch.zeros(1, count, dtype=torch.int64),
         columns={
             "discount": torch.rand(1, count, generator=generator).where(~ended, 0.0),
             "weight": torch.rand(1, count, generator=generator) + 0.1,

@@ -66,11 +66,9 @@ class Replay:
         weight = 1.0 / share[chosen]
         rows = [self.transition(int(i)) for i in chosen]
         before, action, reward, discount, after = (torch.tensor(column)[None] for column in zip(*rows, strict=True))
-        no = torch.zeros_like(action, dtype=torch.bool)
         seen = torch.nn.functional.one_hot(torch.cat([before, after]), STATES).float()
         columns = {"discount": discount, "weight": (weight / weight.max())[None]}
-        first = torch.cat([no, no])
-        return chosen, Batch(seen, action, reward, no, no, no, first, ~no, action, columns)
+        return chosen, Batch.plain(seen, action, reward, columns=columns)
 
     def transition(self, i: int) -> tuple[int, int, float, float, int]:
         """State, action, n-step return, discount and the state behind it."""

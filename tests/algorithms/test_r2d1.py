@@ -36,18 +36,12 @@ def sequences(length: int, steps: int, count: int, seed: int) -> Batch:
     generator = torch.Generator().manual_seed(seed)
     valid = torch.rand(length, count, generator=generator) < 0.8
     reached = torch.arange(length)[:, None] + torch.randint(1, steps + 1, (length, count), generator=generator)
-    no = torch.zeros(length, count, dtype=torch.bool)
     discount = torch.rand(length, count, generator=generator)
-    return Batch(
+    return Batch.plain(
         observation=torch.rand(length + steps, count, 1, generator=generator),
         action=torch.randint(ACTIONS, (length, count), generator=generator).where(valid, -1),
         reward=torch.randn(length, count, generator=generator) * 10,
-        terminated=no,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros(length + steps, count, dtype=torch.bool),
         valid=valid,
-        policy_lag=no.long(),
         columns={
             "discount": discount.where(discount > 0.3, 0.0),
             "reached": reached,

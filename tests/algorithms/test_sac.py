@@ -37,22 +37,16 @@ def transitions(count: int, seed: int) -> Batch:
     """Random transitions as a replay gives them: some are void, some end the game."""
     generator = torch.Generator().manual_seed(seed)
     valid = torch.rand(1, count, generator=generator) < 0.8
-    no = torch.zeros(1, count, dtype=torch.bool)
     discount = torch.rand(1, count, generator=generator)
-    return Batch(
+    return Batch.plain(
         observation=torch.randn(2, count, SEEN, generator=generator),
         action=(2.0 * torch.rand(1, count, NUMBERS, generator=generator) - 1.0).where(valid[..., None], float("nan")),
         reward=torch.randn(1, count, generator=generator),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros(2, count, dtype=torch.bool),
         valid=valid,
-        policy_lag=no.long(),
         columns={
             "discount": discount.where(discount > 0.3, 0.0),
             "weight": torch.rand(1, count, generator=generator) + 0.1,
-            "reached": no.long() + 1,
+            "reached": torch.ones(1, count, dtype=torch.int64),
         },
     )
 

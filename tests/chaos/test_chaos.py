@@ -80,17 +80,12 @@ def played(count: int) -> tuple[np.ndarray, list[int], list[bool]]:
 def batch_of(observation: np.ndarray, first: list[bool]) -> Batch:
     flags = torch.tensor(first)[:, None]
     nothing = torch.zeros(len(first) - 1, 1)
-    return Batch(
+    return Batch.plain(
         observation=torch.from_numpy(observation)[:, None],
         action=nothing.long(),
         reward=nothing + 0.25,
-        terminated=nothing.bool(),
-        truncated=nothing.bool(),
-        life_lost=nothing.bool(),
         first=flags,
         valid=~flags[1:],
-        policy_lag=nothing.long(),
-        columns={},
     )
 
 

@@ -49,17 +49,10 @@ def learning(model: ModelSettings | None = None, norms: bool = False, **algorith
 def batch() -> Batch:
     generator = torch.Generator().manual_seed(0)
     shape = (HORIZON, ENVIRONMENTS)
-    no = torch.zeros(shape, dtype=torch.bool)
-    return Batch(
+    return Batch.plain(
         observation=torch.rand((HORIZON + 1, ENVIRONMENTS, 2), generator=generator),
         action=torch.randint(2, shape, generator=generator),
         reward=torch.arange(HORIZON * ENVIRONMENTS, dtype=torch.float32).view(shape),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
-        first=torch.zeros((HORIZON + 1, ENVIRONMENTS), dtype=torch.bool),
-        valid=~no,
-        policy_lag=torch.zeros(shape, dtype=torch.int64),
         columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
     )
 

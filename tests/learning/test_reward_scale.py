@@ -62,17 +62,11 @@ def test_rollouts_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch
 def steady(count: int, reward: float, first: bool) -> Batch:
     """Two steps of environments that pay alike and whose games do not end."""
     shape = (2, count)
-    no = torch.zeros(shape, dtype=torch.bool)
-    return Batch(
+    return Batch.plain(
         observation=torch.zeros(3, count, 1),
         action=torch.zeros(shape, dtype=torch.int64),
         reward=torch.full(shape, reward),
-        terminated=no,
-        truncated=no,
-        life_lost=no,
         first=torch.tensor([[first] * count, [False] * count, [False] * count]),
-        valid=~no,
-        policy_lag=torch.zeros(shape, dtype=torch.int64),
     )
 
 
