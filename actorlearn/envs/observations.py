@@ -24,7 +24,7 @@ environments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -244,16 +244,9 @@ class Piece:
     cells: slice
     shape: tuple[int, ...]
     space: Any
-
-    @property
-    def words(self) -> str:
-        """Description in words."""
-        return f"Box {self.space.dtype}{list(self.shape)}"
-
-    @property
-    def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `Vector.parts`."""
-        return {"scale": 1 / 255 if self.space.dtype == np.uint8 else 1}
+    words: str
+    conversion: Mapping[str, Any]
+    """The conversion of its numbers, as in `Vector.parts`."""
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -264,16 +257,6 @@ class Piece:
 
 class Bits(Piece):
     """A MultiBinary in a vector."""
-
-    @property
-    def words(self) -> str:
-        """Description in words."""
-        return f"zeros and ones {list(self.shape)}"
-
-    @property
-    def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `Vector.parts`."""
-        return {"scale": 1}
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -291,16 +274,6 @@ class OneHot(Piece):
     least: npt.NDArray[np.int64]
     """Number of each part's first choice."""
 
-    @property
-    def words(self) -> str:
-        """Description in words."""
-        return f"one-hot of {', '.join(map(str, self.sizes))}"
-
-    @property
-    def conversion(self) -> dict[str, Any]:
-        """The conversion of its numbers, as in `Vector.parts`."""
-        return {"sizes": self.sizes.tolist(), "least": self.least.tolist()}
-
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
         choice = _integers(value, (*batch, *self.shape), _name(self.keys)).reshape(*batch, -1) - self.least
@@ -312,9 +285,13 @@ class OneHot(Piece):
 
 def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
     """Return a space's piece of a vector that begins at ``start``; raises SpaceError for an unsupported space."""
+    shape = space.shape or ()
     if isinstance(space, Box | MultiBinary):
-        kind = Piece if isinstance(space, Box) else Bits
-        return kind(keys, slice(start, start + prod(space.shape)), space.shape, space)
+        cells = slice(start, start + prod(shape))
+        if isinstance(space, MultiBinary):
+            return Bits(keys, cells, shape, space, f"zeros and ones {list(shape)}", {"scale": 1})
+        scale = 1 / 255 if space.dtype == np.uint8 else 1
+        return Piece(keys, cells, shape, space, f"Box {space.dtype}{list(shape)}", {"scale": scale})
     if not isinstance(space, Discrete | MultiDiscrete):
         where = f"{_path(keys)} in it" if keys else "it"
         raise SpaceError(
@@ -328,7 +305,8 @@ def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
             "environment (env.wrappers)"
         )
     least = np.ravel(space.start).astype(np.int64)
-    return OneHot(keys, slice(start, start + length), space.shape or (), space, sizes, least)
+    words, conversion = f"one-hot of {', '.join(map(str, sizes))}", {"sizes": sizes.tolist(), "least": least.tolist()}
+    return OneHot(keys, slice(start, start + length), shape, space, words, conversion, sizes, least)
 
 
 def _found(observation: Any, keys: Keys) -> Any:
