@@ -19,7 +19,7 @@ from gymnasium.envs.registration import load_env_creator
 from actorlearn import imports
 from actorlearn.envs import dm_env, registered
 from actorlearn.envs.gymnasium_vector import resets_by_mask
-from actorlearn.envs.specs import GymnasiumSettings, WrapperSettings
+from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.exceptions import in_one_line, words_of
 
 Environment = gymnasium.Env[Any, Any]
@@ -35,7 +35,7 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     """Return an environment with its wrappers, and its registered time limit in steps or None; raises ValueError."""
     env, limit = _bare(settings)
     try:
-        for number, wrapper in enumerate(map(_named, settings.wrappers)):
+        for number, wrapper in enumerate(settings.wrapper_settings):
             env = _wrapped(env, wrapper.name, wrapper.kwargs, f"env.wrappers[{number}]")
         _check_spaces(settings.id, env, "")
     except BaseException:
@@ -172,11 +172,6 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
         return gymnasium.make(own, max_episode_steps=-1, disable_env_checker=True), found.max_episode_steps
 
 
-def _named(wrapper: str | WrapperSettings) -> WrapperSettings:
-    """Return a wrapper's settings; a name without settings means a wrapper without arguments."""
-    return WrapperSettings(name=wrapper) if isinstance(wrapper, str) else wrapper
-
-
 def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -> Environment:
     what, (module_name, _, attribute) = f"{key}: {name!r}", name.partition(":")
     module = imports.module(module_name, what)
@@ -207,13 +202,9 @@ def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[s
     try:
         signature.bind(*arguments, **kwargs)
     except TypeError as error:
-        taken = ", ".join(_written(parameter) for parameter in [*signature.parameters.values()][len(arguments) :])
+        others = [*signature.parameters.values()][len(arguments) :]
+        taken = ", ".join(str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in others)
         raise ValueError(f"{failure}: {error}; it takes {taken or 'none'}") from error
-
-
-def _written(parameter: inspect.Parameter) -> str:
-    """Write a parameter with its default, without its type."""
-    return str(parameter.replace(annotation=inspect.Parameter.empty))
 
 
 @contextmanager

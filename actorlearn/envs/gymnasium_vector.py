@@ -131,7 +131,7 @@ class GymnasiumVector(CheckedRows):
                 begun = self._reset(first)
                 if self._masks:
                     self._gather_all(*begun, chosen=first)
-                    self._observe_begun()
+                    self._playable[...] = self._valid
             taken[first] = self._unchosen()[first]
         self._beat()
         result = self._vector.step(taken)
@@ -148,7 +148,7 @@ class GymnasiumVector(CheckedRows):
             terminated, truncated = terminated & ~first, truncated & ~first
         over = terminated | truncated
         if begun_already and over.any():
-            self._observe_begun()
+            self._playable[...] = self._valid
             self._observe_final(info, over)
         if games_begin:
             self._begin_after(first)
@@ -253,10 +253,6 @@ class GymnasiumVector(CheckedRows):
             self._refuse(None, *misfit.args)
         if chosen is not None:
             self._observation[chosen] = into[chosen]
-
-    def _observe_begun(self) -> None:
-        """Keep the newest masks for the first actions of newly begun games."""
-        self._playable[...] = self._valid
 
     def _observe_final(self, info: Any, over: Flags) -> None:
         """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""

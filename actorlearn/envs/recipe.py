@@ -17,7 +17,7 @@ from actorlearn.envs.construct import construct
 from actorlearn.envs.dm_env import is_converted
 from actorlearn.envs.observations import Whole
 from actorlearn.envs.spaces import Spaces
-from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings, WrapperSettings
+from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings
 
 Call = tuple[str, dict[str, Any]]
 """Function or class, package.module:name, or file@sha256 if a file holds it, and its keyword arguments."""
@@ -72,8 +72,7 @@ def _calls(settings: GymnasiumSettings, limit: int | None) -> list[Call]:
     if stored(settings):
         held = f"{pickled.FILE}@{settings.kwargs[STORED_HASH]}"
         made = held, {key: value for key, value in settings.kwargs.items() if key not in (STORED_FILE, STORED_HASH)}
-    wrappers = [each if isinstance(each, WrapperSettings) else WrapperSettings(name=each) for each in settings.wrappers]
-    around = [(wrapper.name, wrapper.kwargs) for wrapper in wrappers]
+    around = [(wrapper.name, wrapper.kwargs) for wrapper in settings.wrapper_settings]
     limits = [steps for steps in (settings.time_limit_steps, limit if around else 0) if steps]
     if limit and around and not own:
         made = made[0], {**made[1], "max_episode_steps": -1}

@@ -215,6 +215,11 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
         ),
     ] = "auto"
 
+    @property
+    def wrapper_settings(self) -> list[WrapperSettings]:
+        """The settings of all wrappers; a name alone means a wrapper without arguments."""
+        return [WrapperSettings(name=each) if isinstance(each, str) else each for each in self.wrappers]
+
 
 class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo"):
     """Keys of PettingZoo's parallel environments."""

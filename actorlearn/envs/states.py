@@ -52,9 +52,9 @@ _TEXT = "text"
 def inexact(env: Environment) -> str:
     """Return the reason why an environment's state cannot be read; empty if it can."""
     for layer in _layers(env):
-        if not (_has_pair(layer) or _known(layer)):
+        name = _name(layer)
+        if not (_has_pair(layer) or name in ATTRIBUTES or name.startswith(STATELESS)):
             what = "wrapper" if isinstance(layer, gymnasium.Wrapper) else "environment"
-            name = _name(layer)
             return f"the {what} {name} cannot be saved: its class has no methods state() and restore(state)"
     return ""
 
@@ -93,14 +93,6 @@ def _layers(env: Environment) -> Iterator[Environment]:
 def _has_pair(layer: Environment) -> bool:
     """Whether the class has both methods; a wrapper's instance would forward them to the wrapped environment."""
     return all(callable(getattr(type(layer), name, None)) for name in ("state", "restore"))
-
-
-def _known(layer: Environment) -> bool:
-    return _name(layer) in ATTRIBUTES or _stateless(layer)
-
-
-def _stateless(layer: Environment) -> bool:
-    return type(layer).__module__.startswith(STATELESS)
 
 
 def _name(layer: Environment) -> str:

@@ -7,7 +7,6 @@ depend on processes or files. ``docs/metrics.md`` is generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -355,7 +354,8 @@ def metric(name: str) -> Metric:
     An unregistered metric is shown with the terms of the loss. If its values are not numbers, the first learner's is
     used.
     """
-    if found := METRICS.get(name) or _named(name, (m for spec in ALGORITHMS.known() for m in spec.metrics)):
+    of_algorithms = (own for spec in ALGORITHMS.known() for own in spec.metrics if own.name == name)
+    if found := METRICS.get(name) or next(of_algorithms, None):
         return found
     if name.startswith(SECONDARY) and (of := metric(name.removeprefix(SECONDARY))).description:
         return replace(of, name=name, description=f"secondary learner: {of.description}", label="")
@@ -363,10 +363,6 @@ def metric(name: str) -> Metric:
         network, of = name.removeprefix(OWN_RATE), METRICS["learning_rate"]
         return replace(of, name=name, description=f"{of.description}, of the network {network}", label="")
     return Metric(name, "", "", learning=True)
-
-
-def _named(name: str, metrics: Iterable[Metric]) -> Metric | None:
-    return next((metric for metric in metrics if metric.name == name), None)
 
 
 def describe_metric(name: str) -> str:

@@ -140,7 +140,8 @@ class Replay:
         ring = given.rings
         head = self._cell(ring, self._written[ring] - 1)  # [B] the last written row
         over_head = self._stored_again(given, first[0], frame[0], head)
-        kept = _of_games(first)
+        kept = np.ones_like(first)
+        kept[:-1] = ~(first[:-1] & first[1:])  # a void row, which precedes another row with ``first``, is not stored
         position = self._written[ring] - over_head + kept.cumsum(axis=0) - 1  # [T + 1, B]
         if (position[-1] >= self._shown[ring] + self.shape.margin).any():
             raise ValueError(
@@ -176,7 +177,7 @@ class Replay:
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)
         if given.goes_on and given.inherited:
-            again &= cut | _alike(frame, self._frames[head])
+            again &= cut | _alike(frame, self._column["frame"][head])
         return again
 
     def leave_to(self, owners: Iterable[str]) -> None:
@@ -334,7 +335,7 @@ class Replay:
         k = self.shape.stack
         frames = self._after(cell[:, None], np.arange(1 - k, 1))  # [B, k], oldest first
         # All cells exist, so "clip" changes no index, but with it numpy copies to ``out`` without a buffer.
-        np.take(self._frames, frames.ravel(), 0, out.reshape(-1, *self.shape.frame_shape), mode="clip")
+        np.take(self._column["frame"], frames.ravel(), 0, out.reshape(-1, *self.shape.frame_shape), mode="clip")
         before = self._column["before"][cell]
         for b in np.flatnonzero(before < k - 1):
             out[b, : k - 1 - before[b]] = 0  # frames before the game's first are zeros
@@ -342,10 +343,6 @@ class Replay:
     @property
     def _shown(self) -> NDArray[np.int64]:
         return self._flushed.now.shown
-
-    @property
-    def _frames(self) -> NDArray[Any]:
-        return self._column["frame"]
 
     # Cells and positions -----------------------------------------------------------------------------------------
 
@@ -434,13 +431,6 @@ class Replay:
         stored = words["rollouts"] if rollouts is None else np.array([rollouts])
         self._flushed.follow(ahead=1)
         self._flushed.commit(FlushRecord(words["shown"], self._rings.owner, self._rings.following, stored))
-
-
-def _of_games(first: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which rows [T + 1, B] are stored: all but void rows, which precede another row with ``first``."""
-    kept = np.ones_like(first)
-    kept[:-1] = ~(first[:-1] & first[1:])
-    return kept
 
 
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:

@@ -223,7 +223,8 @@ class AlgorithmContract:
         assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
         assert torch.equal(loss, again)
         assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
-        changed = [name for name in Batch.__slots__ if name != "columns" and _differ(batch, kept, name)]
+        names = [name for name in Batch.__slots__ if name != "columns"]
+        changed = [name for name in names if not torch.equal(getattr(batch, name), getattr(kept, name))]
         assert not changed, f"prepare or loss wrote to {changed} of the batch"
 
     def test_checkpoints_contain_all_its_state(self) -> None:
@@ -239,7 +240,3 @@ class AlgorithmContract:
             return [*acted.values(), loss, *metrics.values(), *gradients.values()]
 
         assert hidden_state(self.algorithm, update) == ""
-
-
-def _differ(batch: Batch, kept: Batch, name: str) -> bool:
-    return not torch.equal(getattr(batch, name), getattr(kept, name))
