@@ -22,6 +22,7 @@ from torch.nn.functional import softplus
 from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.interface import Batch, Networks
 from actorlearn.algorithms.policies import played_actions
+from actorlearn.algorithms.q_learning import LEAST_PRIORITY
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.sac import SACSettings
 from actorlearn.extra_networks import ExtraNetwork
@@ -29,8 +30,6 @@ from actorlearn.extra_networks import ExtraNetwork
 CRITICS = ("critic_1", "critic_2")
 LOG_DEVIATIONS = (-20.0, 2.0)
 """Bounds of the log standard deviation, as in the authors' code."""
-LEAST_PRIORITY = 1e-6
-"""Smallest priority, so that a transition with error 0 can be drawn again (Schaul et al. 2016, section 3.3)."""
 
 
 class SAC:
