@@ -156,16 +156,13 @@ class Policy:
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
         moment = (member << 40) + timestep * first.groups + group
-        epsilon = None
+        epsilon = state = begins = None
         if self.exploration and self.rollouts:
             epsilon = self.exploration.epsilon_of(asked, self.rollouts, self._environments)
         if self.state_size:
             state, begins = self._column_of("state", asked), self._column_of("first", asked)
-            chosen = self.choose(
-                self._column_of("observation", asked), moment, state=state, first=begins, epsilon=epsilon
-            )
-        else:
-            chosen = self.choose(self._column_of("observation", asked), moment, epsilon=epsilon)
+        observation = self._column_of("observation", asked)
+        chosen = self.choose(observation, moment, state=state, first=begins, epsilon=epsilon)
         _write(chosen, asked)
         for blocks, group, timestep in asked:  # last and together, in case the process is killed
             blocks.mark_acted(group, timestep, self.version)
