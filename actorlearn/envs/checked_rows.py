@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ class CheckedRows(ShortRepr):
     """Base of `VectorEnv`s that gather the values of B environments."""
 
     spec: EnvSpec
+    interface: ClassVar[str]
+    """Interface of the environments, for errors."""
 
     def __init__(self, env_id: str, spaces: Spaces, count: int) -> None:
         """Allocate observations for ``count`` environments with these spaces; ``env_id`` is for errors.
@@ -73,6 +75,12 @@ class CheckedRows(ShortRepr):
             yield
         except Exception as error:  # an environment may raise anything
             raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
+
+    def _answered(self, i: int | None, method: str, answer: Any, values: int) -> Any:
+        """Return the answer of an environment's method; raises MalformedStepError unless it has so many values."""
+        if type(answer) is not tuple or len(answer) != values:
+            self._refuse(i, f"{method}()", answer, f"it must return {values} values: see {self.interface}.{method}")
+        return answer
 
     def _gather(self, i: int, observation: Any, info: Any, ended: bool = False) -> None:
         """Gather an environment's observation, and the mask in it or in the info; ``ended``: with it a game ends."""

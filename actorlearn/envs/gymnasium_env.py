@@ -35,6 +35,8 @@ class Gymnasium(CheckedRows):
     shorter. A step that ends the game and reaches the limit counts as terminated, not as truncated.
     """
 
+    interface = "gymnasium.Env"
+
     def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
         """Make one environment per seed. ``beat`` is called between environments; in a step at most every 0.1 s."""
         self._beat, self._beat_s = beat, 0.0
@@ -86,10 +88,7 @@ class Gymnasium(CheckedRows):
                 self._begin(i)
                 self._reward[i] = 0.0
                 continue
-            result = self._envs[i].step(choice)
-            if type(result) is not tuple or len(result) != 5:
-                self._refuse(i, "step()", result, "it must return 5 values: see gymnasium.Env.step")
-            observation, reward, over, cut, info = result
+            observation, reward, over, cut, info = self._answered(i, "step", self._envs[i].step(choice), 5)
             self._reward[i] = reward if type(reward) is float else self._number(i, reward)
             steps[i] += 1
             terminated[i] = over if type(over) is bool else self._flag(i, "terminated", over)
@@ -141,10 +140,7 @@ class Gymnasium(CheckedRows):
 
     def _begin(self, i: int, seed: int | None = None) -> None:
         self._show_life()
-        result = self._envs[i].reset(seed=seed)
-        if type(result) is not tuple or len(result) != 2:
-            self._refuse(i, "reset()", result, "it must return 2 values: see gymnasium.Env.reset")
-        self._gather(i, *result)
+        self._gather(i, *self._answered(i, "reset", self._envs[i].reset(seed=seed), 2))
         self._steps[i] = 0
 
 

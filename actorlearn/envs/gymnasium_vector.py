@@ -55,6 +55,8 @@ PLAYABLE = "playable"
 class GymnasiumVector(CheckedRows):
     """B environments that a vector environment of gymnasium steps together."""
 
+    interface = "gymnasium.vector.VectorEnv"
+
     def __init__(
         self,
         env_id: str,
@@ -134,11 +136,8 @@ class GymnasiumVector(CheckedRows):
                     self._playable[...] = self._valid
             taken[first] = self._unchosen()[first]
         self._beat()
-        result = self._vector.step(taken)
-        if type(result) is not tuple or len(result) != 5:
-            rule = "it must return 5 values: see gymnasium.vector.VectorEnv.step"
-            self._refuse(None, "step()", result, rule)
-        observations, reward, terminated, truncated, info = result
+        answer = self._answered(None, "step", self._vector.step(taken), 5)
+        observations, reward, terminated, truncated, info = answer
         self._reward[:] = self._rewards(reward)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
         begun_already = self._mode is AutoresetMode.SAME_STEP  # then these are observations of the next games
@@ -190,7 +189,7 @@ class GymnasiumVector(CheckedRows):
     def _reset_from_seeds(self) -> None:
         """Start all environments from their seeds, or from one seed derived from all."""
         self._need_open()
-        self._gather_all(*self._begun(self._seeded()))
+        self._gather_all(*self._answered(None, "reset", self._seeded(), 2))
         self._reward.fill(0.0)
         self._steps[:] = 0
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
@@ -224,16 +223,10 @@ class GymnasiumVector(CheckedRows):
             return self._zero
         return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
 
-    def _reset(self, chosen: Flags) -> tuple[Any, Any]:
+    def _reset(self, chosen: Flags) -> Any:
+        """Return the observations and the info of a reset of the chosen environments."""
         self._beat()
-        return self._begun(self._vector.reset(options={"reset_mask": chosen.copy()}))
-
-    def _begun(self, result: Any) -> tuple[Any, Any]:
-        """Return the observations and the info that reset returned."""
-        if type(result) is not tuple or len(result) != 2:
-            rule = "it must return 2 values: see gymnasium.vector.VectorEnv.reset"
-            self._refuse(None, "reset()", result, rule)
-        return result
+        return self._answered(None, "reset", self._vector.reset(options={"reset_mask": chosen.copy()}), 2)
 
     def _gather_all(
         self, observations: Any, info: Any, *, chosen: Flags | None = None, ended: bool | Flags = False

@@ -46,6 +46,8 @@ class PettingZoo(CheckedRows):
     number. ``reset`` is never called without a seed, because its effect on random numbers depends on the environment.
     """
 
+    interface = "pettingzoo.ParallelEnv"
+
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
@@ -137,14 +139,12 @@ class PettingZoo(CheckedRows):
         begun, first = self._begun[game], game * len(self._agents)
         self._begun[game], self._steps[game] = begun + 1, 0
         seed = _nth_seed(self._seeds[game], begun)
-        result = self._games[game].reset(seed=seed)
-        if type(result) is not tuple or len(result) != 2:
-            self._refuse(first, "reset()", result, "it must return 2 values: see pettingzoo.ParallelEnv.reset")
+        observations, infos = self._answered(first, "reset", self._games[game].reset(seed=seed), 2)
         self._present[game] = self._listed(game)
         if not self._present[game].any():
             self._refuse(first, "agents", self._games[game].agents, "a game begins with one agent or more")
         for j, agent in enumerate(self._agents):
-            self._arrive(first + j, *result, agent, self._present[game, j])
+            self._arrive(first + j, observations, infos, agent, self._present[game, j])
 
     def _step(
         self, game: int, chosen: Sequence[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
@@ -152,10 +152,8 @@ class PettingZoo(CheckedRows):
         """Step one game; gathers observations and rewards, and writes its agents' flags [A]."""
         env, before = self._games[game], game * len(self._agents)
         acting = self._listed(game)
-        result = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
-        if type(result) is not tuple or len(result) != 5:
-            self._refuse(before, "step()", result, "it must return 5 values: see pettingzoo.ParallelEnv.step")
-        observations, rewards, over, cut, infos = result
+        answer = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
+        observations, rewards, over, cut, infos = self._answered(before, "step", answer, 5)
         self._steps[game] += 1
         listed, at_limit = self._listed(game), self._steps[game] >= self._limit
         for j, agent in enumerate(self._agents):
