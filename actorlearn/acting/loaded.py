@@ -7,6 +7,7 @@ Reads ``policy.json`` (network, algorithm and environment) and a checkpoint. Wri
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -150,7 +151,7 @@ class LoadedPolicy:
         """The spaces of the training's gymnasium environment, which is made once to read them."""
         settings = cast("GymnasiumSettings", self.env)
         env, _ = construct(settings)
-        try:
+        with closing(env):
             return Spaces.of(
                 settings.id,
                 env.observation_space,
@@ -158,8 +159,6 @@ class LoadedPolicy:
                 scale_actions=settings.scale_actions,
                 action_mask=settings.action_mask,
             )
-        finally:
-            env.close()
 
     @property
     def _reads_info(self) -> bool:

@@ -12,6 +12,7 @@ Reads: settings, one seed per game, actions. Writes: rows, after all values are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -218,12 +219,9 @@ def make_rendered(
 
 def spec(settings: PettingZooSettings) -> EnvSpec:
     """Return shapes and counts; makes one game and closes it."""
-    game = _constructed(settings)
-    try:
+    with closing(_constructed(settings)) as game:
         agents, spaces = _alike(settings, game, 0)
         return spaces.spec(agents=len(agents), inexact=states.inexact(game))
-    finally:
-        game.close()
 
 
 def _alike(settings: PettingZooSettings, game: Game, seed: int) -> tuple[list[Any], Spaces]:

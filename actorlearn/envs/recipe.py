@@ -5,6 +5,7 @@ Reads settings, and makes one environment to read its spaces. Only environments 
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,10 @@ def recipe(settings: EnvSettings) -> Recipe:
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
         env, limit = construct(settings)
-        if is_converted(env):
-            env.close()
-            return Recipe(missing="environments of dm_env are made by actorlearn")
-        spaces = Spaces.of(settings.id, env.observation_space, env.action_space, action_mask=settings.action_mask)
-        env.close()
+        with closing(env):
+            if is_converted(env):
+                return Recipe(missing="environments of dm_env are made by actorlearn")
+            spaces = Spaces.of(settings.id, env.observation_space, env.action_space, action_mask=settings.action_mask)
     except ValueError as error:
         return Recipe(missing=str(error))
     layout = spaces.layout
