@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from launch.names.library import (
+    EPSILON,
     EVERY_STEP,
+    STARTS,
     WHOLE_COPIES,
     Converted,
     Keys,
@@ -16,12 +17,13 @@ from launch.names.library import (
     Values,
     count,
     environments,
+    epsilon_steps,
     integer,
     learning_starts,
     nothing,
     only,
     random_start,
-    share_of_steps,
+    switch,
     unless,
     without,
 )
@@ -32,79 +34,60 @@ SAC = ("sac_continuous_action",)
 ALL = (*PPO, *DQN, *SAC)
 SAVING = ("ppo_continuous_action", *DQN)
 COMPUTED = "the script computes it from other arguments"
-_STARTS = "learning_starts, or batch_size if it is larger"
 
 
-def _device(values: Values) -> Keys:
-    return {} if values["cuda"] else {"trainer.device": "cpu"}
+def _constant(value: Any, _: Values) -> Keys:
+    return {"optimizer.learning_rate": value, "optimizer.schedule": "constant"}
 
 
-def _tracked(values: Values) -> Keys:
-    return {"report.writers": ["tensorboard", "wandb"]} if values["track"] else {}
+def _ratio(value: Any, values: Values) -> Keys:
+    steps = integer(value)
+    return {"algorithm.horizon": steps, "replay.ratio": values["batch_size"] / (steps * values["num_envs"])}
 
 
-def _filmed(values: Values) -> Keys:
-    return {"evaluator.count": 1, "evaluator.record": True} if values["capture_video"] else {}
-
-
-def _annealed(values: Values) -> Keys:
-    if not values["anneal_lr"]:
-        return {"optimizer.schedule": "constant"}
-    return {"optimizer.schedule": "linear", "optimizer.learning_rate_final": 0.0}
-
-
-def _constant(name: str) -> Callable[[Values], Keys]:
-    return lambda values: {"optimizer.learning_rate": values[name], "optimizer.schedule": "constant"}
-
-
-def _target_kl(values: Values) -> Keys:
-    given = values["target_kl"]
-    return {"algorithm.target_kl": None if given is None else given / 1.5}
-
-
-def _value_clip(values: Values) -> Keys:
-    return {"algorithm.value_clip": values["clip_coef"] if values["clip_vloss"] else None}
-
-
-def _ratio(values: Values) -> Keys:
-    steps = integer(values["train_frequency"])
-    ratio = values["batch_size"] / (steps * values["num_envs"])
-    return {"algorithm.horizon": steps, "replay.ratio": ratio}
-
-
-def _sac_batch(values: Values) -> Keys:
-    size = integer(values["batch_size"])
+def _sac_batch(value: Any, values: Values) -> Keys:
+    size = integer(value)
     return {"replay.batch_size": size, "replay.ratio": size / integer(values["num_envs"])}
 
 
-def _critic_rate(values: Values) -> Keys:
-    return {"optimizer.groups": {name: {"learning_rate": values["q_lr"]} for name in _LEARNED_WITH_Q_LR}}
+def _critic_rate(value: Any, _: Values) -> Keys:
+    learned = ("critic_1", "critic_2", "temperature")
+    return {"optimizer.groups": {name: {"learning_rate": value} for name in learned}}
 
-
-_LEARNED_WITH_Q_LR = ("critic_1", "critic_2", "temperature")
 
 TABLE = (
     # Experiment
-    Name("exp_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "exp_name", "name")),
+    Name("exp_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "name")),
     Name("seed", ALL, ("seed",), default=1),
     *without(
-        "torch_deterministic",
-        ALL,
-        "no key is needed; docs/guarantees.md says which runs are repeatable",
-        default=True,
+        "torch_deterministic", ALL, "no key is needed; docs/guarantees.md says which runs are repeatable", default=True
     ),
     Name(
         "cuda",
         ALL,
         ("trainer.device",),
         "false = cpu; true sets no key: on a machine with a GPU, set trainer.device: cuda",
-        _device,
+        switch({}, {"trainer.device": "cpu"}),
         True,
     ),
-    Name("track", ALL, ("report.writers",), "true = [tensorboard, wandb]; false sets no key", _tracked, False),
+    Name(
+        "track",
+        ALL,
+        ("report.writers",),
+        "true = [tensorboard, wandb]; false sets no key",
+        switch({"report.writers": ["tensorboard", "wandb"]}, {}),
+        False,
+    ),
     *without("wandb_project_name", ALL, "the environment variable WANDB_PROJECT names the project", default="cleanRL"),
     *without("wandb_entity", ALL, "the environment variable WANDB_ENTITY names the team"),
-    Name("capture_video", ALL, ("evaluator.record",), "true also sets evaluator.count: 1", _filmed, False),
+    Name(
+        "capture_video",
+        ALL,
+        ("evaluator.record",),
+        "true also sets evaluator.count: 1",
+        switch({"evaluator.count": 1, "evaluator.record": True}, {}),
+        False,
+    ),
     *without(
         "save_model", SAVING, "every run saves checkpoints; the keys are in the section checkpoint", default=False
     ),
@@ -118,14 +101,7 @@ TABLE = (
         nothing,
     ),
     count("total_timesteps", ALL, "total_steps", 500_000),
-    Name(
-        "num_envs",
-        ALL,
-        ("simulators.count", "simulators.envs"),
-        "their product is num_envs",
-        environments("num_envs"),
-        1,
-    ),
+    Name("num_envs", ALL, ("simulators.count", "simulators.envs"), "their product is num_envs", environments, 1),
     Name("gamma", ALL, ("algorithm.discount",), default=0.99),
     # PPO
     Name("learning_rate", PPO, ("optimizer.learning_rate",), default=2.5e-4),
@@ -134,7 +110,9 @@ TABLE = (
         PPO,
         ("optimizer.schedule",),
         "true = linear, to 0 at the end of the run; false = constant",
-        _annealed,
+        switch(
+            {"optimizer.schedule": "linear", "optimizer.learning_rate_final": 0.0}, {"optimizer.schedule": "constant"}
+        ),
         True,
     ),
     count("num_steps", PPO, "algorithm.horizon", 128),
@@ -143,14 +121,21 @@ TABLE = (
     Name("update_epochs", PPO, ("algorithm.epochs",), default=4),
     Name("norm_adv", PPO, ("algorithm.normalize_advantage",), default=True),
     Name("clip_coef", PPO, ("algorithm.ratio_clip",), default=0.2),
-    Name("clip_vloss", PPO, ("algorithm.value_clip",), "true = clip_coef; false = null", _value_clip, True),
+    Name(
+        "clip_vloss",
+        PPO,
+        ("algorithm.value_clip",),
+        "true = clip_coef; false = null",
+        lambda value, values: {"algorithm.value_clip": values["clip_coef"] if value else None},
+        True,
+    ),
     Name("ent_coef", PPO, ("algorithm.entropy_cost",), default=0.01),
     Name(
         "vf_coef",
         PPO,
         ("algorithm.value_cost",),
         "half of vf_coef",
-        lambda values: {"algorithm.value_cost": values["vf_coef"] / 2},
+        lambda value, _: {"algorithm.value_cost": value / 2},
         0.5,
     ),
     Name("max_grad_norm", PPO, ("optimizer.clip_norm",), default=0.5),
@@ -160,32 +145,18 @@ TABLE = (
         ("algorithm.target_kl",),
         "target_kl / 1.5, because an update ends early at 1.5 times the key; compared before each minibatch, and in "
         "CleanRL after each epoch",
-        _target_kl,
+        lambda value, _: {"algorithm.target_kl": None if value is None else value / 1.5},
     ),
     *without("batch_size minibatch_size num_iterations", PPO, COMPUTED, nothing),
     # DQN
-    Name(
-        "learning_rate",
-        DQN,
-        ("optimizer.learning_rate",),
-        "with optimizer.schedule: constant",
-        _constant("learning_rate"),
-        2.5e-4,
-    ),
-    *without("tau", DQN, WHOLE_COPIES, only("tau", (1,), WHOLE_COPIES), 1.0),
+    Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant, 2.5e-4),
+    *without("tau", DQN, WHOLE_COPIES, only((1,), WHOLE_COPIES), 1.0),
     count("target_network_frequency", DQN, "algorithm.target_every_steps", 500),
     Name("batch_size", DQN, ("replay.batch_size",), default=128),
     Name("start_e", DQN, ("algorithm.epsilon_initial",), default=1),
     Name("end_e", DQN, ("algorithm.epsilon_final",), default=0.05),
-    Name(
-        "exploration_fraction",
-        DQN,
-        ("algorithm.epsilon_steps",),
-        "exploration_fraction x total_timesteps",
-        partial(share_of_steps, total="total_timesteps"),
-        0.5,
-    ),
-    Name("learning_starts", DQN, ("replay.learning_starts_steps",), _STARTS, learning_starts, 10_000),
+    Name("exploration_fraction", DQN, ("algorithm.epsilon_steps",), EPSILON, epsilon_steps, 0.5),
+    Name("learning_starts", DQN, ("replay.learning_starts_steps",), STARTS, learning_starts, 10_000),
     Name(
         "train_frequency",
         DQN,
@@ -195,14 +166,7 @@ TABLE = (
         10,
     ),
     # SAC
-    Name(
-        "policy_lr",
-        SAC,
-        ("optimizer.learning_rate",),
-        "with optimizer.schedule: constant",
-        _constant("policy_lr"),
-        3e-4,
-    ),
+    Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant, 3e-4),
     Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate, 1e-3),
     Name(
         "batch_size",
@@ -214,12 +178,7 @@ TABLE = (
     ),
     Name("tau", SAC, ("algorithm.target_rate",), default=0.005),
     Name(
-        "learning_starts",
-        SAC,
-        ("replay.learning_starts_steps", "algorithm.random_steps"),
-        _STARTS,
-        random_start,
-        5_000,
+        "learning_starts", SAC, ("replay.learning_starts_steps", "algorithm.random_steps"), STARTS, random_start, 5_000
     ),
     *without(
         "policy_frequency",
@@ -228,18 +187,14 @@ TABLE = (
         default=2,
     ),
     *without(
-        "target_network_frequency",
-        SAC,
-        "the target critics move after every optimizer step",
-        only("target_network_frequency", (1,), EVERY_STEP),
-        1,
+        "target_network_frequency", SAC, "the target critics move after every optimizer step", only((1,), EVERY_STEP), 1
     ),
     *without("alpha", SAC, "the temperature is always learned", default=0.2),
     *without(
         "autotune",
         SAC,
         "the temperature is always learned, as with autotune = true",
-        only("autotune", (True,), "the temperature is always learned"),
+        only((True,), "the temperature is always learned"),
         True,
     ),
     # Both

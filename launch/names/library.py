@@ -15,10 +15,15 @@ from actorlearn.nearest import did_you_mean
 WHOLE_COPIES = "dqn always copies the whole network, as with tau = 1"
 EVERY_STEP = "sac moves the target critics after every optimizer step, as with the value 1"
 
+STARTS = "learning_starts, or batch_size if it is larger"
+EPSILON = "exploration_fraction x total_timesteps"
+
 Values = Mapping[str, Any]
 """Name -> value: those that were given, and the library's defaults of the others."""
 Keys = dict[str, Any]
 """Dotted key of a topology -> value."""
+Convert = Callable[[Any, Values], Keys]
+"""Returns the keys for the value of a name, given all values; may raise NoCounterpartError."""
 
 
 class NoCounterpartError(Exception):
@@ -34,15 +39,15 @@ class Name(NamedTuple):
     """Its counterparts; empty if it has none."""
     how: str = ""
     """How its value becomes the values of the keys, if it is not the same value; without keys: why it has none."""
-    convert: Callable[[Values], Keys] | None = None
-    """Returns the keys; may raise NoCounterpartError. None: the value of the only key is the same."""
+    convert: Convert | None = None
+    """None: the value of the only key is the same."""
     default: Any = None
     """The library's default, unless ``Library.other_defaults`` has one for the algorithm; None if nothing reads it."""
 
     def converted(self, values: Values) -> Keys:
         """Return the keys for the value of this name; raises NoCounterpartError."""
         if self.convert is not None:
-            return self.convert(values)
+            return self.convert(values[self.name], values)
         if not self.keys:
             raise NoCounterpartError(self.how)
         return {self.keys[0]: values[self.name]}
@@ -107,15 +112,11 @@ class Library:
 
 def count(name: str, algorithms: tuple[str, ...], key: str, default: int) -> Name:
     """Return a name whose value is a count, which files often write as 1e6."""
-    return Name(name, algorithms, (key,), "", lambda values: {key: integer(values[name])}, default)
+    return Name(name, algorithms, (key,), "", lambda value, _: {key: integer(value)}, default)
 
 
 def without(
-    names: str,
-    algorithms: tuple[str, ...],
-    why: str,
-    convert: Callable[[Values], Keys] | None = None,
-    default: Any = None,
+    names: str, algorithms: tuple[str, ...], why: str, convert: Convert | None = None, default: Any = None
 ) -> Iterator[Name]:
     """Yield names, separated by spaces, that have no counterpart; ``convert`` refuses some values, or none."""
     yield from (Name(name, algorithms, (), why, convert, default) for name in names.split())
@@ -128,62 +129,54 @@ def integer(value: Any) -> int:
     return int(value)
 
 
-def only(name: str, accepted: Collection[Any], why: str) -> Callable[[Values], Keys]:
+def only(accepted: Collection[Any], why: str) -> Convert:
     """Return the conversion of a name that needs no key for the accepted values; ``why``: the reason against others."""
 
-    def convert(values: Values) -> Keys:
-        if values[name] not in accepted:
+    def convert(value: Any, _: Values) -> Keys:
+        if value not in accepted:
             raise NoCounterpartError(why)
         return {}
 
     return convert
 
 
-def unless(
-    default: Any, name: str, key: str, convert: Callable[[Any], Any] = lambda value: value
-) -> Callable[[Values], Keys]:
+def unless(default: Any, key: str, convert: Callable[[Any], Any] = lambda value: value) -> Convert:
     """Return the conversion of a name that sets a key, unless it has this default."""
-    return lambda values: {} if values[name] == default else {key: convert(values[name])}
+    return lambda value, _: {} if value == default else {key: convert(value)}
 
 
-def learning_starts(values: Values) -> Keys:
+def switch(on: Keys, off: Keys) -> Convert:
+    """Return the conversion of a name that is true or false."""
+    return lambda value, _: on if value else off
+
+
+def learning_starts(value: Any, values: Values) -> Keys:
     """Return the steps of the first minibatch, which cannot be fewer than its transitions."""
-    first = max(integer(values["learning_starts"]), integer(values["batch_size"]))
-    return {"replay.learning_starts_steps": first}
+    return {"replay.learning_starts_steps": max(integer(value), integer(values["batch_size"]))}
 
 
-def random_start(values: Values) -> Keys:
+def random_start(value: Any, values: Values) -> Keys:
     """Return the same steps, and the random actions with which SAC begins."""
-    return {**learning_starts(values), "algorithm.random_steps": integer(values["learning_starts"])}
+    return {**learning_starts(value, values), "algorithm.random_steps": integer(value)}
 
 
-def nothing(values: Values) -> Keys:
+def nothing(_value: Any, _values: Values) -> Keys:
     """Return no keys, for names whose values follow from the others or are used elsewhere."""
-    del values
     return {}
 
 
-def environments(name: str) -> Callable[[Values], Keys]:
-    """Return the conversion of a number of environments: two simulators if it is even, else one."""
-
-    def convert(values: Values) -> Keys:
-        number = integer(values[name])
-        processes = 1 if number % 2 else 2
-        return {"simulators.count": processes, "simulators.envs": number // processes}
-
-    return convert
+def environments(value: Any, _: Values) -> Keys:
+    """Return the keys for a number of environments: two simulators if it is even, else one."""
+    number = integer(value)
+    processes = 1 if number % 2 else 2
+    return {"simulators.count": processes, "simulators.envs": number // processes}
 
 
-def minibatches(steps: int, size: Any) -> int:
-    """Return the number of minibatches of a size, of which the last may be smaller."""
-    return -(-steps // integer(size))
-
-
-def share_of_steps(values: Values, total: str) -> Keys:
+def epsilon_steps(value: Any, values: Values) -> Keys:
     """Return the steps in which epsilon falls, which both libraries give as a share of all steps."""
-    if values[total] is None:
-        raise ValueError(f"it is a share of {total}, which is missing; give {total} too")
-    return {"algorithm.epsilon_steps": max(1, round(values["exploration_fraction"] * values[total]))}
+    if values["total_timesteps"] is None:
+        raise ValueError("it is a share of total_timesteps, which is missing; give total_timesteps too")
+    return {"algorithm.epsilon_steps": max(1, round(value * values["total_timesteps"]))}
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from actorlearn.curves import curve
 from launch.names.library import (
+    EPSILON,
     EVERY_STEP,
+    STARTS,
     WHOLE_COPIES,
     Converted,
     Keys,
@@ -20,13 +22,13 @@ from launch.names.library import (
     Values,
     count,
     environments,
+    epsilon_steps,
     integer,
     learning_starts,
-    minibatches,
     nothing,
     only,
     random_start,
-    share_of_steps,
+    switch,
     unless,
     without,
 )
@@ -35,14 +37,7 @@ ON_POLICY = ("ppo", "a2c")
 OFF_POLICY = ("dqn", "sac")
 ALL = (*ON_POLICY, *OFF_POLICY)
 _LINEAR = ("lin_", "linear_")
-_ACTIVATIONS = {
-    "tanh": "tanh",
-    "relu": "relu",
-    "leakyrelu": "leaky_relu",
-    "elu": "elu",
-    "gelu": "gelu",
-    "silu": "silu",
-}
+_ACTIVATIONS = {"tanh": "tanh", "relu": "relu", "leakyrelu": "leaky_relu", "elu": "elu", "gelu": "gelu", "silu": "silu"}
 """Class of torch in small letters -> ``model.activation``."""
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
 """Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
@@ -100,63 +95,63 @@ def _scheduled(value: Any) -> _Scheduled:
     raise NoCounterpartError("only constant, linear and cosine schedules have a counterpart")
 
 
-def _rate(values: Values) -> Keys:
-    first, last, schedule = _scheduled(values["learning_rate"])
+def _rate(value: Any, _: Values) -> Keys:
+    first, last, schedule = _scheduled(value)
     final = {} if schedule == "constant" else {"optimizer.learning_rate_final": last}
     return {"optimizer.learning_rate": first, "optimizer.schedule": schedule, **final}
 
 
-def _clip(values: Values) -> Keys:
-    first, last, schedule = _scheduled(values["clip_range"])
+def _clip(value: Any, _: Values) -> Keys:
+    first, last, schedule = _scheduled(value)
     if schedule == "constant":
         return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": None}
     return {"algorithm.ratio_clip": first, "algorithm.ratio_clip_final": last, "algorithm.schedule": schedule}
 
 
-def _value_clip(values: Values) -> Keys:
-    if values["clip_range_vf"] is None:
+def _value_clip(value: Any, _: Values) -> Keys:
+    if value is None:
         return {"algorithm.value_clip": None}
-    first, _, schedule = _scheduled(values["clip_range_vf"])
+    first, _last, schedule = _scheduled(value)
     if schedule != "constant":
         raise NoCounterpartError("only a constant clip_range_vf has a counterpart")
     return {"algorithm.value_clip": first}
 
 
-def _minibatches(values: Values) -> Keys:
+def _minibatches(value: Any, values: Values) -> Keys:
+    """Return the number of minibatches, of which the last may be smaller."""
     steps = integer(values["n_steps"]) * integer(values["n_envs"])
-    return {"algorithm.minibatches": minibatches(steps, values["batch_size"])}
+    return {"algorithm.minibatches": -(-steps // integer(value))}
 
 
 def _total(values: Values) -> Any:
     return values["n_timesteps"] if values["total_timesteps"] is None else values["total_timesteps"]
 
 
-def _total_steps(values: Values) -> Keys:
+def _total_steps(_: Any, values: Values) -> Keys:
     return {} if _total(values) is None else {"total_steps": integer(_total(values))}
 
 
-def _epsilon_steps(values: Values) -> Keys:
-    return share_of_steps({**values, "total_timesteps": _total(values)}, "total_timesteps")
+def _epsilon_steps(value: Any, values: Values) -> Keys:
+    return epsilon_steps(value, {**values, "total_timesteps": _total(values)})
 
 
-def _train_freq(values: Values) -> tuple[int, str]:
-    given = values["train_freq"]
+def _train_freq(given: Any) -> tuple[int, str]:
     steps, unit = (given, "step") if isinstance(given, int | float) else given
     return integer(steps), str(unit)
 
 
-def _horizon(values: Values) -> Keys:
-    steps, unit = _train_freq(values)
+def _horizon(value: Any, _: Values) -> Keys:
+    steps, unit = _train_freq(value)
     if unit != "step":
         raise NoCounterpartError("train_freq in episodes has no counterpart, only in steps; set algorithm.horizon")
     return {"algorithm.horizon": steps}
 
 
-def _ratio(values: Values) -> Keys:
-    gradient_steps, batch = integer(values["gradient_steps"]), integer(values["batch_size"])
+def _ratio(value: Any, values: Values) -> Keys:
+    gradient_steps, batch = integer(value), integer(values["batch_size"])
     if gradient_steps < 0:  # as many as steps of all environments
         return {"replay.ratio": float(batch)}
-    steps, unit = _train_freq(values)
+    steps, unit = _train_freq(values["train_freq"])
     if unit != "step" or not gradient_steps:
         raise NoCounterpartError(
             "only a positive number has a counterpart, and only if train_freq is in steps; set replay.ratio"
@@ -164,17 +159,12 @@ def _ratio(values: Values) -> Keys:
     return {"replay.ratio": batch * gradient_steps / (steps * integer(values["n_envs"]))}
 
 
-def _target_entropy(values: Values) -> Keys:
-    given = values["target_entropy"]
-    return {"algorithm.target_entropy": None if given == "auto" else float(given)}
-
-
 def _own_rmsprop(values: Values) -> bool:
     """Whether A2C trains with RMSProp: a class of an optimizer takes precedence over use_rms_prop."""
     return bool(values.get("use_rms_prop")) and values["optimizer_class"] is None
 
 
-def _rmsprop(values: Values) -> Keys:
+def _rmsprop(_: Any, values: Values) -> Keys:
     """Return torch's RMSProp, if A2C uses it."""
     if not _own_rmsprop(values):
         return {}
@@ -187,28 +177,28 @@ def _rmsprop(values: Values) -> Keys:
     }
 
 
-def _optimizer(values: Values) -> Keys:
+def _optimizer(value: Any, values: Values) -> Keys:
     """Return Adam, or the RMSProp of TensorFlow 1; only without optimizer_kwargs the policies set Adam's epsilon."""
     if _own_rmsprop(values):
         return {}
-    if values["optimizer_class"] is None or _word(values["optimizer_class"]) == "Adam":
+    if value is None or _word(value) == "Adam":
         epsilon = 1e-5 if values["optimizer_kwargs"] is None else _TORCH_EPSILON
         return {"optimizer.name": "adam", "optimizer.epsilon": epsilon}
-    if _word(values["optimizer_class"]) != "RMSpropTFLike":
+    if _word(value) != "RMSpropTFLike":
         raise NoCounterpartError("only Adam and RMSpropTFLike have a counterpart; set optimizer.name and its keys")
     numbers = {"optimizer.decay": 0.99, "optimizer.epsilon_inside_root": True, "optimizer.accumulator_init": 1.0}
     return {"optimizer.name": "rmsprop", "optimizer.epsilon": _TORCH_EPSILON, **numbers}
 
 
-def _adam(values: Values) -> Keys:
-    if values["optimizer_class"] is not None and _word(values["optimizer_class"]) != "Adam":
+def _adam(value: Any, _: Values) -> Keys:
+    if value is not None and _word(value) != "Adam":
         raise NoCounterpartError("only Adam has a counterpart; set optimizer.name and its keys")
     return {}
 
 
-def _optimizer_numbers(values: Values) -> Keys:
+def _optimizer_numbers(value: Any, values: Values) -> Keys:
     known = {"eps": "optimizer.epsilon", "betas": "optimizer.betas", "alpha": "optimizer.decay"}
-    given = values["optimizer_kwargs"] or {}
+    given = value or {}
     if given and _own_rmsprop(values):
         raise NoCounterpartError("A2C ignores it with use_rms_prop, unless optimizer_class is given too")
     if strange := [name for name in given if name not in known and given[name]]:
@@ -225,28 +215,27 @@ def _perceptron(values: Values) -> bool:
     return _word(values["policy"]).endswith(_PERCEPTRONS)
 
 
-def _policy(values: Values) -> Keys:
-    if "MultiInput" in _word(values["policy"]):  # the class of PPO and A2C is MultiInputActorCriticPolicy
+def _policy(value: Any, values: Values) -> Keys:
+    if "MultiInput" in _word(value):  # the class of PPO and A2C is MultiInputActorCriticPolicy
         return {}
     if _perceptron(values):
         return {"model.name": "mlp"}
-    if _word(values["policy"]).endswith("CnnPolicy"):
+    if _word(value).endswith("CnnPolicy"):
         return {"model.name": "nature"}
     raise NoCounterpartError("only MlpPolicy, MultiInputPolicy and CnnPolicy have a counterpart; set model.name")
 
 
-def _no_images(values: Values) -> Keys:
+def _no_images(value: Any, values: Values) -> Keys:
     if not _perceptron(values):
         raise NoCounterpartError("sac learns only from vectors; use MlpPolicy or MultiInputPolicy")
-    return _policy(values)
+    return _policy(value, values)
 
 
-def _layers(values: Values, default: Sequence[int], value_network: str = "") -> Keys:
+def _layers(given: Any, values: Values, default: Sequence[int], value_network: str = "") -> Keys:
     """Return the widths of layers.
 
     ``value_network``: name of the value network or the critics in ``net_arch``; empty: the policy is the only network.
     """
-    given = values["net_arch"]
     if not _perceptron(values):
         if given:
             raise NoCounterpartError("CnnPolicy becomes model.name: nature, whose layers cannot be changed")
@@ -261,8 +250,8 @@ def _layers(values: Values, default: Sequence[int], value_network: str = "") -> 
     return {"model.hidden_sizes": [*default] if given is None else [*given]}
 
 
-def _activation(values: Values, default: str) -> Keys:
-    word = default if values["activation_fn"] is None else _word(values["activation_fn"]).lower()
+def _activation(value: Any, values: Values, default: str) -> Keys:
+    word = default if value is None else _word(value).lower()
     if not _perceptron(values):
         return {}
     if word not in _ACTIVATIONS:
@@ -270,14 +259,9 @@ def _activation(values: Values, default: str) -> Keys:
     return {"model.activation": _ACTIVATIONS[word]}
 
 
-def _init(values: Values) -> Keys:
-    return {"model.init": "orthogonal" if values["ortho_init"] else "torch"}
-
-
-def _normalized(values: Values) -> Keys:
+def _normalized(value: Any, _: Values) -> Keys:
     """Return the keys for VecNormalize, whose clips are 10."""
-    given = values["normalize"]
-    given = read_python(given) if isinstance(given, str) else given
+    given = read_python(value) if isinstance(value, str) else value
     wanted = given if isinstance(given, Mapping) else dict.fromkeys(("norm_obs", "norm_reward"), bool(given))
     rewards = bool(given) and wanted.get("norm_reward", True)
     return {
@@ -287,9 +271,9 @@ def _normalized(values: Values) -> Keys:
     }
 
 
-def _wrappers(values: Values) -> list[tuple[str, Mapping[str, Any]]]:
+def _wrappers(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the last word of each wrapper's name, and its arguments, from the forms of RL Baselines3 Zoo."""
-    given = values["env_wrapper"] or []
+    given = value or []
     each = [given] if isinstance(given, str | type | Mapping) else [*given]
     return [
         (_word(name), kwargs or {})
@@ -318,35 +302,25 @@ def _atari(arguments: Mapping[str, Any]) -> Keys:
     }
 
 
-def _is_atari(values: Values) -> bool:
-    return [name for name, _ in _wrappers(values)] == ["AtariWrapper"]
-
-
-def _wrapper(values: Values) -> Keys:
-    match _wrappers(values):
+def _wrapper(value: Any, _values: Values) -> Keys:
+    match _wrappers(value):
         case []:
             return {}
         case [("TimeLimit", {"max_episode_steps": steps})]:
             return {"env.time_limit_steps": integer(steps)}
         case [("TimeLimit", _)]:
             raise NoCounterpartError("TimeLimit can be converted only with max_episode_steps; set env.time_limit_steps")
-    if not _is_atari(values):
-        raise NoCounterpartError(
-            "set env.wrappers: [package.module:Class], and instead of TimeLimit env.time_limit_steps"
-        )
-    return _atari(_wrappers(values)[0][1])
+        case [("AtariWrapper", arguments)]:
+            return _atari(arguments)
+    raise NoCounterpartError("set env.wrappers: [package.module:Class], and instead of TimeLimit env.time_limit_steps")
 
 
-def _stacked(values: Values) -> Keys:
-    if not values["frame_stack"]:
+def _stacked(value: Any, values: Values) -> Keys:
+    if not value:
         return {}
-    if not _is_atari(values):
+    if [name for name, _ in _wrappers(values["env_wrapper"])] != ["AtariWrapper"]:
         raise NoCounterpartError("set env.wrappers: [{name: gymnasium.wrappers:FrameStackObservation, kwargs: ...}]")
-    return {"env.stack": integer(values["frame_stack"])}
-
-
-def _arguments(values: Values) -> Keys:
-    return {"env.kwargs": {**values["env_kwargs"]}} if values["env_kwargs"] else {}
+    return {"env.stack": integer(value)}
 
 
 _SCHEDULE = "the schedule is constant, linear or cosine; linear and cosine also set optimizer.learning_rate_final"
@@ -357,9 +331,7 @@ _WRAPPERS = "package.module:Class; TimeLimit = env.time_limit_steps; AtariWrappe
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs); if gradient_steps is -1, batch_size"
 _REPLAYED = "algorithms with a replay normalise neither observations nor rewards"
 _FROM_ONE = "the temperature is always learned and begins at 1, as with auto"
-_AUTO = only("ent_coef", ("auto", "auto_1", "auto_1.0"), _FROM_ONE)
-_EPSILON = "exploration_fraction x total_timesteps"
-_STARTS = "learning_starts, or batch_size if it is larger"
+_AUTO = only(("auto", "auto_1", "auto_1.0"), _FROM_ONE)
 
 TABLE: tuple[Name, ...] = (
     Name("policy", (*ON_POLICY, "dqn"), ("model.name",), _POLICIES, _policy, "MlpPolicy"),
@@ -423,16 +395,16 @@ TABLE: tuple[Name, ...] = (
     Name("target_kl", ("ppo",), ("algorithm.target_kl",)),
     # DQN and SAC
     count("buffer_size", OFF_POLICY, "replay.capacity_steps", 1_000_000),
-    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), _STARTS, learning_starts, 100),
+    Name("learning_starts", ("dqn",), ("replay.learning_starts_steps",), STARTS, learning_starts, 100),
     Name(
         "learning_starts",
         ("sac",),
         ("replay.learning_starts_steps", "algorithm.random_steps"),
-        _STARTS,
+        STARTS,
         random_start,
         100,
     ),
-    *without("tau", ("dqn",), WHOLE_COPIES, only("tau", (1,), WHOLE_COPIES), 1.0),
+    *without("tau", ("dqn",), WHOLE_COPIES, only((1,), WHOLE_COPIES), 1.0),
     Name("tau", ("sac",), ("algorithm.target_rate",), default=0.005),
     Name(
         "train_freq",
@@ -455,13 +427,20 @@ TABLE: tuple[Name, ...] = (
         "target_update_interval",
         ("sac",),
         "the target critics move after every optimizer step",
-        only("target_update_interval", (1,), EVERY_STEP),
+        only((1,), EVERY_STEP),
         1,
     ),
-    Name("exploration_fraction", ("dqn",), ("algorithm.epsilon_steps",), _EPSILON, _epsilon_steps, 0.1),
+    Name("exploration_fraction", ("dqn",), ("algorithm.epsilon_steps",), EPSILON, _epsilon_steps, 0.1),
     Name("exploration_initial_eps", ("dqn",), ("algorithm.epsilon_initial",), default=1.0),
     Name("exploration_final_eps", ("dqn",), ("algorithm.epsilon_final",), default=0.05),
-    Name("target_entropy", ("sac",), ("algorithm.target_entropy",), "auto = null", _target_entropy, "auto"),
+    Name(
+        "target_entropy",
+        ("sac",),
+        ("algorithm.target_entropy",),
+        "auto = null",
+        lambda value, _: {"algorithm.target_entropy": None if value == "auto" else float(value)},
+        "auto",
+    ),
     # All
     *without("stats_window_size", ALL, "scores are always means of the last 100 games", default=100),
     Name(
@@ -473,14 +452,14 @@ TABLE: tuple[Name, ...] = (
     ),
     *without("policy_kwargs", ALL, "its entries, such as net_arch, are names of these tables", nothing),
     *without("verbose", ALL, "train shows a progress bar, unless progress=False", nothing),
-    Name("seed", ALL, ("seed",), "null = 1", unless(None, "seed", "seed", integer)),
-    Name("device", ALL, ("trainer.device",), "auto = cpu", unless("auto", "device", "trainer.device", str), "auto"),
+    Name("seed", ALL, ("seed",), "null = 1", unless(None, "seed", integer)),
+    Name("device", ALL, ("trainer.device",), "auto = cpu", unless("auto", "trainer.device", str), "auto"),
     *without("_init_setup_model", ALL, "the processes of a run make the network", default=True),
     # learn
     Name("total_timesteps", ALL, ("total_steps",), "", _total_steps),
     *without("callback", ALL, "use the arguments on_report, on_evaluation and on_checkpoint of train"),
     *without("log_interval", ALL, "a report comes every report.every_s seconds"),
-    Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "tb_log_name", "name")),
+    Name("tb_log_name", ALL, ("name",), "the name of the run and of its folder", unless(None, "name")),
     *without("reset_num_timesteps", ALL, "to continue a run, use actorlearn resume", default=True),
     *without("progress_bar", ALL, "train shows a progress bar, unless progress=False", nothing),
     # policy_kwargs
@@ -501,7 +480,14 @@ TABLE: tuple[Name, ...] = (
     ),
     Name("activation_fn", ON_POLICY, ("model.activation",), _FUNCTIONS, partial(_activation, default="tanh")),
     Name("activation_fn", OFF_POLICY, ("model.activation",), _FUNCTIONS, partial(_activation, default="relu")),
-    Name("ortho_init", ON_POLICY, ("model.init",), "true = orthogonal; false = torch", _init, True),
+    Name(
+        "ortho_init",
+        ON_POLICY,
+        ("model.init",),
+        "true = orthogonal; false = torch",
+        switch({"model.init": "orthogonal"}, {"model.init": "torch"}),
+        True,
+    ),
     Name("log_std_init", ON_POLICY, ("model.log_std_init",), default=0.0),
     *without("log_std_init", ("sac",), _NOISE, default=-3.0),
     *without("clip_mean", ("sac",), _NOISE, default=2.0),
@@ -536,7 +522,7 @@ TABLE: tuple[Name, ...] = (
     ),
     # RL Baselines3 Zoo
     Name("n_timesteps", ALL, ("total_steps",), "", nothing),
-    Name("n_envs", ALL, ("simulators.count", "simulators.envs"), "their product is n_envs", environments("n_envs"), 1),
+    Name("n_envs", ALL, ("simulators.count", "simulators.envs"), "their product is n_envs", environments, 1),
     Name(
         "normalize",
         ON_POLICY,
@@ -545,11 +531,11 @@ TABLE: tuple[Name, ...] = (
         _normalized,
         False,
     ),
-    *without("normalize", OFF_POLICY, _REPLAYED, only("normalize", (False, None, ""), _REPLAYED), False),
+    *without("normalize", OFF_POLICY, _REPLAYED, only((False, None, ""), _REPLAYED), False),
     Name("frame_stack", ALL, ("env.stack",), "only for Atari games", _stacked),
     Name("env_wrapper", ALL, ("env.wrappers",), _WRAPPERS, _wrapper),
     *without("vec_env_wrapper", ALL, "env.wrappers can wrap only single environments"),
-    Name("env_kwargs", ALL, ("env.kwargs",), "", _arguments),
+    Name("env_kwargs", ALL, ("env.kwargs",), "", lambda value, _: {"env.kwargs": {**value}} if value else {}),
 )
 
 
