@@ -7,7 +7,6 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +18,7 @@ from actorlearn.wire.door import ClientKeys, ServerKeys
 from launch.bench.parts import Parts
 from launch.bench.running import POLL_S, Reading, Running
 from launch.errors import RunError
+from launch.reports.checks import number, section_of
 from launch.runs.find import RunFolder
 from launch.simulate.estimate import update_s
 from launch.simulate.scenario import Costs, Scenario, Work
@@ -114,7 +114,8 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     if not rows:
         raise RunError(f"{run.name} has no reports with share_learn; let it run longer, or omit --from")
     rows = rows[len(rows) // 2 :]
-    counts = {name: _count(run.topology(), name) for name in ("learners", "evaluator", "simulators", "inference")}
+    roles = ("learners", "evaluator", "simulators", "inference")
+    counts = {name: int(number(section_of(run.topology(), name), "count") or 0) for name in roles}
     learners = max(1, counts["learners"])
     processes = learners * (1 + counts["simulators"] + counts["inference"]) + counts["evaluator"]
     share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
@@ -229,9 +230,3 @@ def measure_addition(weights: int) -> float:
         total += own
         times.append(time.perf_counter() - began_s)
     return statistics.median(times)
-
-
-def _count(topology: Mapping[str, Any], section: str) -> int:
-    found = topology.get(section)
-    count = found.get("count", 0) if isinstance(found, Mapping) else 0
-    return count if isinstance(count, int) else 0

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from actorlearn.envs.pickled import FILE as PICKLED
+from launch.reports.checks import section_of
 from launch.reports.format import DASH, as_duration, as_number, as_whole, printable
 from launch.runs.lives import Life
 from launch.runs.view import RunView
@@ -186,5 +187,4 @@ def _repeat(lives: Sequence[Life], stored: bool) -> list[str]:
 
 
 def _name(life: Life, section: str) -> str:
-    found = life.topology.get(section)
-    return printable(str(found.get("name", DASH))) if isinstance(found, Mapping) else DASH
+    return printable(str(section_of(life.topology, section).get("name", DASH)))

@@ -60,9 +60,8 @@ def account(
 
 def unknown(why: str) -> Accounting:
     """Return the account of a run in which the steps of some learner are not known; ``why``: the reason, in words."""
-    names = ("steps_made", "steps_used", "steps_dropped", "steps_in_flight")
-    reasons = (f"dropped_{reason}" for reason in StepCounts().dropped)
-    return Accounting(dict.fromkeys((*names, *reasons)), f"the steps of the run are not known, because {why}")
+    names = account({}, {}, shared=False, finished=0).row
+    return Accounting(dict.fromkeys(names), f"the steps of the run are not known, because {why}")
 
 
 def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:

@@ -27,6 +27,18 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and abs(value) <= MOST
 
 
+def number(row: Mapping[str, Any], name: str) -> float | None:
+    """Return a number of a row or a section; None if it is missing, or is no number that can be used."""
+    value = row.get(name)
+    return float(value) if is_number(value) and not isinstance(value, bool) else None
+
+
+def section_of(topology: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return a section of a topology that was read from a file; an empty one if it is missing, or is no section."""
+    found = topology.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a trainer's row, or its summary, with None for values that are not finite.
 

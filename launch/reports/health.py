@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actorlearn.metrics.registry import ENV_CHANGES, HEALTH, LEARNERS
-from launch.reports.checks import is_number
+from launch.reports.checks import number, section_of
 from launch.reports.format import as_number, as_percent
 
 Row = Mapping[str, Any]
@@ -59,23 +59,21 @@ class Facts:
     @classmethod
     def of(cls, topology: Mapping[str, Any]) -> Facts:
         """Return the facts of a resolved topology, written by any version; missing keys are unknown."""
-        optimizer, algorithm = _section(topology, "optimizer"), _section(topology, "algorithm")
-        clip, discount = _number(algorithm, "reward_clip"), _number(algorithm, "discount")
+        optimizer, algorithm = section_of(topology, "optimizer"), section_of(topology, "algorithm")
+        clip, discount = number(algorithm, "reward_clip"), number(algorithm, "discount")
         bounded = clip is not None and discount is not None and discount < 1.0
         bounded &= algorithm.get("name") != "sac" and not algorithm.get("normalize_reward")  # other rewards than these
         return cls(
-            total_steps=_number(topology, "total_steps"),
-            clip_norm=_number(optimizer, "clip_norm"),
-            learning_rate=_number(optimizer, "learning_rate"),
-            steps_per_update=max(
-                1, int((_number(algorithm, "epochs") or 1) * (_number(algorithm, "minibatches") or 1))
-            ),
+            total_steps=number(topology, "total_steps"),
+            clip_norm=number(optimizer, "clip_norm"),
+            learning_rate=number(optimizer, "learning_rate"),
+            steps_per_update=max(1, int((number(algorithm, "epochs") or 1) * (number(algorithm, "minibatches") or 1))),
             largest_return=clip / (1.0 - discount) if bounded and clip is not None and discount is not None else None,
         )
 
     def share_done(self, row: Row) -> float:
         """Return the share of the run's steps that is done; 1 if unknown."""
-        steps = _number(row, "env_steps")
+        steps = number(row, "env_steps")
         return 1.0 if steps is None or not self.total_steps else steps / self.total_steps
 
 
@@ -93,11 +91,11 @@ class Past:
 
     def with_row(self, row: Row) -> Past:
         """Return the past including another row."""
-        changes = _number(row, ENV_CHANGES)
+        changes = number(row, ENV_CHANGES)
         before = self if changes == self.env_changes else Past(env_changes=changes)
-        past = replace(before, rewarded=before.rewarded or bool(_number(row, "rewards_nonzero")))
-        score = _number(row, "episode_return_mean")
-        games = _number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
+        past = replace(before, rewarded=before.rewarded or bool(number(row, "rewards_nonzero")))
+        score = number(row, "episode_return_mean")
+        games = number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
         if score is None or games is None or games < GAMES:
             return past
         lowest = score if past.lowest is None else min(past.lowest, score)
@@ -105,7 +103,7 @@ class Past:
 
     def learns(self, row: Row) -> bool:
         """Whether the score exceeds the run's lowest by half of it, and by a quarter of the way to the best."""
-        score = _number(row, "episode_return_mean")
+        score = number(row, "episode_return_mean")
         if score is None or self.lowest is None or self.best is None:
             return False
         return score > self.lowest + max(LEARNED * abs(self.lowest), KEPT * (self.best - self.lowest))
@@ -137,51 +135,41 @@ class HealthRule:
         return held and not (self.unless_it_learns and past.learns(row))
 
 
-def _section(topology: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = topology.get(name)
-    return found if isinstance(found, Mapping) else {}
-
-
-def _number(row: Row, name: str) -> float | None:
-    value = row.get(name)
-    return float(value) if is_number(value) else None
-
-
 def _below(name: str, limit: float) -> Callable[[Row, Facts, Past], bool | None]:
-    return lambda row, facts, past: None if (value := _number(row, name)) is None else value < limit
+    return lambda row, facts, past: None if (value := number(row, name)) is None else value < limit
 
 
 def _above(name: str, limit: float) -> Callable[[Row, Facts, Past], bool | None]:
-    return lambda row, facts, past: None if (value := _number(row, name)) is None else value > limit
+    return lambda row, facts, past: None if (value := number(row, name)) is None else value > limit
 
 
 # Conditions and messages ----------------------------------------------------------------------------------------------
 
 
 def _too_large(row: Row, facts: Facts, past: Past) -> bool | None:
-    divergence, sample = _number(row, "divergence"), _number(row, "effective_sample_size")
+    divergence, sample = number(row, "divergence"), number(row, "effective_sample_size")
     if divergence is None and sample is None:
         return None
-    clipped = _number(row, "clipped_share") if divergence is not None else None  # IMPALA clips half of all ratios
+    clipped = number(row, "clipped_share") if divergence is not None else None  # IMPALA clips half of all ratios
     return (divergence or 0.0) > DIVERGENCE or (clipped or 0.0) > CLIPPED_SHARE or (sample or 1.0) < SAMPLE_SIZE
 
 
 def _too_large_says(row: Row, facts: Facts) -> str:
     measured = {
-        "divergence from the acting policy": as_number(_number(row, "divergence")),
-        "clipped share": as_percent(_number(row, "clipped_share")),
-        "effective sample size": as_percent(_number(row, "effective_sample_size")),
+        "divergence from the acting policy": as_number(number(row, "divergence")),
+        "clipped share": as_percent(number(row, "clipped_share")),
+        "effective sample size": as_percent(number(row, "effective_sample_size")),
     }
     return f"updates move the policy too far: {', '.join(f'{name} {value}' for name, value in measured.items())}"
 
 
 def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
-    change, divergence = _number(row, "weights_change"), _number(row, "divergence")
+    change, divergence = number(row, "weights_change"), number(row, "divergence")
     if change is None and divergence is None:
         return None
-    if (_number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
+    if (number(row, "learning_rate") or 0.0) < RATE_SHARE * (facts.learning_rate or 0.0):  # by schedule, at the end
         return False
-    entropy = _number(row, "entropy_share")
+    entropy = number(row, "entropy_share")
     if entropy is not None and entropy < UNDECIDED:  # a policy that is certain hardly changes
         return False
     still = divergence is not None and divergence < NO_DIVERGENCE and facts.steps_per_update > 1
@@ -189,22 +177,22 @@ def _no_effect(row: Row, facts: Facts, past: Past) -> bool | None:
 
 
 def _no_effect_says(row: Row, facts: Facts) -> str:
-    change, rate = as_number(_number(row, "weights_change")), as_number(_number(row, "learning_rate"))
+    change, rate = as_number(number(row, "weights_change")), as_number(number(row, "learning_rate"))
     said = f"updates have no effect: since the previous report, weights changed by {change} of their norm"
-    divergence = _number(row, "divergence")
+    divergence = number(row, "divergence")
     moved = "" if divergence is None else f", divergence from the acting policy {as_number(divergence)}"
     return f"{said}{moved}, learning rate {rate}"
 
 
 def _explains_nothing(row: Row, facts: Facts, past: Past) -> bool | None:
-    explained, rewarded = _number(row, "explained_variance"), _number(row, "rewards_nonzero")
+    explained, rewarded = number(row, "explained_variance"), number(row, "rewards_nonzero")
     if explained is None or rewarded is None:
         return None
     return explained < EXPLAINED and rewarded > 0.0
 
 
 def _largest_value(row: Row) -> float | None:
-    values = [abs(value) for name in ("value_mean", "q_mean") if (value := _number(row, name)) is not None]
+    values = [abs(value) for name in ("value_mean", "q_mean") if (value := number(row, name)) is not None]
     return max(values, default=None)
 
 
@@ -216,23 +204,23 @@ def _values_too_large(row: Row, facts: Facts, past: Past) -> bool | None:
 
 
 def _far_above_limit(row: Row, facts: Facts, past: Past) -> bool | None:
-    norm = _number(row, "gradient_norm")
+    norm = number(row, "gradient_norm")
     return None if norm is None or not facts.clip_norm else norm > LIMITS * facts.clip_norm
 
 
 def _unrewarded(row: Row, facts: Facts, past: Past) -> bool | None:
-    if _number(row, "rewards_nonzero") is None:
+    if number(row, "rewards_nonzero") is None:
         return None
     return not past.rewarded and facts.share_done(row) >= UNREWARDED_SHARE
 
 
 def _unfinished(row: Row, facts: Facts, past: Past) -> bool | None:
-    episodes = _number(row, "episodes")
+    episodes = number(row, "episodes")
     return None if episodes is None else episodes == 0 and facts.share_done(row) >= UNFINISHED_SHARE
 
 
 def _steps(row: Row) -> str:
-    return f"{_number(row, 'env_steps') or 0:,.0f} steps"
+    return f"{number(row, 'env_steps') or 0:,.0f} steps"
 
 
 RULES: tuple[HealthRule, ...] = (
@@ -242,8 +230,8 @@ RULES: tuple[HealthRule, ...] = (
         "(`entropy_share`)",
         _below("entropy_share", ENTROPY_SHARE),
         lambda row, facts: (
-            f"the policy has collapsed to one action: its entropy is {as_number(_number(row, 'entropy'))} nats, "
-            f"score {as_number(_number(row, 'episode_return_mean'))}"
+            f"the policy has collapsed to one action: its entropy is {as_number(number(row, 'entropy'))} nats, "
+            f"score {as_number(number(row, 'episode_return_mean'))}"
         ),
         "raise algorithm.entropy_cost tenfold, or lower optimizer.learning_rate",
         "Mnih et al. 2016 (arXiv 1602.01783), section 4: entropy regularisation against premature convergence",
@@ -282,7 +270,7 @@ RULES: tuple[HealthRule, ...] = (
         _explains_nothing,
         lambda row, facts: (
             "the values are no better than a constant: explained variance "
-            f"{as_number(_number(row, 'explained_variance'))} after {_steps(row)}"
+            f"{as_number(number(row, 'explained_variance'))} after {_steps(row)}"
         ),
         "raise algorithm.value_cost, normalise rewards (algorithm.normalize_reward), or change optimizer.learning_rate",
         "OpenAI baselines, explained_variance: 0 is as good as a constant, and less is worse",
@@ -307,7 +295,7 @@ RULES: tuple[HealthRule, ...] = (
         "clip_norm is normal",
         _far_above_limit,
         lambda row, facts: (
-            f"the gradient's norm is {as_number(_number(row, 'gradient_norm'))} before it is clipped to "
+            f"the gradient's norm is {as_number(number(row, 'gradient_norm'))} before it is clipped to "
             f"{as_number(facts.clip_norm)}: rare large errors decide its direction"
         ),
         "scale rewards (algorithm.normalize_reward), lower algorithm.value_cost, or raise optimizer.clip_norm",
@@ -320,7 +308,7 @@ RULES: tuple[HealthRule, ...] = (
         "(`dead_units`)",
         _above("dead_units", DEAD),
         lambda row, facts: (
-            f"{as_percent(_number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
+            f"{as_percent(number(row, 'dead_units'))} of a hidden layer's units are 0 or saturated for all inputs, "
             "and learn nothing"
         ),
         "lower optimizer.learning_rate and start again; set model.layer_norm: true",
@@ -341,7 +329,7 @@ RULES: tuple[HealthRule, ...] = (
     HealthRule(
         "observations constant",
         "all observations are the same (`observations_constant` is 100%)",
-        lambda row, facts, past: None if (share := _number(row, "observations_constant")) is None else share == 1.0,
+        lambda row, facts, past: None if (share := number(row, "observations_constant")) is None else share == 1.0,
         lambda row, facts: "all observations are the same: the policy cannot see what happens",
         "check the environment's observations and its wrappers",
         "actorlearn: a policy cannot depend on a constant",
@@ -353,7 +341,7 @@ RULES: tuple[HealthRule, ...] = (
         "observations huge",
         f"the network's inputs contain numbers above {HUGE:g} (`inputs_largest`)",
         _above("inputs_largest", HUGE),
-        lambda row, facts: f"the network reads numbers as large as {as_number(_number(row, 'inputs_largest'))}",
+        lambda row, facts: f"the network reads numbers as large as {as_number(number(row, 'inputs_largest'))}",
         "set model.normalize_observation: true, or scale observations to about 1 in the environment",
         "LeCun et al. 1998, Efficient BackProp, section 4.3; Andrychowicz et al. 2021 (arXiv 2006.05990): normalise "
         "observations",
@@ -425,7 +413,7 @@ class _LearnerHealth:
 
     def add(self, row: Row, facts: Facts) -> Iterator[tuple[HealthRule, bool]]:
         """Judge another row; yield the rules that have begun or ceased to hold."""
-        updates = int(_number(row, "updates") or 0)
+        updates = int(number(row, "updates") or 0)
         if updates < self.updates:  # a trainer was restored from a checkpoint
             for verdict in self.verdicts.values():
                 verdict.held.clear()
@@ -456,7 +444,7 @@ class Health:
             learner = self._learners.setdefault(name, _LearnerHealth())
             for rule, ill in learner.add(own, self._facts):
                 said = rule.says(own, self._facts) if ill else ""
-                changes.append(HealthChange(rule, name, ill, said, int(_number(row, "env_steps") or 0)))
+                changes.append(HealthChange(rule, name, ill, said, int(number(row, "env_steps") or 0)))
         return changes
 
     def ill(self) -> list[str]:

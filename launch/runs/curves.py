@@ -15,7 +15,7 @@ from actorlearn.files import is_regular
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
-from launch.reports.checks import is_number
+from launch.reports.checks import number
 from launch.reports.compare import find_differences, group_alike, said
 from launch.runs.find import RunFolder
 from launch.runs.view import identify
@@ -46,15 +46,15 @@ class LearningCurve:
         points: list[tuple[float, float]] = []
         for stretch in self.stretches:
             points = [point for point in points if point[0] < stretch[0][0]]
-            for steps, _, number in stretch:
+            for steps, _, value in stretch:
                 if not points or steps > points[-1][0]:
-                    points.append((steps, number))
+                    points.append((steps, value))
         return points
 
     @property
     def over_time(self) -> list[tuple[float, float]]:
         """Points of (minutes, value) with known minutes, including those that a restore has undone."""
-        return [(minutes, number) for its in self.stretches for _, minutes, number in its if not math.isnan(minutes)]
+        return [(minutes, value) for its in self.stretches for _, minutes, value in its if not math.isnan(minutes)]
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ def names_of(groups: Sequence[RunGroup]) -> list[str]:
     """
     names = [group.name for group in groups]
     for name in {name for name in names if names.count(name) > 1}:
-        alike = [number for number, own in enumerate(names) if own == name]
-        for number in alike:
-            keys = groups[number].keys
+        alike = [index for index, own in enumerate(names) if own == name]
+        for index in alike:
+            keys = groups[index].keys
             apart = {key: keys[key] for key in keys if any(groups[other].keys[key] != keys[key] for other in alike)}
-            names[number] = said(apart)
+            names[index] = said(apart)
     return [
         f"{name} ({group.runs[0].name})" if names.count(name) > 1 else name
         for name, group in zip(names, groups, strict=True)
@@ -120,18 +120,18 @@ def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]
     if again := next((run for run in runs if folders.count(run.path) > 1), None):
         raise RunError(f"{again.name} is given twice: name each run once")
     topologies = [run.topology() for run in runs]
-    read = [number for number, topology in enumerate(topologies) if topology]
-    alike = [[read[index] for index in indices] for indices in group_alike([topologies[number] for number in read])]
+    read = [place for place, topology in enumerate(topologies) if topology]
+    alike = [[read[index] for index in indices] for indices in group_alike([topologies[place] for place in read])]
     differing = find_differences([topologies[indices[0]] for indices in alike])
     alone: list[tuple[list[int], dict[str, Any]]] = [
-        ([number], {}) for number, topology in enumerate(topologies) if not topology
+        ([place], {}) for place, topology in enumerate(topologies) if not topology
     ]
     return [
         RunGroup(
-            [runs[number] for number in indices],
-            [topologies[number].get("seed") for number in indices],
+            [runs[place] for place in indices],
+            [topologies[place].get("seed") for place in indices],
             keys,
-            [read_curve(runs[number], column) for number in indices],
+            [read_curve(runs[place], column) for place in indices],
         )
         for indices, keys in sorted([*zip(alike, differing, strict=True), *alone], key=lambda group: group[0])
     ]
@@ -142,7 +142,7 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
-        there = sorted({name for row in rows for name in row if _value(row, name) is not None})
+        there = sorted({name for row in rows for name in row if number(row, name) is not None})
         close = " or ".join(nearest_few(column, there, 3, ROUGHLY))
         way_out = (
             f"did you mean {close}?" if close else f"name one that its {METRICS_FILE} has, such as env_steps_per_s"
@@ -152,7 +152,7 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
         raise ValueError(f"{run.path}: no game has finished in {len(rows)} reports; try again later in the run")
     view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
-    steps, frames = _value(last, "env_steps"), _value(last, "frames")
+    steps, frames = number(last, "env_steps"), number(last, "frames")
     return LearningCurve(
         label=name if name and isinstance(name, str) else run.name,
         game=view.env_id,
@@ -173,32 +173,26 @@ def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
     return rows
 
 
-def _value(row: dict[str, Any], name: str) -> float | None:
-    """Return the number in a column; None if the value is null, text or missing."""
-    value = row.get(name)
-    return float(value) if is_number(value) and not isinstance(value, bool) else None
-
-
 def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
     """Return the points with a number; a new stretch begins where steps decrease. Time counts over the whole run."""
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
-        steps, clock_s, number = (_value(row, name) for name in ("env_steps", "time_s", column))
+        steps, clock_s, value = (number(row, name) for name in ("env_steps", "time_s", column))
         if steps is None:
             continue
         restored |= steps < steps_before
         steps_before = steps
-        if number is None:
+        if value is None:
             continue
         if restored:
             stretches.append([])
             restored = False
-        stretches[-1].append((steps, math.nan if clock_s is None else clock_s / 60.0, number))
+        stretches[-1].append((steps, math.nan if clock_s is None else clock_s / 60.0, value))
     return stretches
 
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
     """Return the median speed over reports, which a slow start or a pause does not change."""
-    speeds = [speed for row in rows if (speed := _value(row, "env_steps_per_s")) is not None]
+    speeds = [speed for row in rows if (speed := number(row, "env_steps_per_s")) is not None]
     return median_high(speeds) if speeds else None

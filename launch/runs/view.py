@@ -19,7 +19,7 @@ from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
 from launch.reports import evaluations
-from launch.reports.checks import MOST, keep_usable
+from launch.reports.checks import MOST, keep_usable, section_of
 from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
@@ -231,8 +231,7 @@ def glance(run: RunFolder) -> RunView:
 def identify(run: RunFolder) -> RunView:
     """Return a view with only a run's identity: its name, folder, meta.json and topology."""
     topology = run.topology()
-    env, total_steps = topology.get("env"), topology.get("total_steps")
-    env_id = env.get("id") if isinstance(env, dict) else None
+    env_id, total_steps = section_of(topology, "env").get("id"), topology.get("total_steps")
     return RunView(
         name=run.name,
         env_id=env_id if isinstance(env_id, str) else "",
