@@ -61,14 +61,16 @@ class Facts:
         """Return the facts of a resolved topology, written by any version; missing keys are unknown."""
         optimizer, algorithm = section_of(topology, "optimizer"), section_of(topology, "algorithm")
         clip, discount = number(algorithm, "reward_clip"), number(algorithm, "discount")
-        bounded = clip is not None and discount is not None and discount < 1.0
-        bounded &= algorithm.get("name") != "sac" and not algorithm.get("normalize_reward")  # other rewards than these
+        other_rewards = algorithm.get("name") == "sac" or algorithm.get("normalize_reward")
+        largest_return = None
+        if clip is not None and discount is not None and discount < 1.0 and not other_rewards:
+            largest_return = clip / (1.0 - discount)
         return cls(
             total_steps=number(topology, "total_steps"),
             clip_norm=number(optimizer, "clip_norm"),
             learning_rate=number(optimizer, "learning_rate"),
             steps_per_update=max(1, int((number(algorithm, "epochs") or 1) * (number(algorithm, "minibatches") or 1))),
-            largest_return=clip / (1.0 - discount) if bounded and clip is not None and discount is not None else None,
+            largest_return=largest_return,
         )
 
     def share_done(self, row: Row) -> float:

@@ -20,11 +20,19 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
 
     ``left``: the last rows of learners that have left; only their counters are included.
     """
-    several, row = [*left], dict(next(iter(rows.values()))) if len(rows) == 1 else _merged_several(rows)
-    for last in several:
+    before = [*left]
+    if len(rows) == 1:
+        row = dict(next(iter(rows.values())))
+    else:
+        row = merge(list(rows.values()))
+        row[LEARNERS] = {
+            learner: {name: value for name, value in own.items() if metric(name).per_learner}
+            for learner, own in rows.items()
+        }
+    for last in before:
         counters = [key for key in row if key in last and metric(key).kind is Kind.COUNTER]
         row |= {key: _value(metric(key), [row, last]) for key in counters}
-    return row if len(rows) == 1 and not several else {**row, **_totals(row)}
+    return row if len(rows) == 1 and not before else {**row, **_totals(row)}
 
 
 def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,15 +45,6 @@ def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
 def merge(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the metrics of several processes as one row."""
     return {name: _value(metric(name), rows) for name in dict.fromkeys(name for row in rows for name in row)}
-
-
-def _merged_several(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    together = merge(list(rows.values()))
-    apart = {
-        learner: {name: value for name, value in row.items() if metric(name).per_learner}
-        for learner, row in rows.items()
-    }
-    return {**together, LEARNERS: apart}
 
 
 def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
