@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,13 @@ WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
 REST = {"optimizer_s": 5e-3, "message_s": 1e-5, "byte_s": 1e-9, "hop_s": 1e-5, "add_s": 1e-4}
 SIMULATING = {"simulate": 0.5, "infer": 0.2, "wait": 0.3}
 LEARNING = {"copy": 0.02, "learn": 0.2, "publish": 0.02, "wait": 0.76}
+WALL = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
+ROLES = {name: name.partition("-")[0] for name in WALL}
+READING = Reading(env_steps=4000, seconds=10.0, wall=WALL, cpu={}, roles=ROLES)
 
 
 def test_the_costs_of_a_reading_give_its_rate_again() -> None:
-    wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
-    roles = {name: name.partition("-")[0] for name in wall}
-    reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu={}, roles=roles)
-    costs = costs_of(reading, WORK, 2.0, REST)
+    costs = costs_of(READING, WORK, 2.0, REST)
     assert costs.step_s == pytest.approx(2 * 5.0 / 4000)
     assert costs.pass_s == pytest.approx(2.0 / (100 * 5))
     assert (costs.gradient_s, costs.optimizer_s) == pytest.approx((0.015, 0.005))
@@ -47,21 +48,15 @@ def test_the_costs_of_a_reading_give_its_rate_again() -> None:
 
 
 def test_simulators_that_share_a_core_are_not_slower_than_their_work() -> None:
-    wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
-    roles = {name: name.partition("-")[0] for name in wall}
-    reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu={}, roles=roles)
-    costs = costs_of(reading, WORK, 1.0, REST)
+    costs = costs_of(READING, WORK, 1.0, REST)
     assert costs.step_s == pytest.approx(5.0 / 4000)
     assert simulate(Scenario(costs=costs, work=WORK, cores=1.0)).env_steps_per_s == pytest.approx(400)
 
 
 def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
     """Two simulators at work for 7 of 10 s: with a core for 2 s of it, in a queue for one for 1 s, idle for 4 s."""
-    wall = {"simulator-0": SIMULATING, "simulator-1": SIMULATING, "trainer-0": LEARNING}
-    roles = {name: name.partition("-")[0] for name in wall}
     cpu, queued = {"simulator-0": 0.2, "simulator-1": 0.2}, {"simulator-0": 0.1, "simulator-1": 0.1}
-    reading = Reading(env_steps=4000, seconds=10.0, wall=wall, cpu=cpu, queued=queued, roles=roles)
-    costs = costs_of(reading, WORK, 2.0, REST)
+    costs = costs_of(replace(READING, cpu=cpu, queued=queued), WORK, 2.0, REST)
     assert (costs.step_s, costs.step_wait_s) == pytest.approx((2 * 1.0 / 4000, 2 * 4.0 / 4000))
     assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
 

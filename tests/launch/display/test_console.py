@@ -12,7 +12,7 @@ from rich.console import Console as Terminal
 from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE, metric
 from launch.display.console import LiveConsole, PlainConsole, make
 from launch.display.screen import fit, picture, slow_stage, sparkline, stage_shares
-from launch.reports.format import event_line, metric_value
+from launch.reports.format import metric_value
 from launch.runs.view import RunView
 from launch.supervision.events import Console, Note
 
@@ -190,24 +190,6 @@ def test_an_event_of_the_run_itself_ends_it() -> None:
     assert "left" not in drawn(view).splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    ("event", "text"),
-    [
-        (Note("ready", "simulator-1"), "simulator-1 ready"),
-        (Note("died", "simulator-1", 2, "signal 9"), "simulator-1 died (incarnation 2): signal 9"),
-        (Note("stopping", cause="interrupted"), "stopping: interrupted"),
-        (Note("failed", "trainer", 0, "line one\nline two"), "trainer failed: line one line two"),
-    ],
-)
-def test_events_in_words(event: Note, text: str) -> None:
-    assert (
-        event_line(
-            {"kind": event.kind, "process": event.process, "incarnation": event.incarnation} | {"cause": event.cause}
-        )
-        == text
-    )
-
-
 def test_frequent_checkpoints_do_not_drown_reports() -> None:
     stream, now_s = io.StringIO(), Clock()
     lines: Console = PlainConsole(PONG, stream, now_s)
@@ -277,6 +259,7 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("TERM", "xterm-256color")
     assert isinstance(make(PONG, io.StringIO()), PlainConsole)
+    assert isinstance(make(PONG, Tty(), plain=True), PlainConsole)
     live = make(PONG, Tty())
     live.close()
     assert isinstance(live, LiveConsole)
@@ -352,23 +335,11 @@ def test_it_says_how_close_it_is_to_what_simulators_alone_would_make() -> None:
     assert f"{metric_value(row, SIMULATION_LIMIT_SHARE)} {metric(SIMULATION_LIMIT_SHARE).shown_as}" in speed
 
 
-def test_lines_may_be_wanted_in_a_terminal_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tty(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "xterm-256color")
-    assert isinstance(make(PONG, Tty(), plain=True), PlainConsole)
-
-
 def test_the_picture_says_that_learning_is_ill_and_what_to_try() -> None:
     row = {"env_steps": 10, "health": ["trainer-1: dead units", "policy collapsed"]}
-    terminal = Terminal(file=io.StringIO(), width=200, height=24)
-    terminal.print(picture(RunView("run").with_row(row), 200, 24))
-    said = terminal.file.getvalue()
+    said = drawn(RunView("run").with_row(row), 200)
     assert "learning fails: trainer-1: dead units, policy collapsed  try: lower optimizer.learning_rate" in said
-    terminal.print(picture(RunView("run").with_row({"env_steps": 10}), 200, 24))
-    assert terminal.file.getvalue().count("learning fails") == 1
+    assert "learning fails" not in drawn(RunView("run").with_row({"env_steps": 10}), 200)
 
 
 WAITING = {"env_steps": 0, "updates": 0, "update_steps": 1024, "update_steps_made": 212, "update_in_s": 40.6}

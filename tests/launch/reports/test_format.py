@@ -45,7 +45,6 @@ def test_durations(seconds: float | None, said: str) -> None:
         (-5.1, "-5.100"),
         (0.001, "0.001"),
         (0.00099, "9.9e-04"),
-        (0.0, "0.0"),
     ],
 )
 def test_numbers_have_three_digits_that_say_something(value: float | None, said: str) -> None:

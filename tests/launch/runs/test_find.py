@@ -71,7 +71,7 @@ def test_newest_means_the_newest_run_unless_a_run_has_this_name(runs: Path) -> N
     assert find.find("newest").path == named
 
 
-def test_newest_is_the_newest_run_also_while_an_older_one_lives(runs: Path) -> None:
+def test_newest_is_the_newest_run_and_without_a_word_an_older_living_one_is_meant(runs: Path) -> None:
     living = make_run(runs, "old", age_s=9, **me())
     ended = make_run(runs, "new", age_s=1)
     assert find.find("newest").path == ended
@@ -99,12 +99,6 @@ def test_without_a_word_the_newest_is_meant(runs: Path) -> None:
     make_run(runs, "a-new", age_s=10)
     make_run(runs, "b-old", age_s=20)
     assert find.find(None).name == "a-new"
-
-
-def test_without_a_word_a_living_run_comes_first(runs: Path) -> None:
-    make_run(runs, "new", age_s=10)
-    make_run(runs, "living", age_s=20, **me())
-    assert find.find(None).name == "living"
 
 
 def test_no_runs_at_all_says_how_to_start_one(runs: Path) -> None:
