@@ -162,7 +162,7 @@ def supervise(
     """Run a topology for a Python program, which calls this command by itself."""
     with prepared():
         from actorlearn.parameters.chosen_checkpoints import read_at
-        from launch.python.supervise import supervise
+        from launch.python.child import supervise
 
         return supervise(folder, topology, overrides or [], errors, None if resume_at is None else read_at(resume_at))
 

@@ -1,7 +1,8 @@
 """Starts the supervisor of a run in a child process, and waits until it has accepted the run.
 
-The child is a session of its own: Ctrl-C in the program does not reach it, and it outlives the program, as a run that
-was started with ``actorlearn run`` in another terminal does.
+The child runs the hidden command ``actorlearn supervise``. It is a session of its own: Ctrl-C in the program does not
+reach it, and it outlives the program, as a run that was started with ``actorlearn run`` in another terminal does. It
+writes an error that ends it before the run begins to a pipe, and the program raises this error.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from launch.errors import FailedError, RunError
@@ -106,3 +108,26 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
         return FailedError(f"{folder.name}: the supervisor failed: {lines[-1]}")
     text = reword(answer["text"], folder)
     return RunError(text) if answer["status"] == _WRONG else FailedError(text)
+
+
+def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
+    """Run a topology in a folder, or resume the run there from a checkpoint, in the child; return the exit status.
+
+    ``errors``: descriptor of the pipe.
+    """
+    from launch.command_group import expected_status, message
+    from launch.commands import run
+    from launch.topology.load import load
+
+    os.set_inheritable(errors, False)
+    try:
+        if resume_at is not None:
+            return run.resume(str(folder), overrides, plain=True, at=resume_at)
+        return run.run_in(folder, load(topology, overrides), plain=True)
+    except Exception as error:
+        if status := expected_status(error):
+            with suppress(OSError):  # the program reads it only until the run begins
+                os.write(errors, json.dumps({"status": status, "text": " ".join(message(error).split())}).encode())
+        raise
+    finally:
+        os.close(errors)
