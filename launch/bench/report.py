@@ -15,7 +15,7 @@ from rich.table import Table
 from actorlearn.files import write_atomically
 from actorlearn.metrics.energy import Energy
 from launch.bench.interleaved import Spread
-from launch.display.plot import COLOURS, INK, draw_groups, save
+from launch.display.plot import COLOURS, INK, draw_groups, make_figure, save
 from launch.machine.cores import Cores
 from launch.runs.curves import LearningCurve
 from launch.runtime.metadata import commit, machine, versions
@@ -114,11 +114,8 @@ def draw(report: SuiteReport, path: Path) -> None:
     if report.curves:
         draw_groups([(curve.label, [curve]) for curve in report.curves], path)
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 1.2 + 0.42 * len(report.bars)), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = make_figure(path, 9.0)
+    figure.set_figheight(1.2 + 0.42 * len(report.bars))
     axes = figure.subplots()
     names = list(report.bars)
     medians = [report.bars[name].median for name in names]
