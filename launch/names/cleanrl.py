@@ -33,7 +33,6 @@ DQN = ("dqn", "dqn_atari")
 SAC = ("sac_continuous_action",)
 ALL = (*PPO, *DQN, *SAC)
 SAVING = ("ppo_continuous_action", *DQN)
-COMPUTED = "the script computes it from other arguments"
 
 
 def _constant(value: Any, _: Values) -> Keys:
@@ -147,7 +146,7 @@ TABLE = (
         "CleanRL after each epoch",
         lambda value, _: {"algorithm.target_kl": None if value is None else value / 1.5},
     ),
-    *without("batch_size minibatch_size num_iterations", PPO, COMPUTED, nothing),
+    *without("batch_size minibatch_size num_iterations", PPO, "the script computes it from other arguments", nothing),
     # DQN
     Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant, 2.5e-4),
     *without("tau", DQN, WHOLE_COPIES, only((1,), WHOLE_COPIES), 1.0),

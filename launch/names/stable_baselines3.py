@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import isclose
-from typing import Any, NamedTuple
+from typing import Any
 
 from actorlearn.curves import curve
 from launch.names.library import (
@@ -36,7 +36,6 @@ from launch.names.library import (
 ON_POLICY = ("ppo", "a2c")
 OFF_POLICY = ("dqn", "sac")
 ALL = (*ON_POLICY, *OFF_POLICY)
-_LINEAR = ("lin_", "linear_")
 _ACTIVATIONS = {"tanh": "tanh", "relu": "relu", "leakyrelu": "leaky_relu", "elu": "elu", "gelu": "gelu", "silu": "silu"}
 """Class of torch in small letters -> ``model.activation``."""
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
@@ -44,7 +43,6 @@ _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy
 _NOISE = "state-dependent exploration (gSDE) is not supported"
 _TORCH_EPSILON = 1e-8
 """Epsilon of an optimizer for which none is given."""
-_BUFFER = "the algorithm determines the kind of its buffer"
 
 
 def read_python(text: str) -> Any:
@@ -72,26 +70,22 @@ def _literal(node: ast.AST) -> Any:
     return ast.literal_eval(node)
 
 
-class _Scheduled(NamedTuple):
-    first: float
-    last: float
-    schedule: str
-    """Its curve: constant, linear or cosine."""
+def _scheduled(value: Any) -> tuple[float, float, str]:
+    """Return a number at the start and at the end, and its curve: constant, linear or cosine.
 
-
-def _scheduled(value: Any) -> _Scheduled:
-    """Return a number at the start and at the end, and its curve; raises NoCounterpartError for other curves."""
-    if isinstance(value, str) and value.startswith(_LINEAR):
-        return _Scheduled(float(value.partition("_")[2]), 0.0, "linear")
+    Raises NoCounterpartError for other curves.
+    """
+    if isinstance(value, str) and value.startswith(("lin_", "linear_")):
+        return float(value.partition("_")[2]), 0.0, "linear"
     if not callable(value):
-        return _Scheduled(float(value), float(value), "constant")
+        return float(value), float(value), "constant"
     progress = (0.0, 0.25, 0.5, 0.75, 1.0)
     found = [float(value(1.0 - gone)) for gone in progress]  # the library's functions take the remaining progress
     first, last = found[0], found[-1]
     for name in ("constant",) if first == last else ("linear", "cosine"):
         expected = [first + curve(name, gone) * (last - first) for gone in progress]
         if all(map(partial(isclose, rel_tol=1e-6, abs_tol=1e-6 * abs(first)), found, expected)):
-            return _Scheduled(first, last, name)
+            return first, last, name
     raise NoCounterpartError("only constant, linear and cosine schedules have a counterpart")
 
 
@@ -330,8 +324,7 @@ _POLICIES = "MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default
 _WRAPPERS = "package.module:Class; TimeLimit = env.time_limit_steps; AtariWrapper = env.preset: dqn"
 _RATIO = "batch_size x gradient_steps / (train_freq x n_envs); if gradient_steps is -1, batch_size"
 _REPLAYED = "algorithms with a replay normalise neither observations nor rewards"
-_FROM_ONE = "the temperature is always learned and begins at 1, as with auto"
-_AUTO = only(("auto", "auto_1", "auto_1.0"), _FROM_ONE)
+_FROM_ONE = only(("auto", "auto_1", "auto_1.0"), "the temperature is always learned and begins at 1, as with auto")
 
 TABLE: tuple[Name, ...] = (
     Name("policy", (*ON_POLICY, "dqn"), ("model.name",), _POLICIES, _policy, "MlpPolicy"),
@@ -369,7 +362,7 @@ TABLE: tuple[Name, ...] = (
         default=False,
     ),
     Name("ent_coef", ON_POLICY, ("algorithm.entropy_cost",), default=0.0),
-    *without("ent_coef", ("sac",), "the temperature is always learned, as with auto", _AUTO, "auto"),
+    *without("ent_coef", ("sac",), "the temperature is always learned, as with auto", _FROM_ONE, "auto"),
     Name("vf_coef", ON_POLICY, ("algorithm.value_cost",), default=0.5),
     Name("max_grad_norm", (*ON_POLICY, "dqn"), ("optimizer.clip_norm",), default=0.5),
     Name(
@@ -391,7 +384,9 @@ TABLE: tuple[Name, ...] = (
     *without("use_sde", (*ON_POLICY, "sac"), _NOISE, default=False),
     *without("sde_sample_freq", (*ON_POLICY, "sac"), _NOISE, default=-1),
     *without("use_sde_at_warmup", ("sac",), _NOISE, default=False),
-    *without("rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, _BUFFER),
+    *without(
+        "rollout_buffer_class rollout_buffer_kwargs", ON_POLICY, "the algorithm determines the kind of its buffer"
+    ),
     Name("target_kl", ("ppo",), ("algorithm.target_kl",)),
     # DQN and SAC
     count("buffer_size", OFF_POLICY, "replay.capacity_steps", 1_000_000),
