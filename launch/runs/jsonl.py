@@ -113,36 +113,17 @@ class Lines(Decoded[dict[str, Any]]):
 
 def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
     """Return a function that decodes only the values of these names from a line, as numbers; a missing value is NaN."""
-    decode = _values_of(names)
+    undecoded = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def numbers(line: bytes) -> tuple[float, ...] | None:
         try:
-            values = decode(line)
+            row = undecoded.decode(line)
+            values = [msgspec.json.decode(row[name]) if name in row else None for name in names]
         except (ValueError, RecursionError):
             return None
         return tuple(value if is_number(value) and not isinstance(value, bool) else math.nan for value in values)
 
     return numbers
-
-
-def _values_of(names: Sequence[str]) -> Callable[[bytes], list[Any]]:
-    """Return a function that decodes these names of a line; it raises ValueError or RecursionError."""
-    own = list(dict.fromkeys(names))
-    fields = [f"field_{number}" for number in range(len(own))]
-    try:
-        row = msgspec.defstruct(
-            "Row", [(name, Any, None) for name in fields], rename=dict(zip(fields, own, strict=True))
-        )
-    except ValueError:  # msgspec renames no field to a text with quotes, backslashes or control characters
-        whole = msgspec.json.Decoder(dict[str, Any])
-        return lambda line: [*map(whole.decode(line).get, names)]
-    decoder, places = msgspec.json.Decoder(row), [fields[own.index(name)] for name in names]
-
-    def values(line: bytes) -> list[Any]:
-        found = decoder.decode(line)
-        return [getattr(found, place) for place in places]
-
-    return values
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
