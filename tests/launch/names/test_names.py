@@ -67,11 +67,10 @@ SCRIPTS = {
     "sac_continuous_action": f"{_CLEANRL} env_id total_timesteps num_envs buffer_size gamma tau batch_size "
     "learning_starts policy_lr q_lr policy_frequency target_network_frequency alpha autotune",
 }
-EVERY = [
-    (library, algorithm, name)
+ALGORITHMS = [
+    pytest.param(library, algorithm, id=f"{library.title}-{algorithm}")
     for library, lists in ((STABLE_BASELINES3, SB3), (CLEANRL, SCRIPTS))
-    for algorithm, names in lists.items()
-    for name in names.split()
+    for algorithm in lists
 ]
 ENVIRONMENT = {
     "ppo_atari": "ALE/Pong-v5",
@@ -99,26 +98,20 @@ def test_the_table_has_the_librarys_names_and_each_once(library: Library, lists:
         assert len(once) == len(set(once)), algorithm
 
 
-@pytest.mark.parametrize(("library", "algorithm", "name"), EVERY, ids=lambda value: getattr(value, "title", value))
-def test_every_name_has_keys_of_its_algorithm_or_a_reason_that_it_has_none(
-    library: Library, algorithm: str, name: str
-) -> None:
-    entry = library.of(algorithm)[name]
-    assert entry.keys or entry.how
-    known = {*leaves()}
+@pytest.mark.parametrize(("library", "algorithm"), ALGORITHMS)
+def test_every_name_has_keys_of_its_algorithm_or_a_reason_that_it_has_none(library: Library, algorithm: str) -> None:
     read = {*structs_of("algorithm")[library.names_here[algorithm]].__struct_fields__, "name"}
-    for key in entry.keys:
-        assert key in known
-        assert not key.startswith("algorithm.") or key.removeprefix("algorithm.") in read
+    for name, entry in library.of(algorithm).items():
+        assert entry.keys or entry.how, name
+        assert {*entry.keys} <= {*leaves()}, name
+        assert {key.removeprefix("algorithm.") for key in entry.keys if key.startswith("algorithm.")} <= read, name
 
 
-@pytest.mark.parametrize(("library", "algorithm", "name"), EVERY, ids=lambda value: getattr(value, "title", value))
-def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(
-    library: Library, algorithm: str, name: str
-) -> None:
-    entry = library.of(algorithm)[name]
-    said = hint(name)
-    assert (entry.keys[0] in said) if entry.keys else (entry.how in said or "did you mean" in said)
+@pytest.mark.parametrize(("library", "algorithm"), ALGORITHMS)
+def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(library: Library, algorithm: str) -> None:
+    for name, entry in library.of(algorithm).items():
+        said = hint(name)
+        assert (entry.keys[0] in said) if entry.keys else (entry.how in said or "did you mean" in said), name
 
 
 @pytest.mark.parametrize(
