@@ -183,8 +183,6 @@ def judged(claim: Claim, entry: LedgerEntry) -> SuiteReport:
         suite=f"{claim.name}: {entry.verdict}",
         headings=("", "in the paper", "here", "holds"),
         rows=[(one.what, one.paper, one.said, one.outcome) for one in entry.comparisons],
-        bars={},
-        unit="",
         notes=(
             *([entry.reason] if entry.reason else []),
             f"{claim.paper}, {claim.part}: {claim.says}",

@@ -109,7 +109,6 @@ def dba3c_prediction(request: BenchmarkRequest) -> SuiteReport:
         suite="dba3c-prediction",
         headings=("figure", "predicted", "in the paper", "error"),
         rows=rows,
-        bars={},
         unit="data points/s of a worker",
         notes=(
             "6, 7: data points a second of a worker; the paper's are read to the ends of their axes only",

@@ -145,8 +145,6 @@ def fast_dqn_repeated(request: BenchmarkRequest) -> SuiteReport:
         suite="fast-dqn-repeated",
         headings=("", "steps", "updates", "SHA-256 of the weights"),
         rows=[(name, *values.values()) for name, values in found.items()],
-        bars={},
-        unit="",
         figures={"found": found},
     )
 

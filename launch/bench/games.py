@@ -178,7 +178,6 @@ def compare(played: list[Played]) -> SuiteReport:
         suite="games",
         headings=("game", "run", "frames", "scores of", "random", "human", "best", "last", "DQN", "Fast DQN"),
         rows=rows,
-        bars={},
         unit="best score in % of a human's",
         notes=(
             "in brackets: 100 x (score - random) / (human - random). DQN (Mnih et al. 2015) and Fast DQN (Daley and "

@@ -31,9 +31,9 @@ class SuiteReport:
     suite: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
-    bars: Mapping[str, Spread]
+    bars: Mapping[str, Spread] = field(default_factory=dict)
     """Bars of the picture, each with its spread."""
-    unit: str
+    unit: str = ""
     """Unit of the bars."""
     notes: Sequence[str] = ()
     figures: Mapping[str, Any] = field(default_factory=dict)

@@ -281,8 +281,6 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
         suite="zoo",
         headings=HEADINGS,
         rows=told,
-        bars={},
-        unit="",
         notes=notes,
         figures={"zoo": figures},
         picture=partial(_draw, with_curves) if with_curves else None,
