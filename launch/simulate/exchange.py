@@ -15,7 +15,7 @@ from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.mixing import in_peers, neighbours
 from actorlearn.parameters.rendezvous import NUMBERS
 from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
-from launch.simulate.scenario import Scenario
+from launch.simulate.scenario import Exchanging, Scenario
 
 _NUMBERS_BYTES = 8.0 * NUMBERS
 """Size of the numbers that a learner sends to each meeting at a hub."""
@@ -45,6 +45,9 @@ class SimulatedExchange:
     env: simpy.Environment
     scenario: Scenario
     network: SimulatedNetwork
+    peers: Sequence[Peer]
+    servers: Sequence[Machine]
+    """Machine of each parameter server."""
 
     def agree(self, peer: Peer) -> Steps:
         """Begin an update; in lock-step together with all others, else do nothing."""
@@ -115,10 +118,8 @@ class LockStepExchange(SimulatedExchange):
 class HubExchange(SimulatedExchange):
     """Learners of several machines that meet at a hub, a thread of the first one (``remote_rendezvous.py``)."""
 
-    at: Machine
-
     def __post_init__(self) -> None:
-        self._port, self._thread = Port(self.env, self.at), simpy.Resource(self.env, 1)
+        self._port, self._thread = Port(self.env, self.peers[0].port.machine), simpy.Resource(self.env, 1)
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
@@ -137,7 +138,7 @@ class HubExchange(SimulatedExchange):
         yield from self.network.send(peer.port, self._port, size + _NUMBERS_BYTES)
         with self._thread.request() as turn:
             yield turn
-            yield self.at.cores.work(add_s)
+            yield self._port.machine.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
         yield from self.network.send(self._port, peer.port, size + self.scenario.learners * _NUMBERS_BYTES)
         self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # the learner confirms the answer
@@ -179,12 +180,10 @@ class _Shard:
 class ServersExchange(SimulatedExchange):
     """Parameter servers, each with its part of the weights in shards, which learners change asynchronously."""
 
-    machines: Sequence[Machine]
-
     def __post_init__(self) -> None:
-        self._ports = [Port(self.env, machine) for machine in self.machines]
-        self._threads = [simpy.Resource(self.env, 1) for _ in self.machines]
-        numbers = range(len(self.machines) * self.scenario.shards)
+        self._ports = [Port(self.env, machine) for machine in self.servers]
+        self._threads = [simpy.Resource(self.env, 1) for _ in self.servers]
+        numbers = range(len(self.servers) * self.scenario.shards)
         self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
@@ -220,7 +219,7 @@ class ServersExchange(SimulatedExchange):
         """Occupy the shard's server; ``seconds`` is the time for all shards of all servers together."""
         with self._threads[shard.server].request() as turn:
             yield turn
-            yield self.machines[shard.server].cores.work(seconds / len(self._shards))
+            yield self.servers[shard.server].cores.work(seconds / len(self._shards))
 
 
 @dataclass
@@ -261,8 +260,6 @@ class _Edge:
 @dataclass
 class GossipExchange(SimulatedExchange):
     """Learners with their own weights, which they mix with those of their in-peers (``gossip.py``)."""
-
-    peers: Sequence[Peer]
 
     def __post_init__(self) -> None:
         numbers, graph = range(self.scenario.learners), self.scenario.graph
@@ -313,3 +310,14 @@ class GossipExchange(SimulatedExchange):
             news, self._news[to.number] = self._news[to.number], self.env.event()
             news.succeed()
         edge.busy = False
+
+
+EXCHANGES: dict[Exchanging, type[SimulatedExchange]] = {
+    "alone": SimulatedExchange,
+    "lock-step": LockStepExchange,
+    "hub": HubExchange,
+    "store": StoreExchange,
+    "servers": ServersExchange,
+    "quorum": QuorumExchange,
+    "gossip": GossipExchange,
+}

@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 import simpy
 
-from launch.simulate.exchange import (
-    GossipExchange,
-    HubExchange,
-    LockStepExchange,
-    Peer,
-    QuorumExchange,
-    ServersExchange,
-    SimulatedExchange,
-    StoreExchange,
-)
+from launch.simulate.exchange import EXCHANGES, Peer, SimulatedExchange
 from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Scenario
 
@@ -170,7 +161,8 @@ class _Run:
             SimulatedLearner(self.env, scenario, number, self.machines[scenario.machine_of(number)])
             for number in range(scenario.learners)
         ]
-        exchange = self._exchange()
+        peers = [learner.peer for learner in self.learners]
+        exchange = EXCHANGES[scenario.exchanging](self.env, scenario, self.network, peers, self.server_machines)
         for learner in self.learners:
             self.env.process(learner.simulate())
             self.env.process(learner.learn(exchange))
@@ -183,24 +175,6 @@ class _Run:
         if scenario.servers_apart:
             return [Machine(self.env, f"server {n}", scenario.cores) for n in range(scenario.parameter_servers)]
         return [self.machines[n % scenario.nodes % scenario.machines] for n in range(scenario.parameter_servers)]
-
-    def _exchange(self) -> SimulatedExchange:
-        own = self.env, self.scenario, self.network
-        match self.scenario.exchanging:
-            case "alone":
-                return SimulatedExchange(*own)
-            case "lock-step":
-                return LockStepExchange(*own)
-            case "hub":
-                return HubExchange(*own, self.machines[0])
-            case "store":
-                return StoreExchange(*own)
-            case "servers":
-                return ServersExchange(*own, self.server_machines)
-            case "quorum":
-                return QuorumExchange(*own, self.server_machines)
-            case "gossip":
-                return GossipExchange(*own, [learner.peer for learner in self.learners])
 
     def until(self, updates: int) -> _Reading:
         while sum(learner.updates for learner in self.learners) < updates:
