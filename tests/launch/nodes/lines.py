@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from actorlearn.address import Ipc, Tcp
-from actorlearn.wire.messages import Hello
 from launch.nodes import agent as agents
 from launch.nodes.agent import Agent
 from launch.nodes.head import Head
 from launch.nodes.node import ProtocolWarning
-from launch.plan.plan import Plan
+from launch.nodes.workspace import NodeWorkspace
+from launch.plan.plan import NodeMessage, Plan
 from launch.runtime.workspace import Workspace
 from launch.supervision import events as ev
 from launch.topology.load import parse
@@ -93,6 +93,22 @@ class Cluster:
         made = self.agents[name] = Agent(Line(self.lines, name), "127.0.0.1", self._folder / name, 300.0, said.append)
         return made
 
+    def node(self, name: str) -> NodeWorkspace:
+        """What a node that has joined has on its machine."""
+        epoch = self.agents[name].epoch
+        assert epoch and epoch.workspace
+        return epoch.workspace
+
+    def folder(self, name: str) -> Path:
+        """The folder of a node's files."""
+        return self.node(name).addresses.run_dir
+
+    def report(self, name: str, message: NodeMessage | Iterator[NodeMessage], lane: str = "") -> None:
+        """Have a node send the head a message, or the messages of a copy."""
+        epoch = self.agents[name].epoch
+        assert epoch
+        epoch.outbox.put(lane, message)
+
     def close(self) -> None:
         """End everything, without waiting."""
         self.head.nodes.clear()
@@ -117,6 +133,15 @@ class Cluster:
 
     def notes(self) -> list[str]:
         return [note.kind for note in self.of(ev.Note)]
+
+    def started(self) -> list[tuple[str, str]]:
+        """Processes that have been started so far, each with its node."""
+        return [(event.name, event.node) for event in self.of(ev.Spawned)]
+
+    def lose(self, name: str) -> None:
+        """Cut a node off until it is lost."""
+        self.lines.cut.add(name)
+        self.turn(160)
 
     def begin(self, *names: str) -> None:
         """Have these join, and the run begin."""
@@ -143,9 +168,3 @@ def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> I
         monkeypatch.setattr(agents, "usable_cores", lambda: 4.0)
         stack.callback(made.close)
         yield made
-
-
-def hello(made: Cluster, process: Any) -> Hello:
-    """What a process says first."""
-    run_id = made.workspace.addresses.run_id
-    return Hello(id=process, pid=1, run_id=run_id, protocol=0, version="0", shape={})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +31,14 @@ from tests.launch.nodes.lines import Cluster, cluster
 TRAINER = {learner: ProcessId("trainer", learner, learner) for learner in (0, 1)}
 
 
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A run of two learners that has begun on two nodes."""
+    with cluster(tmp_path, monkeypatch) as gathered:
+        gathered.begin("node-0", "node-1")
+        yield gathered
+
+
 def start(made: Cluster, learner: int, incarnation: int = 0, resume: bool = False) -> ProcessId:
     """Have a trainer started."""
     own = TRAINER[learner].again(incarnation)
@@ -39,9 +48,8 @@ def start(made: Cluster, learner: int, incarnation: int = 0, resume: bool = Fals
 
 def say(made: Cluster, name: str, own: ProcessId, message: object) -> None:
     """Have a process of a node say something on its control socket."""
-    epoch = made.agents[name].epoch
-    assert epoch and epoch.workspace
-    dealer = Dealer(epoch.workspace.addresses.control, own.socket_id)
+    node = made.node(name)
+    dealer = Dealer(node.addresses.control, own.socket_id)
     assert dealer.send(encode(message))  # type: ignore[arg-type]
     for _ in range(2000):
         made.turn(seconds=0.001)
@@ -86,78 +94,64 @@ def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert "1 of 2 nodes have joined" in refused.reason and "missing: node-1" in refused.reason
 
 
-def test_processes_are_started_where_their_learners_are_and_their_ends_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        for learner in (0, 1):
-            start(made, learner)
-        made.turn(3)
-        assert {(event.name, event.node) for event in made.of(ev.Spawned)} == {
-            ("trainer-0", "node-0"),
-            ("trainer-1", "node-1"),
-        }
-        made.head.do(ev.Kill("trainer-1", 0, 9))
-        made.turn(3)
-        assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
-        assert not made.head.nodes["node-1"].living
+def test_processes_are_started_where_their_learners_are_and_their_ends_are_told(made: Cluster) -> None:
+    for learner in (0, 1):
+        start(made, learner)
+    made.turn(3)
+    assert set(made.started()) == {
+        ("trainer-0", "node-0"),
+        ("trainer-1", "node-1"),
+    }
+    made.head.do(ev.Kill("trainer-1", 0, 9))
+    made.turn(3)
+    assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
+    assert not made.head.nodes["node-1"].living
 
 
-def test_a_cut_shorter_than_the_lease_loses_nothing_and_repeats_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        made.lines.cut.add("node-1")
-        made.head.do(ev.Kill("trainer-1", 0, 9))
-        made.turn(70)  # 7 of 10 s
-        assert not made.of(ev.Exited) and made.agents["node-1"].epoch
-        made.lines.cut.clear()
-        made.turn(60)
-        assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
-        assert not made.of(ev.Lost)
+def test_a_cut_shorter_than_the_lease_loses_nothing_and_repeats_nothing(made: Cluster) -> None:
+    start(made, 1)
+    made.turn(3)
+    made.lines.cut.add("node-1")
+    made.head.do(ev.Kill("trainer-1", 0, 9))
+    made.turn(70)  # 7 of 10 s
+    assert not made.of(ev.Exited) and made.agents["node-1"].epoch
+    made.lines.cut.clear()
+    made.turn(60)
+    assert made.of(ev.Exited) == [ev.Exited("trainer-1", 0, -9)]
+    assert not made.of(ev.Lost)
 
 
-def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_started_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        made.lines.cut.add("node-1")
-        while not made.of(ev.Lost):
-            over = made.agents["node-1"].epoch is None
-            made.turn()
-        assert over, "its processes were alive when they were counted as over"
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
-        start(made, 1, 1)
-        made.turn(3)
-        assert made.of(ev.Spawned)[-1].node == "node-0"
-        made.lines.cut.clear()
-        made.turn(20)
-        assert made.notes().count("joined") == 3 and set(made.head.nodes) == {"node-0", "node-1"}
+def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_started_elsewhere(made: Cluster) -> None:
+    start(made, 1)
+    made.turn(3)
+    made.lines.cut.add("node-1")
+    while not made.of(ev.Lost):
+        over = made.agents["node-1"].epoch is None
+        made.turn()
+    assert over, "its processes were alive when they were counted as over"
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+    start(made, 1, 1)
+    made.turn(3)
+    assert made.of(ev.Spawned)[-1].node == "node-0"
+    made.lines.cut.clear()
+    made.turn(20)
+    assert made.notes().count("joined") == 3 and set(made.head.nodes) == {"node-0", "node-1"}
 
 
-def test_a_node_that_was_stopped_finds_itself_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        before = made.agents["node-1"].epoch
-        made.stopped.add("node-1")
-        made.turn(160)
-        assert made.of(ev.Lost)
-        made.stopped.clear()
-        made.turn(1)
-        assert "the head has not answered for 10 s" in made.told["node-1"][-1]
-        made.turn(30)
-        after = made.agents["node-1"].epoch
-        assert before and after and after.number != before.number
-        assert not made.of(ev.Exited), "what an older epoch tells is not heard"
+def test_a_node_that_was_stopped_finds_itself_fenced(made: Cluster) -> None:
+    start(made, 1)
+    made.turn(3)
+    before = made.agents["node-1"].epoch
+    made.stopped.add("node-1")
+    made.turn(160)
+    assert made.of(ev.Lost)
+    made.stopped.clear()
+    made.turn(1)
+    assert "the head has not answered for 10 s" in made.told["node-1"][-1]
+    made.turn(30)
+    after = made.agents["node-1"].epoch
+    assert before and after and after.number != before.number
+    assert not made.of(ev.Exited), "what an older epoch tells is not heard"
 
 
 def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
@@ -173,15 +167,13 @@ def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
         assert made.told["node-0"] == ["127.0.0.1:5555 cannot be reached"]
 
 
-def test_a_second_node_of_a_name_waits_until_the_first_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.agent("node-1")  # the first one is gone without a word
-        made.turn(30)
-        assert "a node named node-1 is already in this run" in made.told["node-1"][-1]
-        assert not made.of(ev.Lost)
-        made.turn(150)
-        assert made.of(ev.Lost) and made.agents["node-1"].epoch
+def test_a_second_node_of_a_name_waits_until_the_first_is_lost(made: Cluster) -> None:
+    made.agent("node-1")  # the first one is gone without a word
+    made.turn(30)
+    assert "a node named node-1 is already in this run" in made.told["node-1"][-1]
+    assert not made.of(ev.Lost)
+    made.turn(150)
+    assert made.of(ev.Lost) and made.agents["node-1"].epoch
 
 
 class JoinWithMore(Join, frozen=True, tag="Join"):
@@ -212,70 +204,58 @@ def test_nodes_of_another_version_are_turned_away(
         assert f"missing: node-0 (refused: {said.removeprefix('node node-0: ')})" in refused.reason
 
 
-def test_a_head_that_was_started_anew_takes_its_nodes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.head.nodes.clear()  # it knows nothing of them
-        made.turn(40)
-        assert set(made.head.nodes) == {"node-0", "node-1"}
-        assert "was restarted" in made.told["node-0"][-2]
+def test_a_head_that_was_started_anew_takes_its_nodes_back(made: Cluster) -> None:
+    made.head.nodes.clear()  # it knows nothing of them
+    made.turn(40)
+    assert set(made.head.nodes) == {"node-0", "node-1"}
+    assert "was restarted" in made.told["node-0"][-2]
 
 
-def test_a_checkpoint_is_at_the_head_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own = start(made, 1)
-        made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        there = checkpoint(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
-        say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
-        here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
-        assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
-        assert read_manifest(here)["env_steps"] == 500
+def test_a_checkpoint_is_at_the_head_before_it_is_told(made: Cluster, tmp_path: Path) -> None:
+    own = start(made, 1)
+    made.turn(3)
+    there = checkpoint(made.folder("node-1") / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
+    say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
+    here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
+    assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
+    assert read_manifest(here)["env_steps"] == 500
 
 
 def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int = 9) -> None:
     """Have a trainer's checkpoint sent to the head; of its parts only so many."""
-    epoch = made.agents[made.head.placed[learner]].epoch
-    assert epoch and epoch.workspace
-    folder = directory_of(epoch.workspace.addresses.run_dir / "checkpoints", learner) / str(steps)
+    name = made.head.placed[learner]
+    folder = directory_of(made.folder(name) / "checkpoints", learner) / str(steps)
     saved = ev.Received(f"trainer-{learner}", 0, Saved(path=str(checkpoint(folder)), env_steps=steps, order=0))
-    copy = Outgoing(epoch.workspace.addresses.run_dir, folder, [str(step) for step in present], saved)
+    copy = Outgoing(made.folder(name), folder, [str(step) for step in present], saved)
     for part in list(copy.messages())[:parts]:
-        epoch.outbox.put("", part)
+        made.report(name, part)
     made.turn(3)
 
 
-def test_the_largest_message_of_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_message_of_a_process_is_told(made: Cluster) -> None:
     sizes = [
         Evaluated(policy_version=0, env_steps=0, returns=[0.5] * (LIMIT_BYTES // 9 - 12), learners={"x" * more: 0.5})
         for more in range(1, 30)
     ]
     largest = next(message for message in sizes if len(encode(message)) == LIMIT_BYTES)
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own = start(made, 1)
-        made.turn(3)
-        say(made, "node-1", own, largest)
-        assert [event.message for event in made.of(ev.Received)] == [largest]
+    own = start(made, 1)
+    made.turn(3)
+    say(made, "node-1", own, largest)
+    assert [event.message for event in made.of(ev.Received)] == [largest]
 
 
 @pytest.mark.parametrize("sender", ["head", "agent"])
-def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sender: str
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        epoch = made.agents["node-1"].epoch
-        assert epoch
-        outbox = epoch.outbox if sender == "agent" else made.head.nodes["node-1"].outbox
-        outbox.put("learner-1", CopyDone("checkpoints/learner-1/500", [f"{step:06}" for step in range(100_000)]))
-        start(made, 1)
-        made.turn(5)
-        (complaint,) = made.of(ProtocolWarning)
-        assert "CopyDone has 700" in complaint.text and "checkpoints/learner-1/500" in complaint.text
-        assert made.of(ev.Spawned)
+def test_a_message_that_is_too_large_is_reported_and_those_behind_it_are_sent(made: Cluster, sender: str) -> None:
+    too_large = CopyDone("checkpoints/learner-1/500", [f"{step:06}" for step in range(100_000)])
+    if sender == "agent":
+        made.report("node-1", too_large)
+    else:
+        made.head.nodes["node-1"].put(too_large, 1)
+    start(made, 1)
+    made.turn(5)
+    (complaint,) = made.of(ProtocolWarning)
+    assert "CopyDone has 700" in complaint.text and "checkpoints/learner-1/500" in complaint.text
+    assert made.of(ev.Spawned)
 
 
 def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
@@ -290,8 +270,7 @@ def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
             send(made, learner, 500, [500])
         send(made, 0, 600, [600])  # its trainer keeps one, and on its node there are none of other learners
         send(made, 1, 600, [600], parts=1)
-        made.lines.cut.add("node-1")
-        made.turn(160)
+        made.lose("node-1")
         assert made.of(ev.Lost) and not list(root.glob("**/.arriving*"))
         assert json.loads((root / SET_FILE).read_text()) == {
             "env_steps": 500,
@@ -302,17 +281,13 @@ def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
         assert sorted(map(steps_of, folders(own[0]))) == [500, 600]
 
 
-def test_of_learners_that_are_not_in_step_the_newest_belong_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_learners_that_are_not_in_step_the_newest_belong_together(made: Cluster, tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        for learner, steps in ((0, 500), (0, 600), (1, 550)):
-            start(made, learner)
-            send(made, learner, steps, [steps])
-        assert json.loads((root / SET_FILE).read_text())["checkpoints"] == {"0": "600", "1": "learner-1/550"}
-        assert sorted(map(steps_of, folders(root))) == [600]
+    for learner, steps in ((0, 500), (0, 600), (1, 550)):
+        start(made, learner)
+        send(made, learner, steps, [steps])
+    assert json.loads((root / SET_FILE).read_text())["checkpoints"] == {"0": "600", "1": "learner-1/550"}
+    assert sorted(map(steps_of, folders(root))) == [600]
 
 
 def test_what_a_killed_head_had_not_received_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,20 +297,13 @@ def test_what_a_killed_head_had_not_received_whole_is_removed(tmp_path: Path, mo
         assert not left.exists()
 
 
-def test_a_learner_takes_its_checkpoints_to_another_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
-        made.lines.cut.add("node-1")
-        made.turn(160)
-        start(made, 1, 1, resume=True)
-        made.turn(10)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        assert (
-            read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
-        )
-        assert made.of(ev.Spawned)[-1].node == "node-0"
+def test_a_learner_takes_its_checkpoints_to_another_node(made: Cluster, tmp_path: Path) -> None:
+    checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+    made.lose("node-1")
+    start(made, 1, 1, resume=True)
+    made.turn(10)
+    assert read_manifest(made.folder("node-0") / "checkpoints" / "learner-1" / "500")["env_steps"] == 500
+    assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -350,51 +318,39 @@ def test_learners_of_one_node_that_begin_from_one_checkpoint_find_it_there(
         start(made, 1 - first, resume=True)
         made.turn(20)
         assert not made.of(ProtocolWarning)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        assert read_manifest(epoch.workspace.addresses.run_dir / "checkpoints" / "500")["env_steps"] == 500
+        assert read_manifest(made.folder("node-0") / "checkpoints" / "500")["env_steps"] == 500
         assert {event.name for event in made.of(ev.Spawned)} == {"trainer-0", "trainer-1"}
 
 
 def test_a_learner_whose_checkpoints_cannot_be_sent_while_a_disk_is_full_is_started_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
-        made.lines.cut.add("node-1")
-        made.turn(160)
-        with monkeypatch.context() as disk:
-            disk.setattr("launch.nodes.copies.os.link", full)
-            start(made, 1, 1, resume=True)
-            made.turn(3)
-        (failed,) = made.of(ev.NotSpawned)
-        assert failed.passing and (failed.name, failed.incarnation) == ("trainer-1", 1) and not made.of(ev.Spawned)
+    checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+    made.lose("node-1")
+    with monkeypatch.context() as disk:
+        disk.setattr("launch.nodes.copies.os.link", full)
         start(made, 1, 1, resume=True)
-        made.turn(10)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        assert (epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500").is_dir()
-        assert made.of(ev.Spawned)[-1].node == "node-0"
+        made.turn(3)
+    (failed,) = made.of(ev.NotSpawned)
+    assert failed.passing and (failed.name, failed.incarnation) == ("trainer-1", 1) and not made.of(ev.Spawned)
+    start(made, 1, 1, resume=True)
+    made.turn(10)
+    assert (made.folder("node-0") / "checkpoints" / "learner-1" / "500").is_dir()
+    assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
 def test_a_learner_finds_its_checkpoints_on_another_node_where_its_simulator_is_started_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, tmp_path: Path
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
-        made.lines.cut.add("node-1")
-        made.turn(160)
-        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
-        start(made, 1, 1, resume=True)
-        made.turn(10)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        assert (epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500").is_dir()
+    checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
+    made.lose("node-1")
+    made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+    start(made, 1, 1, resume=True)
+    made.turn(10)
+    assert (made.folder("node-0") / "checkpoints" / "learner-1" / "500").is_dir()
 
 
 def placed(made: Cluster) -> list[str]:
@@ -410,8 +366,7 @@ def test_a_node_that_returns_takes_a_learner_or_it_is_said_how(
         for learner in (0, 1):
             start(made, learner)
         made.turn(3)
-        made.lines.cut.add("node-1")
-        made.turn(160)
+        made.lose("node-1")
         start(made, 1, 1)
         made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
         made.turn(3)
@@ -485,7 +440,7 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         assert placed(made)[2:] == ["learner 1 on node-0, because node node-1 has no room for it any more"]
         start(made, 1, 1, resume=True)
         made.turn(10)
-        assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, 1, None, "node-0")
+        assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, os.getpid(), None, "node-0")
 
 
 def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_instead(
@@ -497,7 +452,7 @@ def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_in
         made.turn(160)
         assert made.of(ev.Lost)[-1].node == "node-0"
         made.turn(3)
-        assert [(event.name, event.node) for event in made.of(ev.Spawned)][2:] == [("simulator-1", "node-1")]
+        assert made.started()[2:] == [("simulator-1", "node-1")]
 
 
 def test_a_start_that_waits_for_the_end_of_a_move_is_lost_with_the_node_of_a_learner_that_is_left_out(
@@ -520,9 +475,8 @@ def test_a_start_that_waits_for_a_node_is_lost_with_the_rest_of_a_learner_that_i
         made.begin("node-0")
         start(made, 0)
         made.turn(3)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        monkeypatch.setattr(epoch.workspace, "drain", lambda: None)
+        node = made.node("node-0")
+        monkeypatch.setattr(node, "drain", lambda: None)
         made.agents["node-0"].asked_to_stop()
         made.turn(3)
         made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
@@ -537,8 +491,7 @@ def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
 ) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
         made.begin("node-0")
-        made.lines.cut.add("node-0")
-        made.turn(160)
+        made.lose("node-0")
         start(made, 0, 1)
         made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
         made.turn(3)
@@ -550,10 +503,8 @@ def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
 def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch) as made:
         moving(made)
-        epoch = made.agents["node-0"].epoch
-        assert epoch
         summary = ev.Received("trainer-1", 0, Finished(reason="stopped", summary={"env_steps": 50}))
-        epoch.outbox.put("trainer-1", summary)
+        made.report("node-0", summary, lane="trainer-1")
         made.stopped.discard("node-0")
         made.turn(5)
         assert made.of(ev.Received) == [summary] and not made.of(ev.Exited)
@@ -561,26 +512,23 @@ def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeyp
 
 
 def test_an_evaluator_does_not_claim_the_account_of_a_learner_on_another_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        for learner in (0, 1):
-            start(made, learner)
-        made.head.do(Start(ProcessId("evaluator", 0), 5))
-        made.turn(3)
-        epoch = made.agents["node-0"].epoch
-        assert epoch and epoch.workspace
-        steps = LearnerSteps(counts=StepCounts(used=500))
-        monkeypatch.setattr(epoch.workspace, "end", lambda: {0: steps})
-        made.agents["node-0"].stop()
-        made.stopped.add("node-0")
-        made.turn(2)
-        made.head.do(Start(ProcessId("evaluator", 0).again(1), 5))
-        made.turn(3)
-        assert made.of(ev.Spawned)[-1].node == "node-1"
-        end(made, monkeypatch)
-        assert made.head.learner_steps() == {0: steps, 1: LearnerSteps(counts=StepCounts())}
+    for learner in (0, 1):
+        start(made, learner)
+    made.head.do(Start(ProcessId("evaluator", 0), 5))
+    made.turn(3)
+    node = made.node("node-0")
+    steps = LearnerSteps(counts=StepCounts(used=500))
+    monkeypatch.setattr(node, "end", lambda: {0: steps})
+    made.agents["node-0"].stop()
+    made.stopped.add("node-0")
+    made.turn(2)
+    made.head.do(Start(ProcessId("evaluator", 0).again(1), 5))
+    made.turn(3)
+    assert made.of(ev.Spawned)[-1].node == "node-1"
+    end(made, monkeypatch)
+    assert made.head.learner_steps() == {0: steps, 1: LearnerSteps(counts=StepCounts())}
 
 
 def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
@@ -596,8 +544,7 @@ def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
         made.turn(6)
         there = {"parameter_server-0": "node-0", "parameter_server-1": "node-1", "parameter_server-2": "node-0"}
         assert places() == there
-        made.lines.cut.add("node-1")
-        made.turn(160)
+        made.lose("node-1")
         made.head.do(Start(ProcessId("parameter_server", 1).again(1), 11))
         made.head.do(Start(ProcessId("parameter_server", 2).again(1), 12))
         made.turn(6)
@@ -607,14 +554,13 @@ def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
 def test_without_a_node_with_room_processes_wait_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
         made.begin("node-0")
-        made.lines.cut.add("node-0")
-        made.turn(160)
+        made.lose("node-0")
         start(made, 0, 1)
         made.turn(3)
         assert not made.of(ev.Spawned)
         made.agent("node-1")
         made.turn(6)
-        assert [(event.name, event.node) for event in made.of(ev.Spawned)] == [("trainer-0", "node-1")]
+        assert made.started() == [("trainer-0", "node-1")]
 
 
 def test_a_process_without_a_node_is_started_where_a_learner_has_left(
@@ -626,14 +572,13 @@ def test_a_process_without_a_node_is_started_where_a_learner_has_left(
         boots = map(str, itertools.count())  # each node on a machine of its own
         monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
         made.begin("node-0", "node-1")
-        made.lines.cut.add("node-1")
-        made.turn(160)
+        made.lose("node-1")
         start(made, 1, 1)
         made.turn(3)
         assert not made.of(ev.Spawned)
         made.head.do(DropLearner(0))
         made.turn(3)
-        assert [(event.name, event.node) for event in made.of(ev.Spawned)] == [("trainer-1", "node-0")]
+        assert made.started() == [("trainer-1", "node-0")]
 
 
 def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
@@ -641,215 +586,177 @@ def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
 
 
 def test_of_what_has_ended_nothing_is_kept_and_segments_go_where_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        dropped: list[DropMembers] = []
-        own_do = epoch.workspace.node.do
-        monkeypatch.setattr(
-            epoch.workspace.node,
-            "do",
-            lambda action: dropped.append(action) if isinstance(action, DropMembers) else own_do(action),
-        )
-        simulators = [ProcessId("simulator", number, 1).again(0) for number in (1, 2)]
-        start(made, 1)
-        for index, simulator in enumerate(simulators):
-            made.head.do(Start(simulator, 4 + index))
-        made.turn(3)
-        names = ["trainer-1", *(simulator.name for simulator in simulators)]
-        assert sorted(event.name for event in made.of(ev.Spawned)) == sorted(names)
-        for name in names[:2]:
-            made.head.do(ev.Kill(name, 0, 9))
-        made.turn(3)
-        assert len(made.of(ev.Exited)) == 2
-        made.head.do(DropMembers([simulators[0].socket_id]))
-        made.turn(3)
-        assert [action.ids for action in dropped] == [[simulators[0].socket_id]]
-        made.lines.cut.add("node-1")
-        made.turn(160)
-        assert made.of(ev.Lost) and not made.head.members
+    node = made.node("node-1")
+    dropped: list[DropMembers] = []
+    own_do = node.node.do
+    monkeypatch.setattr(
+        node.node,
+        "do",
+        lambda action: dropped.append(action) if isinstance(action, DropMembers) else own_do(action),
+    )
+    simulators = [ProcessId("simulator", number, 1).again(0) for number in (1, 2)]
+    start(made, 1)
+    for index, simulator in enumerate(simulators):
+        made.head.do(Start(simulator, 4 + index))
+    made.turn(3)
+    names = ["trainer-1", *(simulator.name for simulator in simulators)]
+    assert sorted(event.name for event in made.of(ev.Spawned)) == sorted(names)
+    for name in names[:2]:
+        made.head.do(ev.Kill(name, 0, 9))
+    made.turn(3)
+    assert len(made.of(ev.Exited)) == 2
+    made.head.do(DropMembers([simulators[0].socket_id]))
+    made.turn(3)
+    assert [action.ids for action in dropped] == [[simulators[0].socket_id]]
+    made.lose("node-1")
+    assert made.of(ev.Lost) and not made.head.members
 
 
-def test_of_a_copy_that_fails_nothing_stays_at_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        run_dir = epoch.workspace.addresses.run_dir
-        copy = Outgoing(run_dir, checkpoint(run_dir / "checkpoints" / "learner-1" / "500")).messages()
-        epoch.outbox.put("", next(copy))
-        made.turn(3)
-        arrived = lambda: list((tmp_path / "run" / "checkpoints").glob("**/.arriving*"))  # noqa: E731
-        assert arrived()
-        (linked,) = (run_dir / "outgoing").glob("**/weights.bin")
-        linked.unlink()
-        epoch.outbox.put("", copy)
-        made.turn(3)
-        assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].text
+def test_of_a_copy_that_fails_nothing_stays_at_the_head(made: Cluster, tmp_path: Path) -> None:
+    start(made, 1)
+    run_dir = made.folder("node-1")
+    copy = Outgoing(run_dir, checkpoint(run_dir / "checkpoints" / "learner-1" / "500")).messages()
+    made.report("node-1", next(copy))
+    made.turn(3)
+    arrived = lambda: list((tmp_path / "run" / "checkpoints").glob("**/.arriving*"))  # noqa: E731
+    assert arrived()
+    (linked,) = (run_dir / "outgoing").glob("**/weights.bin")
+    linked.unlink()
+    made.report("node-1", copy)
+    made.turn(3)
+    assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].text
 
 
-def test_logs_come_to_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        log = epoch.workspace.addresses.run_dir / "logs" / "trainer-1.log"
-        log.write_text("one\n")
-        made.turn(50)
-        with log.open("a") as file:
-            file.write("two\n")
-        made.turn(50)
-        assert (tmp_path / "run" / "logs" / "trainer-1.log").read_text() == "one\ntwo\n"
+def test_logs_come_to_the_run_folder(made: Cluster, tmp_path: Path) -> None:
+    log = made.folder("node-1") / "logs" / "trainer-1.log"
+    log.write_text("one\n")
+    made.turn(50)
+    with log.open("a") as file:
+        file.write("two\n")
+    made.turn(50)
+    assert (tmp_path / "run" / "logs" / "trainer-1.log").read_text() == "one\ntwo\n"
 
 
-def test_a_learner_that_has_left_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.head.do(DropLearner(0))
-        made.head.add_learners([2])
-        assert made.head.placed == {1: "node-1", 2: "node-0"}
+def test_a_learner_that_has_left_makes_room(made: Cluster) -> None:
+    made.head.do(DropLearner(0))
+    made.head.add_learners([2])
+    assert made.head.placed == {1: "node-1", 2: "node-0"}
 
 
-def test_a_node_may_join_later_and_has_the_learners_that_are_attached_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.agent("node-2")
-        made.turn(4)
-        made.head.add_learners([2])
-        assert made.head.placed[2] == "node-2"
-        made.head.do(Start(ProcessId("trainer", 2, 2), 5))
-        made.turn(3)
-        assert made.of(ev.Spawned)[-1].node == "node-2"
+def test_a_node_may_join_later_and_has_the_learners_that_are_attached_then(made: Cluster) -> None:
+    made.agent("node-2")
+    made.turn(4)
+    made.head.add_learners([2])
+    assert made.head.placed[2] == "node-2"
+    made.head.do(Start(ProcessId("trainer", 2, 2), 5))
+    made.turn(3)
+    assert made.of(ev.Spawned)[-1].node == "node-2"
 
 
-def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        made.agents["node-1"].stop()
-        made.stopped.add("node-1")
-        made.turn(2)
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
-        start(made, 1, 1)
-        made.turn(3)
-        assert made.of(ev.Spawned)[-1].node == "node-0"
+def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(made: Cluster) -> None:
+    start(made, 1)
+    made.turn(3)
+    made.agents["node-1"].stop()
+    made.stopped.add("node-1")
+    made.turn(2)
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+    start(made, 1, 1)
+    made.turn(3)
+    assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
 def leaving(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[NodeWorkspace, Callable[[], None]]:
     """Have node-1 asked to leave; return its workspace, and the function that lets its learners save and end."""
-    epoch = made.agents["node-1"].epoch
-    assert epoch and epoch.workspace
-    saves = epoch.workspace.drain
-    monkeypatch.setattr(epoch.workspace, "drain", lambda: None)
+    node = made.node("node-1")
+    saves = node.drain
+    monkeypatch.setattr(node, "drain", lambda: None)
     made.agents["node-1"].asked_to_stop()
     made.turn(3)
-    return epoch.workspace, saves
+    return node, saves
 
 
 def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own = start(made, 1)
-        made.turn(3)
-        workspace, saves = leaving(made, monkeypatch)
-        assert made.notes()[-1] == "leaving" and made.agents["node-1"].exit_status is None
-        made.head.add_learners([2])
-        assert made.head.placed[2] == "node-0"
-        there = checkpoint(workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")
-        say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
-        saves()
-        made.turn(5)
-        here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
-        assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
-        assert made.agents["node-1"].exit_status == 130
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)] and not made.of(ev.Exited)
-        start(made, 1, 1, resume=True)
-        made.stopped.add("node-1")
-        made.turn(3)
-        assert made.of(ev.Spawned)[-1].node == "node-0"
+    own = start(made, 1)
+    made.turn(3)
+    workspace, saves = leaving(made, monkeypatch)
+    assert made.notes()[-1] == "leaving" and made.agents["node-1"].exit_status is None
+    made.head.add_learners([2])
+    assert made.head.placed[2] == "node-0"
+    there = checkpoint(workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500")
+    say(made, "node-1", own, Saved(path=str(there), env_steps=500, order=0))
+    saves()
+    made.turn(5)
+    here = tmp_path / "run" / "checkpoints" / "learner-1" / "500"
+    assert [event.message.path for event in made.of(ev.Received)] == [str(here)]
+    assert made.agents["node-1"].exit_status == 130
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)] and not made.of(ev.Exited)
+    start(made, 1, 1, resume=True)
+    made.stopped.add("node-1")
+    made.turn(3)
+    assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
 @pytest.mark.parametrize("message", [Listens(key="ab" * 32, generation=7), Left()])
 def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: Message
+    made: Cluster, message: Message
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own = start(made, 1)
-        made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        folder = epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500"
-        there = checkpoint(folder, 4 * MOST_AHEAD * CHUNK_BYTES * "x")
-        with closing(Dealer(epoch.workspace.addresses.control, own.socket_id)) as dealer:
-            for said in (Saved(path=str(there), env_steps=500, order=0), message):
-                assert dealer.send(encode(said))
-            for _ in range(2000):
-                made.turn(seconds=0.001)
-                if len(received := [event.message for event in made.of(ev.Received)]) == 2:
-                    break
-        assert received[0] == message
+    own = start(made, 1)
+    made.turn(3)
+    node = made.node("node-1")
+    folder = made.folder("node-1") / "checkpoints" / "learner-1" / "500"
+    there = checkpoint(folder, 4 * MOST_AHEAD * CHUNK_BYTES * "x")
+    with closing(Dealer(node.addresses.control, own.socket_id)) as dealer:
+        for said in (Saved(path=str(there), env_steps=500, order=0), message):
+            assert dealer.send(encode(said))
+        for _ in range(2000):
+            made.turn(seconds=0.001)
+            if len(received := [event.message for event in made.of(ev.Received)]) == 2:
+                break
+    assert received[0] == message
 
 
 def test_no_process_of_a_learner_is_started_elsewhere_before_its_node_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        _, saves = leaving(made, monkeypatch)
-        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
-        made.turn(3)
-        assert [event.name for event in made.of(ev.Spawned)] == ["trainer-1"]
-        saves()
-        made.turn(5)
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
-        made.stopped.add("node-1")
-        made.turn(5)
-        assert [(event.name, event.node) for event in made.of(ev.Spawned)][1:] == [("simulator-1", "node-0")]
+    start(made, 1)
+    made.turn(3)
+    _, saves = leaving(made, monkeypatch)
+    made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+    made.turn(3)
+    assert [event.name for event in made.of(ev.Spawned)] == ["trainer-1"]
+    saves()
+    made.turn(5)
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+    made.stopped.add("node-1")
+    made.turn(5)
+    assert made.started()[1:] == [("simulator-1", "node-0")]
 
 
-def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_the_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        made.turn(3)
-        made.head.placed[2] = "node-1"
-        made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is told to stop
-        made.agents["node-1"].asked_to_stop()
-        made.turn(10)
-        assert made.agents["node-1"].exit_status == 130
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0), ("trainer-2", 0)), True)]
+def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_the_node(made: Cluster) -> None:
+    start(made, 1)
+    made.turn(3)
+    made.head.placed[2] = "node-1"
+    made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is told to stop
+    made.agents["node-1"].asked_to_stop()
+    made.turn(10)
+    assert made.agents["node-1"].exit_status == 130
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0), ("trainer-2", 0)), True)]
 
 
-def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own = start(made, 1)
-        made.turn(3)
-        _, saves = leaving(made, monkeypatch)
-        summary = Finished(reason="stopped", summary={"env_steps": 50})
-        say(made, "node-1", own, summary)
-        saves()
-        made.turn(5)
-        assert [event.message for event in made.of(ev.Received)] == [summary] and not made.of(ev.Exited)
-        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
+def test_the_summary_of_a_learner_whose_node_leaves_is_not_lost(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = start(made, 1)
+    made.turn(3)
+    _, saves = leaving(made, monkeypatch)
+    summary = Finished(reason="stopped", summary={"env_steps": 50})
+    say(made, "node-1", own, summary)
+    saves()
+    made.turn(5)
+    assert [event.message for event in made.of(ev.Received)] == [summary] and not made.of(ev.Exited)
+    assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
 
 
 def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_twice(
@@ -860,9 +767,8 @@ def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_tw
         for learner in (0, 1):
             start(made, learner)
         made.turn(3)
-        for agent in made.agents.values():
-            assert agent.epoch and agent.epoch.workspace
-            monkeypatch.setattr(agent.epoch.workspace, "drain", lambda: None)
+        for name, agent in made.agents.items():
+            monkeypatch.setattr(made.node(name), "drain", lambda: None)
             agent.asked_to_stop()
         made.agents["node-0"].asked_to_stop()
         assert made.agents["node-0"].exit_status == 130
@@ -872,38 +778,29 @@ def test_a_node_whose_learners_do_not_save_leaves_in_time_and_at_once_if_told_tw
         assert made.agents["node-1"].exit_status == 130 and len(made.of(ev.Lost)) == 2
 
 
-def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        own, root = start(made, 1), tmp_path / "run" / "checkpoints" / "learner-1"
-        checkpoint(root / "400")
-        made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch and epoch.workspace
-        there = checkpoint(epoch.workspace.addresses.run_dir / "checkpoints" / "learner-1" / "500", "w" * 20_000_000)
-        dealer = Dealer(epoch.workspace.addresses.control, own.socket_id)
-        assert dealer.send(encode(Saved(path=str(there), env_steps=500, order=0)))
-        for _ in range(2000):
-            made.turn(seconds=0.001)
-            if list(root.glob(".arriving-*/*")):
-                break
-        dealer.close()
-        made.lines.cut.add("node-1")
-        made.turn(160)
-        assert made.of(ev.Lost) and not made.of(ev.Received)
-        assert [path.name for path in root.iterdir()] == ["400"]
-        made.lines.cut.clear()
-        made.turn(30)
-        made.head.placed[1] = "node-1"
-        start(made, 1, 1, resume=True)
-        made.turn(10)
-        again = made.agents["node-1"].epoch
-        assert again and again.workspace and again.number != epoch.number
-        assert [path.name for path in (again.workspace.addresses.run_dir / "checkpoints" / "learner-1").iterdir()] == [
-            "400"
-        ]
+def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(made: Cluster, tmp_path: Path) -> None:
+    own, root = start(made, 1), tmp_path / "run" / "checkpoints" / "learner-1"
+    checkpoint(root / "400")
+    made.turn(3)
+    before = made.node("node-1")
+    there = checkpoint(made.folder("node-1") / "checkpoints" / "learner-1" / "500", "w" * 20_000_000)
+    dealer = Dealer(before.addresses.control, own.socket_id)
+    assert dealer.send(encode(Saved(path=str(there), env_steps=500, order=0)))
+    for _ in range(2000):
+        made.turn(seconds=0.001)
+        if list(root.glob(".arriving-*/*")):
+            break
+    dealer.close()
+    made.lose("node-1")
+    assert made.of(ev.Lost) and not made.of(ev.Received)
+    assert [path.name for path in root.iterdir()] == ["400"]
+    made.lines.cut.clear()
+    made.turn(30)
+    made.head.placed[1] = "node-1"
+    start(made, 1, 1, resume=True)
+    made.turn(10)
+    assert made.node("node-1") is not before
+    assert [path.name for path in (made.folder("node-1") / "checkpoints" / "learner-1").iterdir()] == ["400"]
 
 
 @pytest.mark.parametrize(("mode", "told"), [("gossip", 1), ("sync", 0)])
@@ -920,23 +817,19 @@ def test_whose_weights_an_evaluator_plays_is_said_where_learners_elsewhere_have_
         assert said == told * ["it evaluates only the learners on its own node node-0: 0"]
 
 
-def test_a_node_speaks_of_its_own_processes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 0)
-        made.turn(3)
-        epoch = made.agents["node-1"].epoch
-        assert epoch
-        epoch.outbox.put("", ev.Exited("trainer-0", 0, 1))
-        saved = ev.Received("trainer-0", 0, Saved(path="x", env_steps=0, order=0))
-        epoch.outbox.put("", CopyDone("checkpoints/500", ["500"], saved))
-        made.turn(3)
-        assert not made.of(ev.Exited) and not made.of(ev.Received)
-        said = [complaint.text for complaint in made.of(ProtocolWarning)]
-        assert said == [
-            "node node-1 reports an event of trainer-0.0, which does not run on it",
-            "node node-1: checkpoints/500 does not belong to a trainer of this node",
-        ]
+def test_a_node_speaks_of_its_own_processes_alone(made: Cluster) -> None:
+    start(made, 0)
+    made.turn(3)
+    made.report("node-1", ev.Exited("trainer-0", 0, 1))
+    saved = ev.Received("trainer-0", 0, Saved(path="x", env_steps=0, order=0))
+    made.report("node-1", CopyDone("checkpoints/500", ["500"], saved))
+    made.turn(3)
+    assert not made.of(ev.Exited) and not made.of(ev.Received)
+    said = [complaint.text for complaint in made.of(ProtocolWarning)]
+    assert said == [
+        "node node-1 reports an event of trainer-0.0, which does not run on it",
+        "node node-1: checkpoints/500 does not belong to a trainer of this node",
+    ]
 
 
 def end(made: Cluster, monkeypatch: pytest.MonkeyPatch, cut_once_ended: bool = False) -> float:
@@ -958,71 +851,59 @@ def end(made: Cluster, monkeypatch: pytest.MonkeyPatch, cut_once_ended: bool = F
     return made.now_s - began_s
 
 
-def test_at_the_end_agents_send_what_is_left_and_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        end(made, monkeypatch)
-        assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+def test_at_the_end_agents_send_what_is_left_and_leave(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    end(made, monkeypatch)
+    assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
 
 
-def test_the_end_does_not_wait_for_the_copy_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        slow = (FileChunk("checkpoints/500", "weights.bin", offset, b"x") for offset in itertools.count())
-        made.head.nodes["node-0"].put(slow, 0)
-        made.turn(3)
-        assert end(made, monkeypatch) < 5.0
-        assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
+def test_the_end_does_not_wait_for_the_copy_of_a_checkpoint(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = (FileChunk("checkpoints/500", "weights.bin", offset, b"x") for offset in itertools.count())
+    made.head.nodes["node-0"].put(slow, 0)
+    made.turn(3)
+    assert end(made, monkeypatch) < 5.0
+    assert [agent.exit_status for agent in made.agents.values()] == [0, 0]
 
 
-def test_a_start_that_arrives_after_the_end_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.head.nodes["node-1"].outbox.put("learner-0", End())
-        made.head.do(Start(TRAINER[1], 1))
-        made.turn(10)
-        assert made.agents["node-1"].exit_status == 0 and not made.of(ev.Spawned)
+def test_a_start_that_arrives_after_the_end_starts_nothing(made: Cluster) -> None:
+    made.head.nodes["node-1"].outbox.put("learner-0", End())
+    made.head.do(Start(TRAINER[1], 1))
+    made.turn(10)
+    assert made.agents["node-1"].exit_status == 0 and not made.of(ev.Spawned)
 
 
 def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.turn(5)
-        end(made, monkeypatch, cut_once_ended=True)
-        agent = made.agents["node-1"]
-        for _ in range(300):
-            made.now_s += 0.1
-            if agent.exit_status is None:
-                agent.turn()
-        assert agent.exit_status == 0 and made.told["node-1"] == [made.told["node-1"][0], "the run is over"]
+    made.turn(5)
+    end(made, monkeypatch, cut_once_ended=True)
+    agent = made.agents["node-1"]
+    for _ in range(300):
+        made.now_s += 0.1
+        if agent.exit_status is None:
+            agent.turn()
+    assert agent.exit_status == 0 and made.told["node-1"] == [made.told["node-1"][0], "the run is over"]
 
 
 def test_who_joins_during_the_end_is_turned_away_and_not_awaited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        made.agent("node-2").turn()
-        assert end(made, monkeypatch) < 1.0
-        assert made.agents["node-2"].exit_status == 1 and made.told["node-2"] == [
-            "the head refused this node: the run is over"
-        ]
+    made.agent("node-2").turn()
+    assert end(made, monkeypatch) < 1.0
+    assert made.agents["node-2"].exit_status == 1 and made.told["node-2"] == [
+        "the head refused this node: the run is over"
+    ]
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_at_the_end_nothing_stays_of_a_copy_that_was_not_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+    made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     root = tmp_path / "run" / "checkpoints"
-    with cluster(tmp_path, monkeypatch) as made:
-        made.begin("node-0", "node-1")
-        start(made, 1)
-        send(made, 1, 500, [500], parts=1)
-        assert list(root.glob("**/.arriving*"))
-        if lost:
-            made.lines.cut.add("node-1")
-            made.turn(10)
-        end(made, monkeypatch)
-        assert not list(root.glob("**/.arriving*"))
+    start(made, 1)
+    send(made, 1, 500, [500], parts=1)
+    assert list(root.glob("**/.arriving*"))
+    if lost:
+        made.lines.cut.add("node-1")
+        made.turn(10)
+    end(made, monkeypatch)
+    assert not list(root.glob("**/.arriving*"))

@@ -26,7 +26,7 @@ class NoProcesses:
     def spawn(self, name: str, incarnation: int, *_: object) -> int:
         self._exits[name, incarnation] = os.pipe()
         self._selector.register(self._exits[name, incarnation][0], selectors.EVENT_READ, (name, incarnation))
-        return 1
+        return os.getpid()  # the hang detector looks at the activity of this process and its descendants
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
         if (name, incarnation) in self._exits:
