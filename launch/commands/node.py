@@ -33,4 +33,4 @@ def serve(join: str, key: Path, folder: Path | None, patience_s: float) -> int:
             print(f"{own.name}: {text}", flush=True)
 
         tell(f"joins {address}")
-        return Agent(line, address.host, where, patience_s, tell).run(signals, (int(line.socket.fd),))
+        return Agent(line, address.host, where, patience_s, tell).run(signals)

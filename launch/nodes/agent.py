@@ -10,10 +10,9 @@ the head can be reached. If the agent is killed, its processes end at once; if i
 from __future__ import annotations
 
 import secrets
-import selectors
+import select
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 from actorlearn import __version__
@@ -96,6 +95,11 @@ class Epoch:
         """Latest time at which this node leaves; None until its agent is told to stop."""
 
     @property
+    def at_work(self) -> NodeWorkspace | None:
+        """The workspace from Prepare until its processes have ended; None otherwise."""
+        return self.workspace if self.ending_s is None else None
+
+    @property
     def over(self) -> bool:
         """Whether its lease has run out; False after the head has ended the run, because no processes are left."""
         return self.ending_s is None and clock_s() - self.alive_s >= self.lease_s
@@ -109,8 +113,8 @@ class Epoch:
     def answered(self, sent_s: float) -> None:
         """Renew the lease from ``sent_s``, the time at which an answered heartbeat was sent."""
         self.alive_s = max(self.alive_s, sent_s)
-        if self.workspace is not None and self.ending_s is None:
-            self.workspace.lease(self.alive_s + self.lease_s)
+        if self.at_work is not None:
+            self.at_work.lease(self.alive_s + self.lease_s)
 
     def close(self) -> None:
         """End the processes of the epoch."""
@@ -139,34 +143,39 @@ class Agent:
         """The current epoch; None while this agent is no node of a run."""
         self.exit_status: int | None = None
         """Exit status; None while the agent continues."""
-        self._selector = selectors.DefaultSelector()
         self._turn_s = time.monotonic()
 
-    def run(self, signals: Signals, fds: tuple[int, ...] = ()) -> int:
-        """Take turns until the run is over; returns the exit status. ``fds``: descriptors of the line."""
-        with ExitStack() as stack:
-            stack.callback(self.close)
-            for fd in (signals.fd, *fds):
-                self._selector.register(fd, selectors.EVENT_READ)
+    def run(self, signals: Signals) -> int:
+        """Take turns until the run is over; returns the exit status."""
+        try:
             while self.exit_status is None:
-                self._selector.select(TURN_S)
+                self._wait(signals.fd)
                 if signals.read():
                     self.asked_to_stop()
                 else:
                     self.turn()
             return self.exit_status
+        finally:
+            self.leave()
+
+    def _wait(self, signals_fd: int) -> None:
+        """Wait for at most TURN_S for signals, messages of the head, and events of processes."""
+        workspace, ready = self.epoch and self.epoch.at_work, select.poll()
+        for fd in (signals_fd, int(self._line.socket.fd), *(workspace.node.fds if workspace else ())):
+            ready.register(fd, select.POLLIN)
+        ready.poll(TURN_S * 1000)
 
     def asked_to_stop(self) -> None:
         """Let the learners of this node save, then leave; leave at once without learners, or at the second call."""
         epoch = self.epoch
-        if self._stopping or epoch is None or epoch.workspace is None or epoch.ending_s is not None:
+        if self._stopping or epoch is None or epoch.at_work is None:
             self._stop_now()
             return
-        limit_s = epoch.workspace.drain_s
+        limit_s = epoch.at_work.drain_s
         self._show(f"stopping: the learners of this node have {limit_s:g} s to save; interrupt again to end them")
         self._stopping, epoch.leaves_s = True, clock_s() + limit_s
         epoch.outbox.put("", NodeLeaving())
-        epoch.workspace.drain()
+        epoch.at_work.drain()
 
     def _stop_now(self) -> None:
         self._show("stopping: this node ends its processes")
@@ -179,11 +188,6 @@ class Agent:
             accounts = self._end_processes(epoch)
             self.leave()
             self._line.send(messages.encode(NodeLeft(epoch=epoch.number, accounts=accounts)))
-
-    def close(self) -> None:
-        """End all processes."""
-        self.leave()
-        self._selector.close()
 
     def turn(self) -> None:
         """Receive messages of the head, collect events of the processes, and send messages to the head."""
@@ -235,7 +239,6 @@ class Agent:
     def leave(self) -> None:
         """End the epoch and its processes, and prepare to join again."""
         if self.epoch is not None:
-            self._unwatch()
             self.epoch.close()
         self.epoch = None
         self._session, self._since_s = secrets.token_hex(8), clock_s()
@@ -296,8 +299,6 @@ class Agent:
                 epoch.trouble = str(error)
                 raise
             epoch.answered(epoch.alive_s)
-            for fd in epoch.workspace.node.fds:
-                self._selector.register(fd, selectors.EVENT_READ)
         elif isinstance(action, NodeWarning):
             raise MessageError(action.text)
         elif isinstance(action, End) and epoch.workspace is None:
@@ -319,31 +320,25 @@ class Agent:
 
     def _end_processes(self, epoch: Epoch) -> dict[int, LearnerSteps]:
         """End all processes, and return the steps of the node's learners; empty if they have been returned before."""
-        if epoch.workspace is None or epoch.ending_s is not None:
+        if (workspace := epoch.at_work) is None:
             return {}
-        self._unwatch()
         epoch.ending_s = clock_s()
-        return epoch.workspace.end()
-
-    def _unwatch(self) -> None:
-        if self.epoch is None or self.epoch.workspace is None or self.epoch.ending_s is not None:
-            return
-        for fd in self.epoch.workspace.node.fds:
-            self._selector.unregister(fd)
+        return workspace.end()
 
     # Sending --------------------------------------------------------------------------------------------------------
 
     def _serve(self, epoch: Epoch) -> None:
         now_s, last_s = time.monotonic(), self._turn_s
         self._turn_s = now_s
-        if epoch.workspace is not None and epoch.ending_s is None:
-            epoch.workspace.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
+        workspace = epoch.at_work
+        if workspace is not None:
+            workspace.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
         if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
-            sections = epoch.workspace.sections() if epoch.workspace and epoch.ending_s is None else []
+            sections = workspace.sections() if workspace else []
             if self._line.send(messages.encode(NodeHeartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
                 epoch.beat_s = beat_s  # without a connection the next turn tries again
-            if epoch.workspace is not None and epoch.ending_s is None:
-                epoch.workspace.send_logs()
+            if workspace is not None:
+                workspace.send_logs()
         epoch.outbox.pump()
         epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
         if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):

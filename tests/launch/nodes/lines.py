@@ -89,7 +89,7 @@ class Cluster:
         """Start an agent, which joins with the next turn."""
         said = self.told[name] = []
         if name in self.agents:
-            self.agents[name].close()  # as its machine would: without a word
+            self.agents[name].leave()  # as its machine would: without a word
         made = self.agents[name] = Agent(Line(self.lines, name), "127.0.0.1", self._folder / name, 300.0, said.append)
         return made
 
@@ -114,7 +114,7 @@ class Cluster:
         self.head.nodes.clear()
         self.head.close()
         for agent in self.agents.values():
-            agent.close()
+            agent.leave()
 
     def turn(self, times: int = 1, seconds: float = 0.1) -> list[Any]:
         """Let everybody do something; returns what the head has told."""
