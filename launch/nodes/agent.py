@@ -339,8 +339,7 @@ class Agent:
                 epoch.beat_s = beat_s  # without a connection the next turn tries again
             if workspace is not None:
                 workspace.send_logs()
-        epoch.outbox.pump()
-        epoch.stream.send(now_s, lambda frame: self._line.send(messages.encode(frame)))
+        epoch.outbox.send(now_s, self._line.send)
         if epoch.ending_s is not None and (epoch.outbox.empty or clock_s() - epoch.ending_s >= LAST_S):
             self._show("the run is over")
             self.exit_status = 0

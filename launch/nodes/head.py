@@ -349,7 +349,7 @@ class Head:
 
     def _send(self) -> None:
         for name, node in self.nodes.items():
-            node.send(time.monotonic(), partial(self._router.send, name))
+            node.outbox.send(time.monotonic(), partial(self._router.send, name))
 
     def _note_waiting(self) -> ev.Note:
         """Start the wait for nodes; returns the note with the address at which they can join."""
@@ -421,16 +421,20 @@ class Head:
             return
         if message is None:
             return
-        if not node.may_report(message):
-            own = f"{message.name}.{message.incarnation}"
-            yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
-            return
-        if isinstance(message, ev.Exited) and self._is_moving(node, message):
-            self._note_end(node, message)
-            return
-        if node.ignores(message):
-            return
-        node.record(message)
+        if isinstance(message, ev.OfProcess):
+            key = message.name, message.incarnation
+            start = node.living.get(key)
+            if start is None:
+                own = f"{message.name}.{message.incarnation}"
+                yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
+                return
+            if isinstance(message, ev.Exited) and self._moves(start):
+                self._note_end(node, key)
+                return
+            if isinstance(message, ev.Exited) and node.leaving:
+                return  # the node is lost soon after, and its processes with it
+            if isinstance(message, ev.Exited | ev.NotSpawned):
+                del node.living[key]
         try:
             yield from self._handlers[type(message)](node, message) or ()
         except (OSError, CopyError, MessageError) as error:
@@ -547,23 +551,18 @@ class Head:
                 self._moving = Moving(action.learner, node.name, action.to)
                 node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
-    def _is_moving(self, node: RemoteNode, exited: ev.Exited) -> bool:
-        if self._moving is None or self._moving.node != node.name:
-            return False
-        start = node.living.get((exited.name, exited.incarnation))
-        return start is not None and self._moves(start)
-
     def _moves(self, start: Start) -> bool:
+        """Whether a process is of the learner that is moving; all that live are on the node that it leaves."""
         own = start.process
         return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
 
-    def _note_end(self, node: RemoteNode, exited: ev.Exited) -> None:
-        """After the trainer has ended, kill the learner's other processes; then let its node release the learner."""
+    def _note_end(self, node: RemoteNode, key: Key) -> None:
+        """Note an end: once the trainer has ended, kill the learner's other processes, then let the node release it."""
         moving = self._moving
         assert moving is not None
-        moving.ended.add((exited.name, exited.incarnation))
+        moving.ended.add(key)
         moved = {key: start for key, start in node.living.items() if self._moves(start)}
-        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended if key in moved):
+        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended):
             left = moved.keys() - moving.ended
             for key in left:
                 node.do(ev.Kill(*key, signal.SIGKILL), moving.learner)

@@ -6,7 +6,7 @@ A lane keeps its order, so a message behind the copy of a checkpoint waits until
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from actorlearn.wire.messages import MessageError, brief
 from launch.nodes.messages import CopyDone, NodeWarning, encode
@@ -54,6 +54,11 @@ class Outbox:
             if message is not None:
                 self._stream.put(_encode(message))
                 room -= 1
+
+    def send(self, now_s: float, send: Callable[[bytes], bool]) -> None:
+        """Send the messages that are due; ``send`` returns False without a connection."""
+        self.pump()
+        self._stream.send(now_s, lambda frame: send(encode(frame)))
 
     def _next(self, lane: str) -> NodeMessage | None:
         """Take the next message from a lane; returns None at the end of a copy."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from launch.nodes import messages
 from launch.nodes.copies import Arriving
 from launch.nodes.messages import DropLearner, DropMembers, Join
 from launch.nodes.outbox import Outbox
@@ -61,21 +60,3 @@ class RemoteNode:
         if isinstance(action, Start):
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)
-
-    def ignores(self, event: NodeMessage) -> bool:
-        """Whether an event has no effect: the end of a process of a node that is leaving, which is lost soon after."""
-        return self.leaving and isinstance(event, ev.Exited)
-
-    def may_report(self, event: NodeMessage) -> bool:
-        """Whether the node may send this event: a node reports only its own processes."""
-        return not isinstance(event, ev.OfProcess) or (event.name, event.incarnation) in self.living
-
-    def record(self, event: NodeMessage) -> None:
-        """Update the living processes by an event of the node."""
-        if isinstance(event, ev.Exited | ev.NotSpawned):
-            self.living.pop((event.name, event.incarnation), None)
-
-    def send(self, now_s: float, send: Callable[[bytes], bool]) -> None:
-        """Send the messages that are due."""
-        self.outbox.pump()
-        self.stream.send(now_s, lambda frame: send(messages.encode(frame)))
