@@ -117,8 +117,6 @@ class Head:
         """Node of each learner."""
         self._spread: dict[str, str] = {}
         """Node of each process whose role is spread over the nodes, by the process's name."""
-        self.members: dict[str, str] = {}
-        """Node of each simulator whose segment still exists, by the simulator's socket id."""
         self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
@@ -171,7 +169,8 @@ class Head:
         elif isinstance(action, Start):
             self._start(action)
         elif isinstance(action, DropMembers):
-            self._drop_members(action)
+            for each in self.nodes.values():  # a node ignores simulators that were not on it
+                each.outbox.put("members", action)
         elif isinstance(action, DropLearner):
             if node := self.nodes.get(self.placed.pop(action.learner, "")):
                 node.do(action, action.learner)
@@ -307,15 +306,6 @@ class Head:
             node.following.add(learner)
         for copy in copies:
             node.put(copy.messages(), learner)
-
-    def _drop_members(self, action: DropMembers) -> None:
-        """Send each node the ids of its ended simulators whose segments are no longer needed."""
-        by_node: dict[str, list[str]] = {}
-        for word in action.ids:
-            by_node.setdefault(self.members.pop(word, ""), []).append(word)
-        for name, ids in by_node.items():
-            if node := self.nodes.get(name):
-                node.outbox.put("members", DropMembers(ids))
 
     # Events ---------------------------------------------------------------------------------------------------------
 
@@ -501,7 +491,6 @@ class Head:
         self._forget(node, f"node {node.name} was lost")
         if self._moving is not None and self._moving.node == node.name:
             self._moving = None
-        self.members = {word: name for word, name in self.members.items() if name != node.name}
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         elsewhere = self._wanted.lost == "elsewhere"
         processes = (*node.living, *(() if elsewhere else self._drop_waiting(node)))
@@ -601,11 +590,7 @@ class Head:
     # Messages of nodes ----------------------------------------------------------------------------------------------
 
     def _forward(self, node: RemoteNode, event: ev.Event) -> Iterator[NodeEvent]:
-        if isinstance(event, ev.Spawned):
-            if event.member:
-                self.members[event.member.id.socket_id] = node.name
-            event = msgspec.structs.replace(event, node=node.name)
-        yield event
+        yield msgspec.structs.replace(event, node=node.name) if isinstance(event, ev.Spawned) else event
 
     def _warned(self, node: RemoteNode, warning: NodeWarning) -> Iterator[NodeEvent]:
         yield ProtocolWarning(f"node {node.name}: {warning.text}")

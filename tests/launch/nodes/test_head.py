@@ -585,33 +585,20 @@ def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
     assert name_set(tmp_path, [], in_step=True) == []
 
 
-def test_of_what_has_ended_nothing_is_kept_and_segments_go_where_they_are(
-    made: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = made.node("node-1")
-    dropped: list[DropMembers] = []
-    own_do = node.node.do
-    monkeypatch.setattr(
-        node.node,
-        "do",
-        lambda action: dropped.append(action) if isinstance(action, DropMembers) else own_do(action),
-    )
+def test_the_segment_of_a_simulator_that_has_ended_is_removed_on_its_node(made: Cluster) -> None:
     simulators = [ProcessId("simulator", number, 1).again(0) for number in (1, 2)]
     start(made, 1)
     for index, simulator in enumerate(simulators):
         made.head.do(Start(simulator, 4 + index))
     made.turn(3)
-    names = ["trainer-1", *(simulator.name for simulator in simulators)]
-    assert sorted(event.name for event in made.of(ev.Spawned)) == sorted(names)
-    for name in names[:2]:
-        made.head.do(ev.Kill(name, 0, 9))
+    files = {event.name: event.member.segment.file for event in made.of(ev.Spawned) if event.member}
+    made.head.do(ev.Kill(simulators[0].name, 0, 9))
     made.turn(3)
-    assert len(made.of(ev.Exited)) == 2
+    assert len(made.of(ev.Exited)) == 1 and all(file.exists() for file in files.values())
     made.head.do(DropMembers([simulators[0].socket_id]))
     made.turn(3)
-    assert [action.ids for action in dropped] == [[simulators[0].socket_id]]
-    made.lose("node-1")
-    assert made.of(ev.Lost) and not made.head.members
+    assert {name: file.exists() for name, file in files.items()} == {"simulator-1": False, "simulator-2": True}
+    assert not made.of(ProtocolWarning)
 
 
 def test_of_a_copy_that_fails_nothing_stays_at_the_head(made: Cluster, tmp_path: Path) -> None:
