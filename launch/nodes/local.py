@@ -84,6 +84,11 @@ class LocalNode:
         return [living.start for living in self._living.values()]
 
     @property
+    def learners(self) -> set[int]:
+        """Learners whose segments exist."""
+        return {int(name.removeprefix("account-")) for name in self._segments if name.startswith("account-")}
+
+    @property
     def section_ns(self) -> NDArray[np.int64]:
         """Nanoseconds [rows, sections] that processes have spent, as counted in the progress segment."""
         return self._segments["progress"]["section_ns"]
@@ -122,8 +127,7 @@ class LocalNode:
 
     def learner_steps(self) -> dict[int, LearnerSteps]:
         """Return the steps of all learners that the run has had; call it after ``end``, when no counts change."""
-        there = {int(name.removeprefix("account-")) for name in self._segments if name.startswith("account-")}
-        found = {learner: self._account(learner) for learner in there | self._removed.keys()}
+        found = {learner: self._account(learner) for learner in self.learners | self._removed.keys()}
         for member in self._members.values():
             found[member.id.learner].in_flight += _in_flight(member, found[member.id.learner])
         return found

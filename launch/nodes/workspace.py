@@ -26,7 +26,6 @@ from launch.nodes.local import LocalNode
 from launch.nodes.messages import (
     CHUNK_BYTES,
     CopyDone,
-    DropLearner,
     FileChunk,
     LearnerReleased,
     LogChunk,
@@ -89,22 +88,18 @@ class NodeWorkspace:
             stack.callback(self.node.close)
             self._stack = stack.pop_all()
         self.drain_s = topology.supervision.drain_s
-        self._learners: set[int] = set()
         self._goes_on_from = goes_on_from
         self._arriving = Arriving(self._run_dir, "head")
 
     def do(self, action: NodeAction | ReleaseLearner | FileChunk | CopyDone) -> None:
         """Carry out an action of the head; the resulting event goes into the outbox."""
         if isinstance(action, ReleaseLearner):
-            self._learners.discard(action.learner)
             self._outbox.put("", LearnerReleased(action.learner, self.node.release(action.learner)))
         elif isinstance(action, FileChunk):
             self._arriving.take(action)
         elif isinstance(action, CopyDone):
             self._arriving.finish(action)
         else:
-            if isinstance(action, DropLearner):
-                self._learners.discard(action.learner)
             result = self._start(action) if isinstance(action, Start) else self.node.do(action)
             if isinstance(result, ev.Spawned | ev.NotSpawned):
                 self._outbox.put(result.name, result)
@@ -162,11 +157,10 @@ class NodeWorkspace:
         """Start a process; the first process of a learner also makes the learner's segments."""
         own = start.process
         try:
-            if ROLES.spec(own.role).scope == "learner" and own.learner not in self._learners:
+            if ROLES.spec(own.role).scope == "learner" and own.learner not in self.node.learners:
                 if own.incarnation:  # the learner was on another node before, and has newer checkpoints
                     self._goes_on_from.pop(own.learner, None)
                 self.node.add_learners([own.learner])
-                self._learners.add(own.learner)
         except OSError as error:
             return ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {error}")
         return self.node.do(start)
