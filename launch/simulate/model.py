@@ -136,8 +136,6 @@ class SimulatedLearner:
 class _Reading:
     now_s: float
     updates: int
-    used: int
-    """Gradients that were used."""
     dropped: int
     stages: Mapping[str, float]
     bytes: float
@@ -147,14 +145,7 @@ class _Reading:
 class _Run:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.env = scenario, simpy.Environment()
-        costs = scenario.costs
-        self.network = SimulatedNetwork(
-            self.env,
-            scenario.link_bytes_per_s,
-            scenario.latency_s,
-            costs.hop_s,
-            (costs.message_s, costs.byte_s),
-        )
+        self.network = SimulatedNetwork(self.env, scenario)
         self.machines = [Machine(self.env, f"machine {n}", scenario.cores) for n in range(scenario.machines)]
         self.server_machines = self._server_machines()
         self.learners = [
@@ -185,7 +176,6 @@ class _Run:
         return _Reading(
             now_s=self.env.now,
             updates=sum(learner.updates for learner in self.learners),
-            used=sum(len(peer.staleness) for peer in peers),
             dropped=sum(peer.dropped for peer in peers),
             stages={**stages, "exchange": stages["exchange"] - waited_s, "wait": waited_s},
             bytes=self.network.bytes,
@@ -212,8 +202,8 @@ def simulate(scenario: Scenario) -> Prediction:
     ages = [
         age for learner, begin in zip(run.learners, ages_before, strict=True) for age in learner.peer.staleness[begin:]
     ]
-    dropped, used = after.dropped - before.dropped, after.used - before.used
-    lost = dropped / (dropped + used) if dropped else 0.0
+    dropped = after.dropped - before.dropped
+    lost = dropped / (dropped + len(ages)) if dropped else 0.0  # each gradient that is used has an age
     stages = {stage: after.stages[stage] - before.stages[stage] for stage in after.stages}
     return Prediction(
         seconds=seconds,

@@ -9,6 +9,8 @@ from typing import Any
 
 import simpy
 
+from launch.simulate.scenario import Scenario
+
 Steps = Generator[simpy.Event, Any, None]
 """A process of the simulation, or a part of one."""
 
@@ -82,12 +84,8 @@ class Machine:
 class SimulatedNetwork:
     """The links between machines, and the cost of a message at both ends."""
 
-    def __init__(
-        self, env: simpy.Environment, bytes_per_s: float, latency_s: float, hop_s: float, end_s: tuple[float, float]
-    ) -> None:
-        """``end_s``: processor time at each end, for a message and for each of its bytes."""
-        self.env, self._bytes_per_s, self._latency_s, self._hop_s = env, bytes_per_s, latency_s, hop_s
-        self._end_s = end_s
+    def __init__(self, env: simpy.Environment, scenario: Scenario) -> None:
+        self.env, self._scenario = env, scenario
         self._connections: dict[tuple[Port, Port], simpy.Resource] = {}
         """Connection from one process to another; its messages use the link one after another."""
         self.bytes = 0.0
@@ -95,24 +93,23 @@ class SimulatedNetwork:
 
     def send(self, sender: Port, receiver: Port, size: float) -> Steps:
         """Carry a message from one process to another; ends when the receiver has it."""
+        costs = self._scenario.costs
+        end_s = costs.message_s + size * costs.byte_s
         self.bytes += size
-        yield from sender.handle(self._cost(size))
+        yield from sender.handle(end_s)
         if sender.machine is not receiver.machine:
-            carried_s = size / self._bytes_per_s
+            carried_s = size / self._scenario.link_bytes_per_s
             with self._connection(sender, receiver).request() as turn:
                 yield turn
                 yield sender.machine.out.work(carried_s) & receiver.machine.into.work(carried_s)
-            yield self.env.timeout(self._latency_s)
-        yield self.env.timeout(self._hop_s)
-        yield from receiver.handle(self._cost(size))
+            yield self.env.timeout(self._scenario.latency_s)
+        yield self.env.timeout(costs.hop_s)
+        yield from receiver.handle(end_s)
 
     def _connection(self, sender: Port, receiver: Port) -> simpy.Resource:
         if (sender, receiver) not in self._connections:
             self._connections[sender, receiver] = simpy.Resource(self.env, 1)
         return self._connections[sender, receiver]
-
-    def _cost(self, size: float) -> float:
-        return self._end_s[0] + size * self._end_s[1]
 
 
 class Port:
