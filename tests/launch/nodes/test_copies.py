@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from actorlearn.parameters.checkpoint_folders import read_manifest, seal
 from actorlearn.wire.messages import Order
 from launch.nodes.copies import Arriving, CopyError, Outgoing
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, MessageError, decode, encode
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, MessageError, NodeWarning, decode, encode
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Stream
 from launch.supervision import events as ev
@@ -29,15 +30,16 @@ def there(tmp_path: Path) -> Path:
     return tmp_path / "there"
 
 
-def parts(there: Path) -> list[FileChunk | CopyDone]:
-    return [part for part in Outgoing(there, there / STEPS).messages() if isinstance(part, FileChunk | CopyDone)]
+def parts(there: Path) -> list[FileChunk | CopyDone | NodeWarning]:
+    return [*Outgoing(there, there / STEPS).messages()]
 
 
-def take(arriving: Arriving, messages: list[FileChunk | CopyDone]) -> None:
+def take(arriving: Arriving, messages: Iterable[FileChunk | CopyDone | NodeWarning]) -> None:
     for message in messages:
         if isinstance(message, FileChunk):
             arriving.take(message)
         else:
+            assert isinstance(message, CopyDone)
             arriving.finish(message)
 
 
@@ -55,7 +57,7 @@ def test_a_folder_that_is_removed_while_it_is_copied_arrives_whole(there: Path, 
     for file in (there / STEPS).iterdir():
         file.unlink()
     here = tmp_path / "here"
-    take(Arriving(here, "n1"), [part for part in copy.messages() if isinstance(part, FileChunk | CopyDone)])
+    take(Arriving(here, "n1"), copy.messages())
     assert read_manifest(here / STEPS)["env_steps"] == 500
 
 
@@ -63,7 +65,7 @@ def test_copies_of_one_folder_to_several_machines_do_not_wait_for_each_other(the
     slow, fast = (Outgoing(there, there / STEPS).messages() for _ in range(2))
     begun = next(slow)
     for name, messages in (("fast", [*fast]), ("slow", [begun, *slow])):
-        take(Arriving(tmp_path / name, "n1"), [each for each in messages if isinstance(each, FileChunk | CopyDone)])
+        take(Arriving(tmp_path / name, "n1"), messages)
         assert read_manifest(tmp_path / name / STEPS)["env_steps"] == 500
 
 
@@ -77,8 +79,7 @@ def test_a_checkpoint_that_is_saved_again_while_it_is_copied_arrives_as_it_was_s
     (there / STEPS / "large.bin").write_bytes(b"newer")
     seal(there / STEPS, 500, {})
     again = Outgoing(there, there / STEPS).messages()
-    messages = [each for each in (begun, *copy, *again) if isinstance(each, FileChunk | CopyDone)]
-    take(Arriving(tmp_path / "here", "n1"), messages)
+    take(Arriving(tmp_path / "here", "n1"), [begun, *copy, *again])
     assert (tmp_path / "here" / STEPS / "large.bin").read_bytes() == b"newer"
 
 
@@ -124,11 +125,9 @@ def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> 
     here = tmp_path / "here"
     for old in ("100", "200", "300"):
         (here / STEPS).with_name(old).mkdir(parents=True)
-    *messages, whole = parts(there)
-    assert isinstance(whole, CopyDone)
     arriving, kept = Arriving(here, "n1"), (here / STEPS).with_name("300")
-    take(arriving, [*messages, whole])
-    arriving.remove_older(CopyDone(whole.folder, ["200", "500"]), [kept])
+    take(arriving, parts(there))
+    arriving.remove_older(CopyDone(STEPS, ["200", "500"]), [kept])
     assert sorted(path.name for path in kept.parent.iterdir()) == ["200", "300", "500"]
 
 
