@@ -195,23 +195,16 @@ class Children:
                 trainer.to(ChildState.DRAINING, self.now_s)
                 self.kill(trainer, signal.SIGTERM)
 
-    def spawned(self, event: ev.Spawned) -> None:
+    def spawned(self, child: Child, event: ev.Spawned) -> None:
         """Record that a process has been started."""
-        child = self.current(event.name, event.incarnation)
-        if child is None:
-            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))  # it was given up in the meantime
-            return
         child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
         about: dict[str, Any] = {"role": child.first.role, "learner": child.first.learner, "pid": event.pid}
         self.note("spawned", child, **about, **({"node": event.node} if event.node else {}))
         if child.state is ChildState.DRAINING:
             self.kill(child, signal.SIGTERM)
 
-    def not_spawned(self, event: ev.NotSpawned) -> None:
+    def not_spawned(self, child: Child, event: ev.NotSpawned) -> None:
         """Handle a failed start: retry later if the cause may pass and no request waits for it, else count a death."""
-        child = self.current(event.name, event.incarnation)
-        if child is None:
-            return
         retried = event.passing and self.restarting and child.state is ChildState.STARTING
         if not retried or child.attaching or child.leaving:
             self.gone(child, event.reason)
@@ -427,10 +420,9 @@ class Children:
         if child.alive:
             self.kill_for(child, cause)
 
-    def silent(self, event: ev.Silent) -> None:
+    def silent(self, child: Child, event: ev.Silent) -> None:
         """Report a child that shows no sign of life, and let it write its stack to its log."""
-        child = self.current(event.name, event.incarnation)
-        if child is None or child.killed_for or child.refusal:
+        if child.killed_for or child.refusal:
             return
         where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
         said = f"no sign of life for {event.seconds:.0f} s: {event.why}"

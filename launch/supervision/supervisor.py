@@ -9,6 +9,7 @@ The wanted state of the run is one ``Order``, derived anew after every event (``
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any, NamedTuple
@@ -100,24 +101,23 @@ class Supervisor:
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
-            ev.Spawned: self._children.spawned,
-            ev.NotSpawned: self._children.not_spawned,
-            ev.Exited: lambda event: self._exited(event.name, event.incarnation, cause_of(event.returncode)),
             ev.Lost: self._children.lost,
             ev.Uneven: self._uneven,
-            ev.Received: self._received,
             ev.ClientRequest: lambda event: self._requests.asked(
                 event.client, event.request, self.phase, self.order.version
             ),
             ev.Enlarged: lambda event: self._requests.enlarged(event.client, event.processes, self.phase),
             ev.NotEnlarged: lambda event: self._requests.answer(event.client, False, event.reason),
-            ev.Silent: self._children.silent,
-            ev.Stalled: self._stalled,
             ev.Tick: self._tick,
             ev.Interrupted: self._interrupted,
             ev.Reported: self._reported,
         }
         self._listeners: dict[type, Callable[[Child, Any], None]] = {
+            ev.Spawned: self._children.spawned,
+            ev.NotSpawned: self._children.not_spawned,
+            ev.Exited: lambda child, exited: self._children.gone(child, cause_of(exited.returncode)),
+            ev.Silent: self._children.silent,
+            ev.Stalled: self._stalled,
             Hello: self._hello,
             Listens: self._children.listens,
             Left: self._children.left,
@@ -130,6 +130,7 @@ class Supervisor:
             Finished: self._finished,
             Warned: lambda child, warned: self._children.note("warned", child, warned.text),
         }
+        """Type of an event or a message of a living process -> function that takes the child and this."""
 
     def _awaited(self) -> list[str]:
         """Return the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
@@ -144,7 +145,10 @@ class Supervisor:
         """
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
-            self._handlers[type(event)](event)
+            if isinstance(event, ev.OfProcess):
+                self._listen(event)
+            else:
+                self._handlers[type(event)](event)
             self._follow_up()
         actions, self._actions = self._actions, []
         return actions
@@ -171,9 +175,14 @@ class Supervisor:
         for child in self._children.named.values():
             self._children.spawn(child)
 
-    def _exited(self, name: str, incarnation: int, cause: str) -> None:
-        if child := self._children.current(name, incarnation):
-            self._children.gone(child, cause)
+    def _listen(self, event: ev.OfProcess) -> None:
+        """Handle an event of a process; events of an incarnation that has ended or was given up have no effect."""
+        child = self._children.current(event.name, event.incarnation)
+        said = event.message if isinstance(event, ev.Received) else event
+        if child is not None and (listener := self._listeners.get(type(said))):
+            listener(child, said)
+        elif isinstance(event, ev.Spawned):  # it was given up in the meantime
+            self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))
 
     def _uneven(self, event: ev.Uneven) -> None:
         """Let a learner that is at work move to another node."""
@@ -183,12 +192,11 @@ class Supervisor:
             self._children.note("moving", mover, f"to node {event.to}, because {event.why}", node=event.to)
             self._do(ev.Move(event.learner, event.to))
 
-    def _stalled(self, event: ev.Stalled) -> None:
-        child = self._children.current(event.name, event.incarnation)
-        if child is not None and child.admitted:
+    def _stalled(self, child: Child, event: ev.Stalled) -> None:
+        if child.admitted:
             child.failed(child.silence, self._now_s)
             self._children.kill_for(child, "hang")
-        elif child is not None and child.state is ChildState.STARTING:
+        elif child.state is ChildState.STARTING:
             self._children.kill_for(
                 child, f"the process did not report that it runs, and showed no sign of life for {event.seconds:.0f} s"
             )
@@ -196,11 +204,6 @@ class Supervisor:
     def _interrupted(self, event: ev.Interrupted) -> None:
         self._interrupts += not event.hangup
         self._stop(130, "the terminal was closed (SIGHUP)" if event.hangup else "interrupted", now=self._interrupts > 1)
-
-    def _received(self, event: ev.Received) -> None:
-        child = self._children.current(event.name, event.incarnation)
-        if child is not None and (listener := self._listeners.get(type(event.message))):
-            listener(child, event.message)
 
     def _hello(self, child: Child, hello: Hello) -> None:
         self._children.hello(child, hello)
