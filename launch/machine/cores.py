@@ -51,9 +51,7 @@ class Cores:
 
 def allowed_cores() -> int:
     """Return the number of CPUs on which this process may run, without regard to a quota."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))
 
 
 def usable_cores() -> float:
