@@ -34,10 +34,10 @@ class PendingAttach(_PendingUnits):
     If a new process ends before that, the processes that were attached with it are detached.
     """
 
-    def reply(self, children: Children, now_s: float) -> Reply | None:
+    def reply(self, children: Children) -> Reply | None:
         """Return success when all processes run, and failure as soon as one is lost or the time limit is reached."""
         there = [name for name in self._names if name in children.named and children.named[name].ever_said_hello]
-        seconds = round(now_s - self.since_s, 3)
+        seconds = round(children.now_s - self.since_s, 3)
         data = {"names": self._names, "running": there, "seconds": seconds}
         lost = [name for name in self._names if name not in children.named]
         if lost:
@@ -50,15 +50,15 @@ class PendingAttach(_PendingUnits):
         if len(there) == len(self._names):
             said = ", ".join(describe_unit(*unit) for unit in self.units.items())
             return Reply(ok=True, text=f"{said} running after {seconds:.1f} s", data=data)
-        if now_s - self.since_s < LIMIT_S:
+        if children.now_s - self.since_s < LIMIT_S:
             return None
         late = ", ".join(name for name in self._names if name not in there)
         text = f"{late} was not ready within {LIMIT_S:g} s and will be ended; see the log in logs/"
         return Reply(ok=False, text=text, data=data)
 
-    def give_up(self, children: Children, now_s: float) -> None:
+    def give_up(self, children: Children) -> None:
         """Detach the units that have lost a process and, after the time limit, the units that do not fully run."""
-        late = now_s - self.since_s >= LIMIT_S
+        late = children.now_s - self.since_s >= LIMIT_S
         for head, others in self.units.items():
             unit = [children.named.get(name) for name in (head, *others)]
             incomplete = None in unit or (late and not all(child.ever_said_hello for child in unit if child))
@@ -73,22 +73,22 @@ class PendingAttach(_PendingUnits):
 class PendingDetach(_PendingUnits):
     """Detach: done when all processes have ended."""
 
-    def reply(self, children: Children, now_s: float) -> Reply | None:
+    def reply(self, children: Children) -> Reply | None:
         """Return success when no process is left, and failure at the time limit."""
         left = [name for name in self._names if name in children.named]
-        seconds = round(now_s - self.since_s, 3)
+        seconds = round(children.now_s - self.since_s, 3)
         data = {"names": self._names, "seconds": seconds}
         if not left:
             said = ", ".join(describe_unit(*unit) for unit in self.units.items())
             bad_ends = [children.failures[name] for name in self._names if name in children.failures]
             text = "; ".join([f"{said} detached after {seconds:.1f} s", *bad_ends])
             return Reply(ok=True, text=text, data=data)
-        if now_s - self.since_s < LIMIT_S:
+        if children.now_s - self.since_s < LIMIT_S:
             return None
         text = f"{', '.join(left)} did not end within {LIMIT_S:g} s and will be killed; unfinished rollouts are lost"
         return Reply(ok=False, text=text, data=data)
 
-    def give_up(self, children: Children, _now_s: float) -> None:
+    def give_up(self, children: Children) -> None:
         """Kill the remaining processes."""
         for name in self._names:
             if name in children.named:
@@ -104,17 +104,17 @@ class PendingSave:
     number: int
     saved: Saved | None = None
 
-    def reply(self, _children: Children, now_s: float) -> Reply | None:
+    def reply(self, children: Children) -> Reply | None:
         """Return success when the checkpoint is written, and failure at the time limit."""
         if self.saved is not None:
             steps, path = self.saved.env_steps, self.saved.path
-            data = {"path": path, "env_steps": steps, "seconds": round(now_s - self.since_s, 3)}
+            data = {"path": path, "env_steps": steps, "seconds": round(children.now_s - self.since_s, 3)}
             return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}", data=data)
-        if now_s - self.since_s < LIMIT_S:
+        if children.now_s - self.since_s < LIMIT_S:
             return None
         return Reply(ok=False, text=f"no checkpoint was saved within {LIMIT_S:g} s; see the trainer's log in logs/")
 
-    def give_up(self, _children: Children, _now_s: float) -> None:
+    def give_up(self, _children: Children) -> None:
         """Do nothing: a missing checkpoint ends no process."""
 
 

@@ -105,13 +105,13 @@ class Requests:
     def settle(self) -> None:
         """Answer the pending requests that are done, have failed or have reached their time limit."""
         for pending in list(self._pending):
-            reply = pending.reply(self._children, self._children.now_s)
+            reply = pending.reply(self._children)
             if reply is None:
                 continue
             self._pending.remove(pending)
             self.answer(pending.client, reply.ok, reply.text, reply.data)
             if not reply.ok:
-                pending.give_up(self._children, self._children.now_s)
+                pending.give_up(self._children)
 
     def close(self) -> None:
         """Answer all pending requests with an error, because the run has ended."""
