@@ -168,19 +168,14 @@ class Child:
         self._failed_starts = 0
 
     @property
-    def first(self) -> ProcessId:
-        """Identity of its first incarnation."""
-        return self.planned.id
-
-    @property
     def id(self) -> ProcessId:
         """Identity of its newest incarnation; the number is -1 before the first start."""
-        return self.first.again(self.incarnation)
+        return self.planned.id.again(self.incarnation)
 
     @property
     def name(self) -> str:
         """Name that all its incarnations share."""
-        return self.first.name
+        return self.planned.name
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -197,7 +192,7 @@ class Child:
     @property
     def learner(self) -> int:
         """Number of its learner."""
-        return self.first.learner
+        return self.planned.id.learner
 
     @property
     def alive(self) -> bool:

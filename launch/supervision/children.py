@@ -92,7 +92,7 @@ class Children:
 
     def learners(self) -> list[ProcessId]:
         """Return the admitted trainers that exchange weights or gradients; empty with a sole trainer."""
-        trainers = [child for child in self.trainers() if not child.first.sole]
+        trainers = [child for child in self.trainers() if not child.id.sole]
         return [child.id for child in trainers if child.admitted and not (child.leaving or child.left)]
 
     def endpoints(self) -> list[Endpoint]:
@@ -101,7 +101,7 @@ class Children:
 
     def finished_trainers(self) -> list[ProcessId]:
         """Return the trainers that have finished, alive or ended: these have published final weights."""
-        return [child.id for child in self.trainers() if child.finished and not child.first.sole]
+        return [child.id for child in self.trainers() if child.finished and not child.id.sole]
 
     def scoring_evaluators(self) -> list[str]:
         """Return the names of the evaluators that are alive and have not finished."""
@@ -142,8 +142,8 @@ class Children:
         return [
             {
                 "name": child.name,
-                "role": child.first.role,
-                "learner": child.first.learner,
+                "role": child.id.role,
+                "learner": child.learner,
                 "state": str(child.state),
                 "incarnation": child.incarnation,
                 "pid": child.pid,
@@ -198,7 +198,7 @@ class Children:
     def spawned(self, child: Child, event: ev.Spawned) -> None:
         """Record that a process has been started."""
         child.pid, child.member, child.postponed, child.node = event.pid, event.member, 0, event.node
-        about: dict[str, Any] = {"role": child.first.role, "learner": child.first.learner, "pid": event.pid}
+        about: dict[str, Any] = {"role": child.id.role, "learner": child.learner, "pid": event.pid}
         self.note("spawned", child, **about, **({"node": event.node} if event.node else {}))
         if child.state is ChildState.DRAINING:
             self.kill(child, signal.SIGTERM)

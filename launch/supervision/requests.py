@@ -91,7 +91,7 @@ class Requests:
         named = [self._children.named[name] for name in names]
         learners = [child.learner for child in named if child.role.learns]
         workers = [worker for learner in learners for worker in self._children.workers(learner)]
-        units = group_units(child.first for child in (*named, *workers))
+        units = group_units(child.id for child in (*named, *workers))
         self._pending.append(PendingDetach(client, self._children.now_s, units))
         for head in units:
             self._children.detach(self._children.named[head])
