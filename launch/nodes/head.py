@@ -88,9 +88,7 @@ class Moving:
     """The node that it leaves."""
     to: str
     ended: set[Key] = field(default_factory=set)
-    """Its processes that have ended."""
-    released: bool = False
-    """Whether its node was told to release it."""
+    """Its processes that have ended, or could not be started."""
 
 
 class Head:
@@ -418,13 +416,16 @@ class Head:
                 own = f"{message.name}.{message.incarnation}"
                 yield ProtocolWarning(f"node {node.name} reports an event of {own}, which does not run on it")
                 return
-            if isinstance(message, ev.Exited) and self._moves(start):
+            moves = self._moves(start)
+            if isinstance(message, ev.Exited) and moves:
                 self._note_end(node, key)
                 return
             if isinstance(message, ev.Exited) and node.leaving:
                 return  # the node is lost soon after, and its processes with it
             if isinstance(message, ev.Exited | ev.NotSpawned):
                 del node.living[key]
+            if isinstance(message, ev.NotSpawned) and moves:
+                self._note_end(node, key)
         try:
             yield from self._handlers[type(message)](node, message) or ()
         except (OSError, CopyError, MessageError) as error:
@@ -551,12 +552,11 @@ class Head:
         assert moving is not None
         moving.ended.add(key)
         moved = {key: start for key, start in node.living.items() if self._moves(start)}
-        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended):
+        if any(_is_trainer(moved[key], moving.learner) for key in moving.ended if key in moved):
             left = moved.keys() - moving.ended
             for key in left:
                 node.do(ev.Kill(*key, signal.SIGKILL), moving.learner)
-            if not left and not moving.released:
-                moving.released = True
+            if not left:
                 node.put(ReleaseLearner(moving.learner), moving.learner)
 
     def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:

@@ -443,6 +443,22 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, os.getpid(), None, "node-0")
 
 
+def test_a_move_does_not_wait_for_a_process_that_could_not_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch) as made:
+        moving(made)
+        simulator = ProcessId("simulator", 1, 1)
+        made.head.nodes["node-0"].living[simulator.name, 0] = Start(simulator, 3)  # sent before the move
+        made.stopped.discard("node-0")
+        made.turn(5)
+        assert not made.of(ev.Lost), "the trainer has ended, and the simulator is awaited"
+        made.report("node-0", ev.NotSpawned(simulator.name, 0, "cannot be started: no room", True))
+        made.turn(5)
+        assert made.of(ev.NotSpawned)
+        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
+
+
 def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
