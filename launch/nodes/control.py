@@ -51,19 +51,15 @@ class ControlSocket:
             try:
                 message = decode(body, "supervisor")
             except MessageError as error:
-                yield self.refuse(peer, error)
+                text = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
+                if peer not in self._peers:
+                    self.send(peer, Reply(ok=False, text=text))  # a command line waits for it
+                yield ProtocolWarning(text)
                 continue
             if key := self._peers.get(peer):
                 yield ev.Received(*key, cast("ToSupervisor", message))
             elif isinstance(message, Request):
                 yield ev.ClientRequest(peer, message)
-
-    def refuse(self, peer: str, error: Exception) -> ProtocolWarning:
-        """Return a warning about a message that was not understood; a command line, which waits, also gets a reply."""
-        text = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
-        if peer not in self._peers:
-            self.send(peer, Reply(ok=False, text=text))
-        return ProtocolWarning(text)
 
     def send(self, peer: str, message: Message) -> None:
         """Send a message. It may be lost: the supervisor repeats orders, and a lost Reply has no reader any more."""
