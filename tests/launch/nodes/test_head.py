@@ -407,7 +407,6 @@ def test_learners_stay_on_a_large_node_that_has_more_cores_left_than_a_small_one
 
 def moving(made: Cluster) -> None:
     """Have learner 1, which is on node-0 like learner 0, begin to move to node-1; node-0 does nothing more."""
-    made.begin("node-0", "node-1")
     made.head.placed[1] = "node-0"
     for learner in (0, 1):
         start(made, learner)
@@ -426,6 +425,7 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
         boots = map(str, itertools.count())  # each node on a machine of its own
         monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        made.begin("node-0", "node-1")
         moving(made)
         checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
         if gone:
@@ -443,38 +443,33 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
         assert made.of(ev.Spawned)[-1] == ev.Spawned("trainer-1", 1, os.getpid(), None, "node-0")
 
 
-def test_a_move_does_not_wait_for_a_process_that_could_not_be_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        moving(made)
-        simulator = ProcessId("simulator", 1, 1)
-        made.head.nodes["node-0"].living[simulator.name, 0] = Start(simulator, 3)  # sent before the move
-        made.stopped.discard("node-0")
-        made.turn(5)
-        assert not made.of(ev.Lost), "the trainer has ended, and the simulator is awaited"
-        made.report("node-0", ev.NotSpawned(simulator.name, 0, "cannot be started: no room", True))
-        made.turn(5)
-        assert made.of(ev.NotSpawned)
-        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
+def test_a_move_does_not_wait_for_a_process_that_could_not_be_started(made: Cluster) -> None:
+    moving(made)
+    simulator = ProcessId("simulator", 1, 1)
+    made.head.nodes["node-0"].living[simulator.name, 0] = Start(simulator, 3)  # sent before the move
+    made.stopped.discard("node-0")
+    made.turn(5)
+    assert not made.of(ev.Lost), "the trainer has ended, and the simulator is awaited"
+    made.report("node-0", ev.NotSpawned(simulator.name, 0, "cannot be started: no room", True))
+    made.turn(5)
+    assert made.of(ev.NotSpawned)
+    assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
 
 
-def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        moving(made)
-        made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
-        made.turn(160)
-        assert made.of(ev.Lost)[-1].node == "node-0"
-        made.turn(3)
-        assert made.started()[2:] == [("simulator-1", "node-1")]
+def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_instead(made: Cluster) -> None:
+    moving(made)
+    made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
+    made.turn(160)
+    assert made.of(ev.Lost)[-1].node == "node-0"
+    made.turn(3)
+    assert made.started()[2:] == [("simulator-1", "node-1")]
 
 
 def test_a_start_that_waits_for_the_end_of_a_move_is_lost_with_the_node_of_a_learner_that_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.lost=leave out") as made:
+        made.begin("node-0", "node-1")
         moving(made)
         made.head.do(Start(ProcessId("simulator", 1, 1).again(1), 3))
         made.turn(160)
@@ -516,15 +511,14 @@ def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
         assert placed(made)[2:] == ["learner 0 on node-1, because node node-0 was lost"]
 
 
-def test_the_summary_of_a_learner_that_moves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
-        moving(made)
-        summary = ev.Received("trainer-1", 0, Finished(reason="stopped", summary={"env_steps": 50}))
-        made.report("node-0", summary, lane="trainer-1")
-        made.stopped.discard("node-0")
-        made.turn(5)
-        assert made.of(ev.Received) == [summary] and not made.of(ev.Exited)
-        assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
+def test_the_summary_of_a_learner_that_moves_is_not_lost(made: Cluster) -> None:
+    moving(made)
+    summary = ev.Received("trainer-1", 0, Finished(reason="stopped", summary={"env_steps": 50}))
+    made.report("node-0", summary, lane="trainer-1")
+    made.stopped.discard("node-0")
+    made.turn(5)
+    assert made.of(ev.Received) == [summary] and not made.of(ev.Exited)
+    assert made.of(ev.Lost)[-1] == ev.Lost("node-0", (("trainer-1", 0),), True, "node-1")
 
 
 def test_an_evaluator_does_not_claim_the_account_of_a_learner_on_another_node(
