@@ -28,7 +28,6 @@ from launch.nodes import messages
 from launch.nodes.copies import CopyError
 from launch.nodes.messages import (
     PROTOCOL_VERSION,
-    DropMembers,
     End,
     Fenced,
     Join,
@@ -310,7 +309,7 @@ class Agent:
         elif isinstance(action, Start) and epoch.workspace is None:
             own = action.process
             epoch.outbox.put(own.name, ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {epoch.trouble}"))
-        elif isinstance(action, DropMembers) and epoch.workspace is None:
+        elif isinstance(action, ev.DropMembers) and epoch.workspace is None:
             pass  # there are no segments on this node
         elif epoch.workspace is None:
             raise MessageError(f"{type(action).__name__}: {epoch.trouble}")

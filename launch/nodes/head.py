@@ -40,7 +40,6 @@ from launch.nodes.messages import (
     PROTOCOL_VERSION,
     CopyDone,
     DropLearner,
-    DropMembers,
     End,
     Fenced,
     FileChunk,
@@ -166,7 +165,7 @@ class Head:
             self._control.send(action.client, action.reply)
         elif isinstance(action, Start):
             self._start(action)
-        elif isinstance(action, DropMembers):
+        elif isinstance(action, ev.DropMembers):
             for each in self.nodes.values():  # a node ignores simulators that were not on it
                 each.outbox.put("members", action)
         elif isinstance(action, DropLearner):

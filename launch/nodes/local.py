@@ -20,7 +20,7 @@ from actorlearn.wire.messages import Hello, Member
 from actorlearn.worker import settings as all_settings
 from actorlearn.worker.roles import ROLES
 from launch.nodes.control import ControlSocket
-from launch.nodes.messages import DropLearner, DropMembers
+from launch.nodes.messages import DropLearner
 from launch.nodes.node import NodeAction, ProtocolWarning
 from launch.plan.plan import Plan, Start
 from launch.plan.roles import server_of, settings_for
@@ -68,7 +68,7 @@ class LocalNode:
             ev.ShowStack: lambda asked: spawner.show_stack(asked.name, asked.incarnation, asked.heading),
             ev.Send: lambda send: self._control.send(f"{send.name}.{send.incarnation}", send.message),
             ev.Answer: lambda answer: self._control.send(answer.client, answer.reply),
-            DropMembers: lambda drop: self._drop_members(drop.ids),
+            ev.DropMembers: lambda drop: self._drop_members(drop.ids),
             DropLearner: lambda drop: self._drop_learner(drop.learner),
         }
         """Type of action -> function that carries it out and returns the resulting event, if any."""

@@ -34,7 +34,6 @@ PROTOCOL_VERSION = 6
 
 CHUNK_BYTES = 128 * 1024
 """Maximum bytes of a file in one message."""
-MOST_DROPPED = 256
 _TOPOLOGY_CHARACTERS = 200_000
 
 FilePath = Annotated[
@@ -129,13 +128,6 @@ class Prepare(NodeMessage, frozen=True):
     """Learner -> checkpoint from which its simulators continue exactly."""
 
 
-class DropMembers(NodeMessage, frozen=True):
-    """Remove the segments of these ended simulators, which trainers no longer need."""
-
-    ids: Annotated[list[Name], Meta(max_length=MOST_DROPPED)]
-    """Socket ids, one for each incarnation."""
-
-
 class DropLearner(NodeMessage, frozen=True):
     """Remove the segments of a learner that has left for good."""
 
@@ -223,7 +215,7 @@ ToNode = (
     | ev.Kill
     | ev.ShowStack
     | ev.Send
-    | DropMembers
+    | ev.DropMembers
     | DropLearner
     | ReleaseLearner
     | FileChunk

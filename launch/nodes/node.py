@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.memory.account import LearnerSteps
-from launch.nodes.messages import DropLearner, DropMembers
+from launch.nodes.messages import DropLearner
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 
@@ -26,7 +26,7 @@ class ProtocolWarning:
     text: str
 
 
-NodeAction = Start | ev.Kill | ev.Move | ev.ShowStack | ev.Send | ev.Answer | DropMembers | DropLearner
+NodeAction = Start | ev.Kill | ev.Move | ev.ShowStack | ev.Send | ev.Answer | ev.DropMembers | DropLearner
 """Actions that a node carries out."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from launch.nodes.copies import Arriving
-from launch.nodes.messages import DropLearner, DropMembers, Join
+from launch.nodes.messages import DropLearner, Join
 from launch.nodes.outbox import Outbox
 from launch.nodes.stream import Stream
 from launch.plan.nodes import NodeResources
@@ -55,7 +55,7 @@ class RemoteNode:
         """Queue a message behind earlier messages about the same learner."""
         self.outbox.put(f"learner-{0 if learner in self.following else learner}", message)
 
-    def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | DropMembers | DropLearner, learner: int) -> None:
+    def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | ev.DropMembers | DropLearner, learner: int) -> None:
         """Queue an action for its agent."""
         if isinstance(action, Start):
             self.living[action.process.name, action.process.incarnation] = action

@@ -215,7 +215,7 @@ class Runner:
         self._events: deque[ev.Event] = deque()
         self._actions: deque[ev.Action] = deque()
         self._handlers: dict[type, Callable[[Any], ev.Event | None]] = {
-            **dict.fromkeys((Start, ev.Kill, ev.Move, ev.ShowStack, ev.Send), node.do),
+            **dict.fromkeys((Start, ev.Kill, ev.Move, ev.ShowStack, ev.DropMembers, ev.Send), node.do),
             ev.Answer: lambda answer: node.do(self.reporter.complete(answer)),
             ev.Enlarge: self.table.enlarge,
             ev.Note: self.reporter.note,
@@ -263,8 +263,6 @@ class Runner:
             self._handle(ev.Tick())
         for name in self.table.keep_only({process["name"] for process in self.supervisor.processes()}):
             self.reporter.forget_learner(name)
-        if self.supervisor.phase != "ending":  # then they are removed with the run, when trainers count no more
-            self.table.drop_members(self.supervisor.gone_members())
         if self._now_s - self._shown_s >= SHOW_EVERY_S:
             self._shown_s = self._now_s
             self.reporter.processes(self.supervisor.processes(), self.table.rows)
@@ -305,7 +303,6 @@ class Runner:
                     self._events.append(result)
             else:
                 following = self._events.popleft()
-                self.table.record(following)
                 self._actions.extend(self.supervisor.handle(following, self._now_s))
 
     def _report(self, action: ev.MetricsRow) -> ev.Reported | None:

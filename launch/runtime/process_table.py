@@ -1,7 +1,7 @@
 """The process table: the processes of the plan and the attached processes that a run has now.
 
 Rows in the progress segment are reused; numbers of learners and simulators are not. Through the node, the table makes
-room for attached learners, and removes the segments of learners and simulators that have left for good.
+room for attached learners, and removes the segments of learners that have left for good.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from actorlearn.envs.specs import EnvSettings
 from actorlearn.memory.progress import ROWS
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Member
 from actorlearn.worker.roles import ROLES
-from launch.nodes.messages import MOST_DROPPED, DropLearner, DropMembers
+from launch.nodes.messages import DropLearner
 from launch.nodes.node import Node
 from launch.plan.plan import Plan, PlannedProcess
 from launch.plan.roles import processes_of_learners
-from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump, parse
 
@@ -38,10 +36,6 @@ class ProcessTable:
         """Processes in the order in which they are started."""
         self._next_learner = max(plan.topology.learners.count, plan.resumption.learners_so_far)
         self._next_simulator = sum(process.role.makes_rows for process in plan.processes)
-        self._members: dict[Key, str] = {}
-        """Living simulators -> ids of their segments."""
-        self._ended: list[str] = []
-        """Ids of ended simulators whose segments still exist."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -52,24 +46,6 @@ class ProcessTable:
     def simulator_rows(self) -> list[int]:
         """Rows of simulators in the progress segment."""
         return [process.index for process in self.listed if process.role.makes_rows]
-
-    def record(self, event: ev.Event) -> None:
-        """Record the segment of a simulator that an event reports as started, ended or lost with its node."""
-        if isinstance(event, ev.Spawned) and event.member:
-            self._members[event.name, event.incarnation] = event.member.id.socket_id
-        elif isinstance(event, ev.Exited) and (ended := self._members.pop((event.name, event.incarnation), "")):
-            self._ended.append(ended)
-        elif isinstance(event, ev.Lost):
-            for key in event.processes:
-                self._members.pop(key, None)
-
-    def drop_members(self, needed: Collection[Member]) -> None:
-        """Remove the segments of ended simulators, except those of ``needed``, which trainers still need."""
-        kept = {member.id.socket_id for member in needed}
-        dropped = [ended for ended in self._ended if ended not in kept][:MOST_DROPPED]
-        if dropped:
-            self._ended = [ended for ended in self._ended if ended not in dropped]
-            self._node.do(DropMembers(dropped))
 
     def keep_only(self, names: Collection[str]) -> list[str]:
         """Remove all processes except ``names``, and free their rows and segments; returns the removed names."""

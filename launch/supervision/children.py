@@ -74,16 +74,22 @@ class Children:
         """Return the members of ended simulators that their trainers, running or to be restarted, have not released."""
         over = (ChildState.FATAL, ChildState.EXITED)
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
-        self._ended = {socket_id: member for socket_id, member in self._ended.items() if member.id.learner in served}
+        self._drop_members([socket_id for socket_id, own in self._ended.items() if own.id.learner not in served])
         return list(self._ended.values())
+
+    def _drop_members(self, ids: Iterable[str]) -> None:
+        """Have the segments of ended simulators removed; while the run ends they stay, because trainers still count."""
+        for socket_id in ids:
+            del self._ended[socket_id]
+            if not self.ending:
+                self._do(ev.DropMembers([socket_id]))
 
     def released(self, child: Child, released: Released) -> None:
         """Record that a trainer no longer needs the segments of these members."""
         if not child.role.learns:
             return
-        for socket_id in released.peers:
-            if socket_id in self._ended and self._ended[socket_id].id.learner == child.learner:
-                del self._ended[socket_id]
+        own = [socket_id for socket_id, member in self._ended.items() if member.id.learner == child.learner]
+        self._drop_members(socket_id for socket_id in own if socket_id in released.peers)
 
     def leaving(self) -> list[str]:
         """Return the names of the admitted trainers and simulators that must drain because they are detached."""
@@ -281,8 +287,10 @@ class Children:
     def gone(self, child: Child, cause: str) -> None:
         """Handle the end of a process: it has ended as expected, or is restarted, or is given up."""
         child.cause = cause = child.killed_for or cause
-        if child.member is not None and child.admitted:
+        if child.member is not None:
             self._ended[child.member.id.socket_id] = child.member
+            if not child.admitted:  # no trainer knows it
+                self._drop_members([child.member.id.socket_id])
         by_term = cause_of(-signal.SIGTERM)
         told = child.state is ChildState.DRAINING and not (self.restarting or child.leaving or child.refusal)
         done = told and cause == ("exit 0" if child.finished else by_term)

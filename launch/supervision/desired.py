@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actorlearn.wire.messages import MOST_NAMES, Applied, Member, Order
+from actorlearn.wire.messages import MOST_NAMES, Applied, Order
 from launch.supervision import events as ev
 from launch.supervision.child import Child
 from launch.supervision.children import Children
@@ -38,7 +38,7 @@ class Orders:
             version=newest.version,
             phase=PHASES.get(phase, "run"),
             members=self._children.members() if at_work else [],
-            gone=self.gone_members(phase)[:MOST_NAMES],  # the others follow when these are released
+            gone=children.gone_members()[:MOST_NAMES] if at_work else [],  # the others follow when these are released
             leaving=self._children.leaving(),
             save=saves,
             best_steps=best_steps,
@@ -52,10 +52,6 @@ class Orders:
         for child in self._children.named.values():
             if child.admitted:
                 self.send(child)
-
-    def gone_members(self, phase: str) -> list[Member]:
-        """Return the members of ended simulators whose segments a trainer still needs."""
-        return self._children.gone_members() if phase in AT_WORK else []
 
     def send(self, child: Child) -> None:
         """Send the newest order to one child."""

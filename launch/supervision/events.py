@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from msgspec import Meta
 
 from actorlearn.parameters.chosen_checkpoints import Best
 from actorlearn.wire.identity import Count, Name
-from actorlearn.wire.messages import Member, Reply, Request, Text, ToChild, ToSupervisor
+from actorlearn.wire.messages import MOST_NAMES, Member, Reply, Request, Text, ToChild, ToSupervisor
 from launch.plan.plan import NodeMessage, PlannedProcess, Start
 
 
@@ -194,6 +196,13 @@ class ShowStack(OfProcess, frozen=True):
     heading: Text
 
 
+class DropMembers(NodeMessage, frozen=True):
+    """Remove the segments of these ended simulators, which trainers no longer need."""
+
+    ids: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+    """Socket ids, one for each incarnation."""
+
+
 class Send(OfProcess, frozen=True):
     """Send a message to a child. It may be lost; the supervisor sends orders again until they are applied."""
 
@@ -260,7 +269,7 @@ class Done:
     """Whether it failed only because nodes were missing, so that it can be resumed with others."""
 
 
-Action = Start | Kill | Move | ShowStack | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done
+Action = Start | Kill | Move | ShowStack | DropMembers | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done
 
 # Display --------------------------------------------------------------------------------------------------------------
 

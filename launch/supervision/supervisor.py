@@ -25,7 +25,6 @@ from actorlearn.wire.messages import (
     Hello,
     Left,
     Listens,
-    Member,
     Order,
     Released,
     Report,
@@ -157,10 +156,6 @@ class Supervisor:
     def order(self) -> Order:
         """The wanted state of the run."""
         return self._orders.newest
-
-    def gone_members(self) -> list[Member]:
-        """Ended simulators whose shared memory a trainer still reads; an order has room for the first of them only."""
-        return self._orders.gone_members(self.phase)
 
     def processes(self) -> list[dict[str, Any]]:
         """The process list: name, role, state, incarnation and pid of each."""

@@ -19,7 +19,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, DropMembers, End, FileChunk, Join
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, End, FileChunk, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
@@ -605,7 +605,7 @@ def test_the_segment_of_a_simulator_that_has_ended_is_removed_on_its_node(made: 
     made.head.do(ev.Kill(simulators[0].name, 0, 9))
     made.turn(3)
     assert len(made.of(ev.Exited)) == 1 and all(file.exists() for file in files.values())
-    made.head.do(DropMembers([simulators[0].socket_id]))
+    made.head.do(ev.DropMembers([simulators[0].socket_id]))
     made.turn(3)
     assert {name: file.exists() for name, file in files.items()} == {"simulator-1": False, "simulator-2": True}
     assert not made.of(ProtocolWarning)

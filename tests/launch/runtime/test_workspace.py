@@ -22,7 +22,7 @@ from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.locks import open_alone
 from launch.machine.signals import REPEATED_S, SIGNALS, Signals
-from launch.nodes.messages import DropLearner, DropMembers
+from launch.nodes.messages import DropLearner
 from launch.plan.plan import Start
 from launch.runs.jsonl import read_object
 from launch.runtime.loop import Runner
@@ -205,7 +205,7 @@ def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Runner) 
     assert isinstance(spawned, ev.Spawned) and spawned.member
     member = spawned.member
     assert member.server == 3 and member.segment.file.exists()
-    gossiping.node.do(DropMembers([member.id.socket_id]))
+    gossiping.node.do(ev.DropMembers([member.id.socket_id]))
     assert not member.segment.file.exists()
 
 

@@ -46,7 +46,9 @@ NO_EVALUATOR = {name: role for name, role in ROLES.items() if role != "evaluator
 REST = [name for name in NO_EVALUATOR if name != "trainer"]
 TWO = {"trainer-0": "trainer", "trainer-1": "trainer", "simulator-0": "simulator", "simulator-1": "simulator"}
 BOTH = [trainer("trainer-0"), trainer("trainer-1")]
-Action = TypeVar("Action", Start, ev.Kill, ev.Send, ev.Answer, ev.Note, ev.MetricsRow, ev.Done, ev.Enlarge)
+Action = TypeVar(
+    "Action", Start, ev.Kill, ev.Send, ev.DropMembers, ev.Answer, ev.Note, ev.MetricsRow, ev.Done, ev.Enlarge
+)
 
 
 class Story:

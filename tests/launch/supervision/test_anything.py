@@ -134,6 +134,14 @@ class AnyHistory(RuleBasedStateMachine):
             assert ending or {(member.id.name, member.id.incarnation) for member in order.members} <= self.living
 
     @invariant()
+    def segments_are_kept_that_somebody_uses(self) -> None:
+        if hasattr(self, "story"):
+            order = self.story.supervisor.order
+            used = {member.id.socket_id for member in (*order.members, *order.gone)}
+            used |= {f"{name}.{incarnation}" for name, incarnation in self.living}
+            assert used.isdisjoint(word for action in self.story.ever(ev.DropMembers) for word in action.ids)
+
+    @invariant()
     def whoever_has_no_trainer_is_on_the_way_out(self) -> None:
         if hasattr(self, "story"):
             learners, told = self.learners(), {(kill.name, kill.incarnation) for kill in self.story.ever(ev.Kill)}

@@ -23,7 +23,7 @@ def test_processes_of_a_lost_node_are_begun_again() -> None:
         ("died", "trainer-1", 0, "node n1 was lost"),
         ("died", "simulator-1", 0, "node n1 was lost"),
     ]
-    assert story.supervisor.gone_members() == [], "its segment went with the node"
+    assert story.supervisor.order.gone == story.ever(ev.DropMembers) == [], "its segment went with the node"
     story.at(4, ev.Tick())
     assert [(spawn.name, spawn.incarnation, spawn.resume) for spawn in story.did(Start)] == [
         ("trainer-1", 1, True),

@@ -146,8 +146,17 @@ def test_the_member_of_a_dead_simulator_is_listed_until_its_trainer_has_released
     released = Released(peers=["simulator-0.0", "simulator-9.9"])
     story.at(5, received("simulator-1", released))
     assert story.supervisor.order.gone == [member("simulator-0")], "nobody else can say so"
+    assert story.ever(ev.DropMembers) == []
     story.at(6, received("trainer", released, 1))
     assert story.orders["trainer.1"].gone == []
+    assert story.did(ev.DropMembers) == [ev.DropMembers(["simulator-0.0"])]
+
+
+def test_segments_stay_for_trainers_that_still_count_while_the_run_ends() -> None:
+    story = running().at(2, ev.Exited("simulator-0", 0, -9), ev.CannotRun("no nodes"))
+    assert story.supervisor.phase == "ending"
+    story.at(3, received("trainer", Released(peers=["simulator-0.0"])), *exits(OTHERS), ev.Exited("trainer", 0, -9))
+    assert story.done is not None and story.ever(ev.DropMembers) == []
 
 
 def test_an_order_lists_no_more_of_the_dead_than_a_message_may() -> None:
@@ -159,14 +168,17 @@ def test_an_order_lists_no_more_of_the_dead_than_a_message_may() -> None:
     order = story.orders["trainer.0"]
     assert order.gone == [member("simulator-0", incarnation) for incarnation in range(MOST_NAMES)]
     encode(order)  # which refuses one that is too large
-    assert len(story.supervisor.gone_members()) == MOST_NAMES + 4
+    assert story.ever(ev.DropMembers) == []
     story.at(1e6, received("trainer", Released(peers=[f"simulator-0.{dead}" for dead in range(MOST_NAMES)])))
     assert story.orders["trainer.0"].gone == [member("simulator-0", MOST_NAMES + more) for more in range(4)]
+    dropped = [word for action in story.did(ev.DropMembers) for word in action.ids]
+    assert dropped == [f"simulator-0.{dead}" for dead in range(MOST_NAMES)]
 
 
 def test_the_member_of_one_that_never_took_part_is_not_listed() -> None:
     story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(2.2, ev.Tick(), spawned("simulator-0", 1))
     assert story.at(3, ev.Exited("simulator-0", 1, -9)).supervisor.order.gone == [member("simulator-0")]
+    assert story.did(ev.DropMembers) == [ev.DropMembers(["simulator-0.1"])]
 
 
 @pytest.mark.parametrize("name", ["inference-0", "evaluator-0"])
