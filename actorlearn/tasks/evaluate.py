@@ -12,7 +12,7 @@ import torch
 
 from actorlearn.acting.policy import Policy
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
-from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, find_at, newest
+from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, find_at, newest, steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all
 from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
@@ -64,7 +64,8 @@ def run(settings: EvaluateSettings) -> dict[str, Any]:
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:
     """Open the checkpoints that ``at`` names; chooses again if a running run removes one meanwhile.
 
-    ``behind_steps``: as for ``newest_of_each``; None: only the first learner's. Returns them by the trainers' names,
+    ``behind_steps``: as for ``newest_of_each``; a checkpoint of another learner that is further from the one that
+    ``at`` names belongs to a learner that had left or had not joined. Returns the checkpoints by the trainers' names,
     and warnings.
     """
 
@@ -74,7 +75,8 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
         if behind_steps is None:
             return {trainer_id(0).name: choose(root, at)}, []
         each = choose_of_all(root, at, in_step=False)
-        return {trainer_id(learner).name: find_at(folder) for learner, folder in each.items()}, []
+        near = {learner: own for learner, own in each.items() if abs(steps_of(own) - steps_of(each[0])) <= behind_steps}
+        return {trainer_id(learner).name: find_at(folder) for learner, folder in near.items()}, []
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:
         return {name: open_found(own) for name, own in chosen[0].items()}, chosen[1]

@@ -9,7 +9,8 @@ import torch
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
-from actorlearn.tasks.evaluate import newest_of_each
+from actorlearn.parameters.chosen_checkpoints import Best, write_best
+from actorlearn.tasks.evaluate import newest_of_each, opened
 
 
 def save(folder: Path, env_steps: int) -> None:
@@ -27,6 +28,16 @@ def test_the_newest_of_each_learner_and_none_that_has_left(tmp_path: Path) -> No
     assert steps(tmp_path, 200) == {"trainer-0": 900, "trainer-1": 1000, "trainer-3": 850}
     assert steps(tmp_path, 100) == {"trainer-0": 900, "trainer-1": 1000}
     assert steps(tmp_path, None) == {"trainer-0": 900}
+
+
+def test_a_learner_that_has_left_is_not_played_with_a_named_checkpoint_of_the_others(tmp_path: Path) -> None:
+    for folder, env_steps in (("", 100), ("", 900), ("", 1000), ("learner-1", 950), ("learner-2", 300)):
+        save(tmp_path / folder, env_steps)
+    write_best(tmp_path, Best(env_steps=890, score=1.0, by="evaluation"))
+    for at, first in (("best", 900), (1000, 1000)):
+        played, _ = opened(tmp_path, 200, at)
+        assert {name: own.state["env_steps"] for name, own in played.items()} == {"trainer-0": first, "trainer-1": 950}
+    assert set(opened(tmp_path, 200, 100)[0]) == {"trainer-0", "trainer-2"}
 
 
 def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an_error(tmp_path: Path) -> None:
