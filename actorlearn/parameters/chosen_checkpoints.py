@@ -171,29 +171,35 @@ def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
 
 
 @contextmanager
-def newer_set_aside(chosen: Mapping[int, Path]) -> Iterator[None]:
+def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> Iterator[None]:
     """Move each learner's checkpoints newer than the chosen one aside; move them back if the ``with`` block raises.
 
-    The best score is moved too if it is that of newer weights.
+    The best score is moved too if it is that of newer weights, and so are the directories ``left``, those of learners
+    that the run no longer has: if it has them again, they must not take it back to the steps at which they left.
     """
     moved: list[tuple[Path, Path]] = []
+
+    def move(path: Path, name: str) -> None:
+        make_folder(path.parent / ASIDE)
+        moved.append((path, _free(path.parent / ASIDE, name)))
+        os.rename(*moved[-1])
+
     try:
-        for own in chosen.values():
-            newer = [each for each in folders(own.parent) if steps_of(each) > steps_of(own)]
+        for directory in left:
+            move(directory, directory.name)
+        for own in (own for own in chosen.values() if own.parent not in left):
+            for newer in (each for each in folders(own.parent) if steps_of(each) > steps_of(own)):
+                move(newer, f"{steps_of(newer):012d}")
             if (best := read_best(own.parent)) and best.env_steps > steps_of(own):
-                newer.append(own.parent / BEST_FILE)
-            for path in newer:
-                make_folder(own.parent / ASIDE)
-                moved.append((path, _free(own.parent / ASIDE, path)))
-                os.rename(*moved[-1])
+                move(own.parent / BEST_FILE, BEST_FILE)
         yield
     except BaseException:
         for path, there in moved:
             if there.exists():
                 there.rename(path)
-        for own in chosen.values():
+        for aside in {there.parent for _, there in moved}:
             with suppress(OSError):  # of an earlier resume: it is not empty
-                (own.parent / ASIDE).rmdir()
+                aside.rmdir()
         raise
 
 
@@ -201,13 +207,12 @@ def set_best_aside(root: Path) -> None:
     """Move the best score of the run with these checkpoints aside, as scores begin anew; raises OSError."""
     if (root / BEST_FILE).exists():
         make_folder(root / ASIDE)
-        os.rename(root / BEST_FILE, _free(root / ASIDE, root / BEST_FILE))
+        os.rename(root / BEST_FILE, _free(root / ASIDE, BEST_FILE))
 
 
-def _free(aside: Path, path: Path) -> Path:
-    """Return a path in ``aside`` for a checkpoint or a file; files of earlier resumes keep their paths."""
-    name, number = path.name if path.name == BEST_FILE else f"{steps_of(path):012d}", 1
-    first = name
+def _free(aside: Path, first: str) -> Path:
+    """Return a path in ``aside`` for what has this name; what earlier resumes moved there keeps its path."""
+    name, number = first, 1
     while (aside / name).exists():
         number += 1
         name = f"{first}-{number}"

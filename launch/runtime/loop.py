@@ -19,7 +19,7 @@ from typing import Any
 
 from actorlearn.address import AddressError, Tcp
 from actorlearn.metrics.registry import LEARNERS
-from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.parameters.checkpoint_folders import CheckpointError, directories
 from actorlearn.parameters.chosen_checkpoints import (
     NEWEST,
     choose_of_all,
@@ -85,7 +85,7 @@ def run(
         opened = open_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         described = describe(topology)
-        with newer_set_aside(chosen):
+        with newer_set_aside(chosen, _left(workspace.run_dir, topology) if resume_at is not None else ()):
             made = plan_run(topology, described, workspace, resume_at is not None)
             workspace.open(made)  # before this, Ctrl-C ends this process at once
             if topology.nodes.several:
@@ -105,6 +105,14 @@ def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[in
         return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
     except (ValueError, CheckpointError) as error:
         raise RunError(f"{run_dir.name}: {error}") from None
+
+
+def _left(run_dir: Path, topology: Topology) -> list[Path]:
+    """Return the directories of checkpoints of learners in lock-step that the run no longer has."""
+    if not (mode(topology).in_step or mode(topology).alone):
+        return []
+    own = directories(run_dir / "checkpoints")
+    return [directory for learner, directory in own.items() if learner >= topology.learners.count]
 
 
 def plan_run(topology: Topology, description: Description, workspace: Workspace, resume: bool) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import CheckpointError, directory_of, find_common_steps
+from actorlearn.parameters.checkpoint_folders import CheckpointError, directories, directory_of, find_common_steps
 from actorlearn.parameters.chosen_checkpoints import (
     Best,
     best_of_each,
@@ -69,6 +69,24 @@ def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resu
         "000000000300",
         "000000000300-2",
     ]
+
+
+def test_directories_of_learners_that_have_left_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(
+    tmp_path: Path,
+) -> None:
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 100), ("learner-1", 200)):
+        save(tmp_path / directory, steps)
+    before = sorted(tmp_path.rglob("*"))
+    chosen = choose_of_all(tmp_path, 100, in_step=True)
+    with pytest.raises(ZeroDivisionError), newer_set_aside(chosen, [tmp_path / "learner-1"]):
+        assert sorted(directories(tmp_path)) == [0]
+        raise ZeroDivisionError
+    assert sorted(tmp_path.rglob("*")) == before
+    for name in ("learner-1", "learner-1-2"):
+        with newer_set_aside({}, [tmp_path / "learner-1"]):
+            pass
+        assert (tmp_path / "aside" / name / "000000000200").is_dir()
+        save(tmp_path / "learner-1", 200)
 
 
 @pytest.mark.parametrize(("at", "meant"), [("bst", "best"), ("last", "newest"), ("Latest", "newest"), ("7", "")])

@@ -61,6 +61,17 @@ def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(l
     assert resumed.meta()["resumed_at"] == at
 
 
+def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(launched: Start) -> None:
+    keys = ["mode=sync", "simulators.count=1", "total_steps=600", "checkpoint.every_steps=300"]
+    run = launched("catch", *keys, "learners.count=2")
+    finished(run)
+    for learners, total_steps in ((1, 900), (2, 1200)):
+        at = run.summary()["env_steps"]
+        resumed = launched("resume", f"learners.count={learners}", f"total_steps={total_steps}", run_dir=run.run_dir)
+        finished(resumed)
+        assert resumed.meta()["resumed_at"] == at
+
+
 def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:
     """Unequal rates would make unequal weights, which learners compare every 100 updates."""
     keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.epochs=1", "algorithm.minibatches=2"]
