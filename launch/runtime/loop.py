@@ -209,10 +209,12 @@ class Runner:
             mode=mode(topology),
             resume=resumed,
         )
-        if plan.resumption.other_task:
+        best = read_best(self._checkpoints) if resumed else None
+        lost = best is not None and best.env_steps > plan.resumption.env_steps  # its weights were never saved
+        if plan.resumption.other_task or lost:
             set_best_aside(self._checkpoints)
-        elif resumed:
-            self.supervisor.best = read_best(self._checkpoints)
+        else:
+            self.supervisor.best = best
         self.clock = AwakeClock()
         self.attached_before = find_attached(workspace.run_dir / "events.jsonl") if resumed else []
         self._now_s, self._shown_s = 0.0, -SHOW_EVERY_S

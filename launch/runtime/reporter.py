@@ -207,6 +207,15 @@ def _note_of(change: HealthChange) -> ev.Note:
     return ev.Note("ill", change.learner, cause=cause, fields=fields)
 
 
+def _ends_at_once(plan: Plan) -> str:
+    """Return that a resumed run has reached its ``stop_at_steps`` already, and what to do; empty if it has not."""
+    end = plan.topology.stop_at_steps
+    if not plan.resumption.resumed or end is None or plan.resumption.env_steps < end:
+        return ""
+    way_out = "resume with stop_at_steps=null to go on"
+    return f"stop_at_steps: the run has reached its {end:,} steps and ends at once; {way_out}"
+
+
 def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
     """Yield the notes before the first process starts: checkpoints resumed from, choices, warnings.
 
@@ -234,6 +243,7 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
             cause = f"without {', '.join(names)} ({how} before); attach as many again if you need them"
             yield ev.Note("resumed", cause=cause)
     for warning in (
+        _ends_at_once(plan),
         *plan.misfits,
         plan.description.unseen,
         disorder(),

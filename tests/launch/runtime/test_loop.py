@@ -422,6 +422,34 @@ def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path,
     assert (found["count"], found["best"]["mean"]) == (1, 9.0)
 
 
+def test_a_best_score_whose_weights_were_never_saved_is_forgotten_at_a_resume(tmp_path: Path, lead: Lead) -> None:
+    """As after a power cut between the score and the checkpoint that keeps its weights."""
+    root = tmp_path / "run" / "checkpoints"
+    saved(root / "20")
+    with runner(tmp_path / "run", None) as run:
+        lead(run)
+    write_best(root, Best(21, 90.0, "evaluation"))
+    with runner(tmp_path / "run", None, True) as run:
+        assert run.supervisor.best is None
+        lead(run)
+    assert read_best(root) is None and (root / "aside" / "best.json").is_file()
+
+
+def test_a_resume_of_a_run_that_has_reached_its_stop_at_steps_says_why_it_ends_at_once(
+    tmp_path: Path, lead: Lead
+) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    said = "stop_at_steps: the run has reached its 20 steps and ends at once; resume with stop_at_steps=null to go on"
+    for resume, keys, expected in (
+        (False, "stop_at_steps=20", 0),
+        (True, "stop_at_steps=20", 1),
+        (True, "stop_at_steps=21", 1),
+    ):
+        with runner(tmp_path / "run", None, resume, keys) as run:
+            lead(run)
+        assert notes(tmp_path / "run").count(("warned", said)) == expected
+
+
 def test_the_best_mean_is_of_the_games_of_the_present_environment(tmp_path: Path, lead: Lead) -> None:
     root, best = tmp_path / "run" / "checkpoints", []
     saved(root / "20")
