@@ -21,6 +21,7 @@ from torch import Tensor
 from actorlearn.envs.specs import without_stored_path
 from actorlearn.failpoints import hit
 from actorlearn.learning.reward_scale import RewardScale
+from actorlearn.learning.secondary import SECONDARY
 from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
@@ -304,6 +305,8 @@ def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") ->
 
 def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
     own = open_found(mine)
+    if mine.path.parent != settings.checkpoints:
+        own = _without_experience(own)
     if shared.path != mine.path:
         newer = open_found(shared)
         vectors = settings.optimizer.state_vectors
@@ -313,6 +316,21 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
         learned_since = _learned_since(own.state, newer.tensors, settings.learner)
         own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts, **learned_since})
     return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))
+
+
+def _without_experience(saved: Checkpoint) -> Checkpoint:
+    """Return the checkpoint of another learner without the counts of that learner's experience, which is counted there.
+
+    ``replay.counters``: the learner that takes it has no steps yet for which minibatches are due.
+    """
+    counts = {"account": {}, "rollouts_learned": 0, "in_flight": 0, "episodes_finished": 0}
+    games: dict[str, Any] = {"recent_returns": [], "recent_lengths": []}
+    counters = {
+        name: torch.tensor([-1, 0, *tensor[2:].tolist()])
+        for name, tensor in saved.tensors.items()
+        if name.removeprefix(f"{SECONDARY}.") == "replay.counters"
+    }
+    return replace(saved, tensors={**saved.tensors, **counters}, state={**saved.state, **counts, **games})
 
 
 def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:

@@ -64,6 +64,18 @@ def test_others_go_on_with_their_own(tmp_path: Path, mode: str) -> None:
     assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
 
 
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_a_learner_without_a_checkpoint_takes_the_weights_of_the_first_and_none_of_its_counts(
+    tmp_path: Path, mode: str
+) -> None:
+    save(tmp_path, 0, 40)
+    saved, _ = open_checkpoint(settings(tmp_path, 1, mode), lambda: None)
+    assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
+    assert (saved.state["rollouts_learned"], saved.state["in_flight"], saved.state["account"]) == (0, 0, {})
+    assert (saved.state["episodes_finished"], saved.state["recent_returns"]) == (0, [])
+    assert saved.tensors["replay.counters"].tolist() == [-1, 0]
+
+
 def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 0, 0), save(tmp_path, 0, 20)
     beats: list[int] = []

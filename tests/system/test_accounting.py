@@ -59,6 +59,24 @@ def start(launched: Start, mode: str, learners: int, *more: str) -> Launched:
     return launched("catch", *LONG, f"mode={mode}", f"learners.count={learners}", *more)
 
 
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_a_learner_that_a_resume_adds_counts_only_its_own_steps_and_games(launched: Start, mode: str) -> None:
+    run = start(launched, mode, 1)
+    run.wait_for_steps(200)
+    run.ctrl_c()
+    ended(run)
+    saved = run.checkpoint().state
+    before = saved["account"]["used"] + sum(saved["account"]["dropped"].values()) + saved["in_flight"]
+    resumed = launched("resume", "learners.count=2", run_dir=run.run_dir)
+    resumed.wait_for_steps(before + 200)
+    resumed.ctrl_c()
+    account = ended(resumed, before)
+    assert account["used"] == resumed.summary()["env_steps"]
+    assert resumed.summary()["dropped_rolled_back"] == 0
+    games = resumed.rows()[-1]["episodes"] - saved["episodes_finished"]
+    assert games <= made(resumed) / 9  # a game of Catch has 9 steps
+
+
 NIGHTLY = [
     pytest.param(*case, marks=pytest.mark.nightly) for case in (("sync", 1), ("gossip", 2), ("async", 1), ("async", 2))
 ]
