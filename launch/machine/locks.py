@@ -34,6 +34,23 @@ def lock(handle: int, operation: int, path: Path) -> None:
         ) from None
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process has locked a folder; False if there is none, or if its file system has no locks."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, folder)
+    except BlockingIOError:
+        return True
+    except RunError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
 def open_alone(path: Path) -> int:
     """Open an output file and lock it exclusively; raises BlockingIOError if a process that writes to it is alive."""
     return _open(path, fcntl.LOCK_EX | fcntl.LOCK_NB)

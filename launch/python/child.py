@@ -60,9 +60,9 @@ def start(
             if (run := find.read(folder)) and run.meta.get("supervisor_pid") == process.pid:
                 return run, process
             time.sleep(_LOOK_EVERY_S)
-        run = find.read(folder)
-        if run is None or run.meta.get("run_id") == before:
-            raise _refusal(os.read(reads, _MOST_BYTES), folder, process.returncode)
+        run, told = find.read(folder), os.read(reads, _MOST_BYTES)
+        if told or run is None or run.meta.get("run_id") == before:  # perhaps because another run uses the folder now
+            raise _refusal(told, folder, process.returncode)
         return run, process  # it has ended already
     except BaseException:
         if process.poll() is None:

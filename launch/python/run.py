@@ -151,15 +151,16 @@ class Run:
         refuse_unheard(on_evaluation, self.topology.get("evaluator", {}).get("count", 1))
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         bar = bars.make(self._follower.view) if progress else None
-        stopping, shown = False, self._follower.view
+        stopping, asked_to_stop, shown = False, False, self._follower.view
         try:
             while True:
                 found = self._found()
                 alive = found.alive  # before the files are read: of an ended run they are complete
-                if not self._follower.look(self, callbacks) and alive and not stopping:
-                    stopping = True
-                    with suppress(FailedError):  # it ends already
+                stopping = not self._follower.look(self, callbacks) or stopping
+                if stopping and alive and not asked_to_stop:
+                    with suppress(FailedError):  # it ends already, or is asked again
                         ask(found, "stop", timeout_s=TIMEOUT_S)
+                        asked_to_stop = True
                 if bar and self._follower.view is not shown:
                     shown = self._follower.view
                     bar.show(shown)

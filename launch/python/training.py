@@ -12,6 +12,7 @@ from typing import Any
 
 from launch.commands.run import new_folder
 from launch.errors import FailedError, RunError
+from launch.machine.locks import is_locked
 from launch.python import asked, child
 from launch.python.asked import Asked, First
 from launch.python.following import CHECKPOINT, EVALUATION, REPORT, refuse_callbacks
@@ -60,8 +61,8 @@ def _start(wanted: Asked, run_dir: str | os.PathLike[str] | None, on_evaluation:
     try:
         found, process = child.start(folder, wanted.write(folder), wanted.overrides)
     except BaseException:
-        if find.read(folder) is None:  # what is there was written for a run that has not begun
-            shutil.rmtree(folder, ignore_errors=True)
+        if find.read(folder) is None and not is_locked(folder):
+            shutil.rmtree(folder, ignore_errors=True)  # what is there was written for a run that has not begun
         raise
     return Run(found, process, from_start=True)
 
@@ -108,8 +109,11 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
         run.wait(progress=progress, on_report=on_report, on_evaluation=on_evaluation, on_checkpoint=on_checkpoint)
     except KeyboardInterrupt:
         _interrupt(run)
-    except BaseException:
-        _end(run)
+    except BaseException as error:
+        try:
+            _end(run)
+        except FailedError as failure:
+            error.add_note(str(failure))
         raise
     if run.state in ("failed", "died"):
         summary = find.RunFolder(run.folder, {}).summary()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
 import signal
@@ -19,6 +21,7 @@ import pytest
 import actorlearn
 from actorlearn.envs.catch import Catch
 from launch.commands.evaluate import evaluate
+from launch.commands.run import new_folder
 from tests.sizes import ROOT
 from tests.system.blocks import blocks
 from tests.system.conftest import CONFIGS
@@ -159,6 +162,83 @@ def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too
     with pytest.raises(ZeroDivisionError) as raised:
         actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=fail, **PACED, run_dir="second")
     assert actorlearn.open(str(raised.value)).state == "stopped"
+
+
+def halted(run: actorlearn.Run) -> int:
+    """Return the process id of a run's supervisor, which is halted: it answers nothing until SIGCONT."""
+    pid = int(json.loads((run.folder / "meta.json").read_text())["supervisor_pid"])
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+def test_a_run_whose_supervisor_is_slow_to_answer_is_stopped_when_a_callback_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("launch.python.run.TIMEOUT_S", 0.5)
+
+    def stop(run: actorlearn.Run, _: dict[str, Any]) -> bool:
+        threading.Timer(2.0, os.kill, (halted(run), signal.SIGCONT)).start()
+        return False
+
+    run = actorlearn.start(CATCH, total_steps=10**9, **PACED)
+    try:
+        assert run.wait(60, on_report=stop) == "stopped"
+    finally:
+        if run.state == "running":
+            run.stop(now=True)
+
+
+def test_an_exception_of_a_callback_is_raised_even_if_the_run_cannot_be_stopped() -> None:
+    pids: list[int] = []
+
+    def fail(run: actorlearn.Run, _: dict[str, Any]) -> None:
+        pids.append(halted(run))
+        raise ZeroDivisionError(run.name)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=fail, **PACED)
+    os.kill(pids[0], signal.SIGCONT)
+    run = actorlearn.open(str(raised.value))
+    assert "did not answer" in " ".join(raised.value.__notes__)
+    assert run.state == "stopped" or run.stop() == "stopped"
+
+
+def test_a_resume_that_comes_second_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
+    first: list[actorlearn.Run] = []
+    popen = subprocess.Popen
+
+    def late(*words: Any, **keys: Any) -> Any:
+        """Start after another program has resumed the run, although the run was not alive when this was asked for."""
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        first.append(actorlearn.open(run.name).resume(**{"total_steps": 10**9, "env.id": PACED["env.id"]}))
+        return popen(*words, **keys)
+
+    monkeypatch.setattr(subprocess, "Popen", late)
+    try:
+        with pytest.raises(ValueError, match=f"{run.name} is alive"):
+            run.resume(total_steps=1_000)
+    finally:
+        first[0].stop()
+
+
+def test_a_refused_run_leaves_the_folder_of_another_that_has_taken_it_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handles: list[int] = []
+
+    def taken(*words: Any) -> Path:
+        """Make a folder that a supervisor locks before this program's, and in which it has written nothing yet."""
+        folder = new_folder(*words)
+        handles.append(os.open(folder, os.O_RDONLY))
+        fcntl.flock(handles[0], fcntl.LOCK_EX)
+        return folder
+
+    monkeypatch.setattr("launch.python.training.new_folder", taken)
+    with pytest.raises(ValueError, match="another run uses this folder"):
+        actorlearn.start(CATCH, run_dir="shared", **QUICK)
+    assert os.path.samestat(os.fstat(handles[0]), Path("shared").stat())
+    os.close(handles[0])
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
