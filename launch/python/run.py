@@ -152,9 +152,12 @@ class Run:
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         bar = bars.make(self._follower.view) if progress else None
         stopping, asked_to_stop, shown = False, False, self._follower.view
+        found = self._found()
         try:
             while True:
-                found = self._found()
+                newest = find.read(self._folder)
+                if newest is not None and newest.meta:  # else it was removed, and a living run makes it again
+                    found = newest
                 alive = found.alive  # before the files are read: of an ended run they are complete
                 stopping = not self._follower.look(self, callbacks) or stopping
                 if stopping and alive and not asked_to_stop:
@@ -166,7 +169,7 @@ class Run:
                     bar.show(shown)
                 if not alive:
                     self._reap()
-                    return found.status
+                    return self._found().status
                 if deadline_s is not None and time.monotonic() >= deadline_s:
                     return found.status
                 time.sleep(LOOK_EVERY_S)

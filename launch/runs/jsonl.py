@@ -76,8 +76,11 @@ class Decoded(Generic[Value]):
     def _read(self, file: BinaryIO) -> list[bytes]:
         """Return the next complete lines, at most ``_AT_ONCE`` bytes; none at the end. Raises OSError.
 
-        A line that is still being written is read again at the next call.
+        A line that is still being written is read again at the next call. A file that is shorter than what was read was
+        removed and made again, and is read from its beginning.
         """
+        if os.fstat(file.fileno()).st_size < self._offset:
+            self._offset = 0
         file.seek(self._offset)
         lines = file.readlines(_AT_ONCE)
         if lines and not lines[-1].endswith(b"\n"):

@@ -203,6 +203,19 @@ def test_an_exception_of_a_callback_is_raised_even_if_the_run_cannot_be_stopped(
     assert run.state == "stopped" or run.stop() == "stopped"
 
 
+def test_a_living_run_whose_folder_is_removed_is_followed_in_the_folder_that_it_makes_again(tmp_path: Path) -> None:
+    told: list[float] = []
+
+    def remove(run: actorlearn.Run, row: dict[str, Any]) -> bool:
+        told.append(row["time_s"])
+        if len(told) == 1:
+            run.folder.rename(tmp_path / "removed")
+        return len(told) < 3
+
+    run = actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=remove, **PACED)
+    assert run.state == "stopped" and told == sorted(set(told)) and len(told) >= 3
+
+
 def test_a_resume_that_comes_second_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
     first: list[actorlearn.Run] = []

@@ -50,6 +50,14 @@ def test_each_is_told_once_in_the_order_of_time(run: RunFolder) -> None:
     assert follower.view.env_steps == 30
 
 
+def test_a_file_that_was_removed_and_made_again_is_read_from_its_beginning(run: RunFolder) -> None:
+    follower = Follower(run, from_start=True)
+    told(follower)
+    (run.path / "metrics.jsonl").unlink()
+    append(run.path / "metrics.jsonl", {"time_s": 5.0, "env_steps": 30})
+    assert told(follower) == ([(REPORT, 30)], True)
+
+
 def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: RunFolder) -> None:
     follower = Follower(run, from_start=False)
     assert follower.view.env_steps == 20
