@@ -94,7 +94,7 @@ class Machine:
         return frozenset(found)
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        with suppress(PermissionError):  # another user's
+        with suppress(PermissionError, ProcessLookupError):  # another user's; one that has ended, or of the kernel
             if self._wanted in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
                 return True
         return any(parent.pid == os.getpid() for parent in process.parents())
