@@ -24,6 +24,7 @@ from actorlearn.actions import MultiDiscrete as Parts
 from actorlearn.envs import pickled
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.recipe import Recipe, recipe
+from actorlearn.tasks import export as task
 from actorlearn.worker.settings import ExportSettings, PolicySettings
 from tests import named
 from tests.acting.policies import policy_settings, remembering, run_folder
@@ -115,18 +116,10 @@ def test_a_layer_that_onnx_has_not_is_told_in_a_line(tmp_path: Path, monkeypatch
     assert len(str(error.value).splitlines()) == 1
 
 
-def export(run_dir: Path, folder: Path, onnx: bool = True, modules: Path | None = None) -> dict[str, Any]:
-    """Export by a process, as the command does, and return its answer; ``modules``: folder of the user's modules."""
+def export(run_dir: Path, folder: Path) -> dict[str, Any]:
+    """Export and return the answer."""
     folder.mkdir()
-    wanted = ExportSettings(run_dir=str(run_dir), learner=0, folder=str(folder), onnx=onnx)
-    file = run_dir / "export.json"
-    file.write_bytes(msgspec.json.encode(wanted))
-    command = [sys.executable, "-m", "actorlearn.processes", "export", str(file)]
-    paths = os.pathsep.join(filter(None, [str(modules or ""), os.environ.get("PYTHONPATH", "")]))
-    given = {**os.environ, "PYTHONPATH": paths}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=given)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return task.run(ExportSettings(run_dir=str(run_dir), learner=0, folder=str(folder), onnx=True))
 
 
 OWN = """
@@ -159,12 +152,15 @@ def played(folder: Path, cwd: Path) -> str:
 
 
 @pytest.mark.timeout(300)
-def test_the_player_finds_an_own_module_in_the_folder_in_which_it_is_started(tmp_path: Path) -> None:
+def test_the_player_finds_an_own_module_in_the_folder_in_which_it_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "mine")
     (tmp_path / "mine" / "own_pole.py").write_text(OWN)
     env = named.env("own_pole:Own", kwargs={"goal": 7})
     run_folder(tmp_path / "run", policy_settings(), env=env)
-    assert export(tmp_path / "run", tmp_path / "out", modules=tmp_path / "mine")["not_made"] == ""
+    assert export(tmp_path / "run", tmp_path / "out")["not_made"] == ""
     assert played(tmp_path / "out", tmp_path / "mine") == "3 games: mean score 7.00, standard deviation 0.00\n"
 
 
@@ -221,7 +217,12 @@ def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path,
 
 def test_weights_alone_need_no_onnx(tmp_path: Path) -> None:
     trained = run_folder(tmp_path / "run", policy_settings())
-    export(tmp_path / "run", tmp_path / "out", onnx=False)
+    (tmp_path / "out").mkdir()
+    wanted = ExportSettings(run_dir=str(tmp_path / "run"), learner=0, folder=str(tmp_path / "out"), onnx=False)
+    (tmp_path / "export.json").write_bytes(msgspec.json.encode(wanted))
+    command = [sys.executable, "-m", "actorlearn.processes", "export", str(tmp_path / "export.json")]  # as the command
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1])["env_steps"] == 500
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["weights.safetensors"]
     found = load_file(tmp_path / "out" / "weights.safetensors")
     own = trained.network.state_dict()
