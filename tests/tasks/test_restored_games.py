@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from actorlearn.envs.interface import empty_row
 from actorlearn.tasks.describe import difference_after_restore
 from launch.plan import probe
 from launch.plan.exactness import choose_exact
+from launch.spawning.prepared import prepared
 from launch.topology.load import parse
 from tests import named
 from tests.envs.playing import opened
@@ -86,6 +88,13 @@ class Slow(Catch):
     def step(self, action: Any) -> Any:
         time.sleep(0.006)
         return super().step(action)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fork_server() -> Iterator[None]:
+    """A process that has imported torch, of which each trial is a fork."""
+    with prepared():
+        yield
 
 
 def description(id: str) -> probe.Description:
