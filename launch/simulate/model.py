@@ -7,7 +7,7 @@ cores equally, as Linux schedules them at equal priorities. The result depends o
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import simpy
@@ -63,10 +63,17 @@ class Prediction:
 class SimulatedLearner:
     """A learner: its simulators and servers collect rollouts, and its trainer learns from them."""
 
-    def __init__(self, env: simpy.Environment, scenario: Scenario, number: int, machine: Machine) -> None:
-        self.env, self.scenario, self.machine = env, scenario, machine
+    def __init__(
+        self,
+        env: simpy.Environment,
+        scenario: Scenario,
+        number: int,
+        machine: Machine,
+        updated: Callable[[], None],
+    ) -> None:
+        """``updated`` is called after each update."""
+        self.env, self.scenario, self.machine, self._updated = env, scenario, machine, updated
         self.peer = Peer(number, Port(env, machine))
-        self.updates = 0
         self.stage_s = {"collect": 0.0, "learn": 0.0, "exchange": 0.0}
         self._factor = scenario.stragglers.factor_of(number, scenario.learners)
         self._random = random.Random(f"{scenario.seed} {number}")
@@ -106,7 +113,7 @@ class SimulatedLearner:
                 yield from self._timed("exchange", exchange.step(self.peer))
             yield from self._timed("learn", self._work(costs.publish_s))
             yield self._free.put(1)
-            self.updates += 1
+            self._updated()
 
     def _rollout(self) -> Steps:
         yield self._ready.get(1)
@@ -144,12 +151,12 @@ class _Reading:
 
 class _Run:
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.env = scenario, simpy.Environment()
+        self.scenario, self.env, self.updates = scenario, simpy.Environment(), 0
         self.network = SimulatedNetwork(self.env, scenario)
         self.machines = [Machine(self.env, f"machine {n}", scenario.cores) for n in range(scenario.machines)]
         self.server_machines = self._server_machines()
         self.learners = [
-            SimulatedLearner(self.env, scenario, number, self.machines[scenario.machine_of(number)])
+            SimulatedLearner(self.env, scenario, number, self.machines[scenario.machine_of(number)], self._updated)
             for number in range(scenario.learners)
         ]
         peers = [learner.peer for learner in self.learners]
@@ -157,6 +164,9 @@ class _Run:
         for learner in self.learners:
             self.env.process(learner.simulate())
             self.env.process(learner.learn(exchange))
+
+    def _updated(self) -> None:
+        self.updates += 1
 
     def _server_machines(self) -> list[Machine]:
         """Return the machines of the parameter servers: separate ones, or those of the nodes in turn."""
@@ -168,14 +178,14 @@ class _Run:
         return [self.machines[n % scenario.nodes % scenario.machines] for n in range(scenario.parameter_servers)]
 
     def until(self, updates: int) -> _Reading:
-        while sum(learner.updates for learner in self.learners) < updates:
+        while self.updates < updates:
             self.env.step()
         peers = [learner.peer for learner in self.learners]
         stages = {stage: sum(learner.stage_s[stage] for learner in self.learners) for stage in self.learners[0].stage_s}
         waited_s = sum(peer.waited_s for peer in peers)
         return _Reading(
             now_s=self.env.now,
-            updates=sum(learner.updates for learner in self.learners),
+            updates=self.updates,
             dropped=sum(peer.dropped for peer in peers),
             stages={**stages, "exchange": stages["exchange"] - waited_s, "wait": waited_s},
             bytes=self.network.bytes,
