@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from launch.commands import watch
-from launch.runs import find
+from launch.runs import find, view
 from tests.launch.runs.folders import make_run
 from tests.sizes import ROOT
 
@@ -116,6 +116,7 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
             end,
         ]
     )
+    monkeypatch.setattr(view, "ANSWER_S", 0.01)  # no supervisor answers
     monkeypatch.setattr(watch.time, "sleep", lambda seconds: next(happens)())
     assert watch.top(str(folder), once=False, json=False, plain=True) == 0
     lines = capsys.readouterr().out.splitlines()

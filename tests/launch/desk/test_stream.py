@@ -26,7 +26,7 @@ from launch.desk.stream import Changes, InFull, Overview
 from launch.desk.watched import WatchedRuns, id_of
 from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.reports.compare import find_differences
-from launch.runs import find
+from launch.runs import find, view
 from launch.runs.curves import SCORE
 from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
@@ -41,6 +41,7 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "FIND_EVERY_S", 0.0)
     monkeypatch.setattr(watching, "FIND_SHARE", 0.0)
     monkeypatch.setattr(find, "living", list)  # whatever else runs on this machine
+    monkeypatch.setattr(view, "ANSWER_S", 0.01)  # no supervisor answers
 
 
 def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path) -> None:
