@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from launch import cli
 from launch.commands import run
 from launch.runs import find
 
@@ -14,6 +16,12 @@ from launch.runs import find
 def without_slow_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Print nothing about a trial that takes long: on a busy machine each one does."""
     monkeypatch.setattr(run, "TRIAL_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def without_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start no fork server for a command, which imports torch although few tests try an environment."""
+    monkeypatch.setattr(cli, "prepared", nullcontext)
 
 
 @pytest.fixture

@@ -21,11 +21,13 @@ import pytest
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
-from launch.commands import doctor, manage
+from launch import cli
+from launch.commands import check, doctor, manage
 from launch.commands import run as run_command
 from launch.errors import FailedError
 from launch.runs import client, find
 from tests.launch.asking import ask, refused
+from tests.launch.described import DESCRIPTION
 from tests.launch.runs.folders import make_run, me
 from tests.sizes import ROOT
 
@@ -152,6 +154,21 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
 )
 def test_a_wrong_request_is_one_line(arguments: str, said: str, topology: Path) -> None:
     assert said in refused(*arguments.split())
+
+
+def test_commands_that_try_an_environment_start_a_fork_server_while_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = list[str]()
+
+    @contextmanager
+    def recorded() -> Iterator[None]:
+        prepared.append("fork server")
+        yield
+
+    monkeypatch.setattr(cli, "prepared", recorded)
+    refused("run", "nowhere.yaml")
+    refused("check", "nowhere.yaml")
+    refused("resume", "x")
+    assert len(prepared) == 3
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -484,6 +501,7 @@ def test_check_begins_with_the_answer_and_shows_only_keys_that_are_set(
     assert any(line.startswith("chosen trainer.threads: 1, because") for line in lines)
     assert len(lines) < 30
 
+    monkeypatch.setattr(check, "describe", lambda _: DESCRIPTION)
     whole = ask("check", topology, "--all").stdout
     assert whole.startswith("ok cart: ")
     assert {"optimizer.clip_norm", "weights-0", "simulator-0"} <= {
