@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
@@ -15,10 +18,18 @@ from benchmarks.papers.dba3c_prediction import (
     points,
 )
 from benchmarks.request import BenchmarkRequest
-from launch.simulate.model import simulate
+from launch.simulate import model
 
 GIVEN = {"6, 16 neurons": 208.0, "7, 1 server": 62.0, "7, 8 servers": 108.0}
 """Data points a second of a worker, near the ends of the figures' axes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_case_once() -> Iterator[None]:
+    """Simulate each case once: the points are those of the suite."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(model, "simulate", cache(model.simulate))
+        yield
 
 
 def test_the_costs_follow_from_three_points_of_the_paper() -> None:
@@ -28,7 +39,7 @@ def test_the_costs_follow_from_three_points_of_the_paper() -> None:
 
 def test_the_points_that_are_given_come_out_again_and_the_others_lie_on_the_axes() -> None:
     for point in points():
-        rate = simulate(point.case).env_steps_per_s / point.case.learners
+        rate = model.simulate(point.case).env_steps_per_s / point.case.learners
         assert point.given == (point.figure in GIVEN)
         assert rate == pytest.approx(GIVEN[point.figure], rel=0.01) if point.given else point.low <= rate <= point.high
 

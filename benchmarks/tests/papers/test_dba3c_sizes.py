@@ -7,6 +7,7 @@ import pytest
 from benchmarks.papers import dba3c_sizes
 from benchmarks.registry import SUITES
 from benchmarks.request import BenchmarkRequest, shipped
+from launch.spawning.prepared import prepared
 from launch.topology.load import load
 
 
@@ -24,7 +25,8 @@ def test_64_nodes_carry_the_papers_megabytes() -> None:
 
 def test_the_parameters_measured_are_the_papers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dba3c_sizes, "rate_of", lambda *_: 100.0)
-    made = SUITES["dba3c-sizes"].load()(BenchmarkRequest("", (), 1, 1.0))
+    with prepared():
+        made = SUITES["dba3c-sizes"].load()(BenchmarkRequest("", (), 1, 1.0))
     assert [row[:6] for row in made.rows] == [
         ("256 units", "538,119", "538,119", "100 %", "8.2 MiB", "263 MiB"),
         ("16 units", "152,199", "152,199", "28 %", "2.3 MiB", "74 MiB"),
