@@ -80,11 +80,11 @@ def test_no_zombies_where_the_supervisor_is_the_first_process(launched: Start, n
     run = launched(*STARTING_OTHERS, by=unshare)
     environments_run(run, name)
     (supervisor,) = psutil.Process(run.process.pid).children()
-    visit = ["nsenter", f"--target={supervisor.pid}", "--user", "--preserve-credentials", "--pid", "sh", "-c"]
-    subprocess.run([*visit, "for n in 1 2 3; do (setsid sleep 0.1 &); done"], check=True)
     in_simulator = next(
         p for p in supervisor.children(recursive=True) if p.cmdline()[-1].endswith("simulator-0.0.json")
     )
+    visit = ["nsenter", f"--target={supervisor.pid}", "--user", "--preserve-credentials", "--pid", "sh", "-c"]
+    subprocess.run([*visit, "for n in 1 2 3; do (setsid sleep 0.1 &); done"], check=True)
     in_simulator.kill()
     run.wait_for_event("restarted", "simulator-0", incarnation=1)
     zombies = [p for p in supervisor.children(recursive=True) if p.status() == psutil.STATUS_ZOMBIE]
