@@ -68,6 +68,7 @@ class Policy:
         if isinstance(self.algorithm, ReadsSomeHeads):
             ask_only(self.network, self.algorithm.acting_heads(settings.actions))
         self._noisy = noisy_layers(self.network)
+        self._noise_steps = settings.algorithm.noise_steps
         self.exploration = make_exploration(settings.algorithm, settings.actions)
         self.flat, _ = flatten(self.network)
         self.state_size = state_size(self.network)
@@ -155,7 +156,8 @@ class Policy:
         """
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
-        moment = (member << 40) + timestep * first.groups + group
+        drawn = timestep - timestep % self._noise_steps
+        moment = (member << 40) + drawn * first.groups + group
         epsilon = state = begins = None
         if self.exploration and self.rollouts:
             epsilon = self.exploration.epsilon_of(asked, self.rollouts, self._environments)

@@ -116,6 +116,16 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     epochs: Annotated[
         int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = only sample, without learning")
     ] = 1
+    noise_steps: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="agent steps for which an environment keeps the random numbers that choose its actions in "
+            "training, so that exploration keeps its direction, as with gSDE and temporally extended epsilon-greedy; "
+            "1 = new ones in each step",
+        ),
+    ] = 1
     max_policy_lag: Annotated[
         Annotated[int, Meta(ge=0, le=1_000)] | None,
         Meta(

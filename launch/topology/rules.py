@@ -246,6 +246,18 @@ def weights_of_rollouts(topology: Topology) -> Refusals:
         )
 
 
+def noise_that_lasts(topology: Topology) -> Refusals:
+    """``algorithm.noise_steps`` above 1 needs batches with the same environments in each step."""
+    steps = topology.algorithm.noise_steps
+    if steps > 1 and topology.inference.batch_rows:
+        yield (
+            "algorithm.noise_steps",
+            "random numbers are kept by the place of an environment in a batch, and with inference.batch_rows each "
+            "batch has other environments",
+            "write 1, or inference.batch_rows: 0",
+        )
+
+
 def minibatches_with_transitions(topology: Topology) -> Refusals:
     """No minibatch may be empty."""
     if not isinstance(topology.algorithm, OnPolicySettings):
@@ -467,6 +479,7 @@ RULES: tuple[Callable[[Topology], Refusals], ...] = (
     targets_at_rollouts,
     actions_reach_their_bounds,
     noise_is_learned_with,
+    noise_that_lasts,
     samples_with_ratios,
     schedules_with_an_end,
     updates_end_together,

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from actorlearn.acting.policy import Policy
 from actorlearn.address import Shm
-from actorlearn.memory.rollout import Blocks, Rollouts, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published, weights_fields
+from tests import named
 from tests.acting.policies import policy, policy_settings
-from tests.blocks import make_members
+from tests.blocks import block_shape, make_members
 
 ENVS = 2
 
@@ -83,6 +85,29 @@ def test_no_two_batches_draw_the_same_random_numbers(members: list[Blocks], monk
                 made.act([(blocks, group, timestep)], member=number)
     assert len(set(moments)) == len(moments) == 12
     assert np.max(moments) < 2**62
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "actions", "keys"),
+    [("a2c", (1,), {}), ("sac", (1,), {}), ("dqn", 10_000, {"epsilon_eval": 1.0})],
+)
+def test_random_numbers_are_kept_for_noise_steps_by_each_environment(
+    tmp_path: Path, algorithm: str, actions: int | tuple[int, ...], keys: dict[str, float]
+) -> None:
+    shape = block_shape(horizon=4, envs_per_group=ENVS, groups=2, blocks=2, actions=actions)
+    blocks = Blocks(make_segment(tmp_path / "0", shape))
+    settings = policy_settings(2, actions, algorithm)
+    made = Policy(replace(settings, algorithm=named.algorithm(algorithm, noise_steps=3, **keys)), "cpu", 0, stream=0)
+    chosen: dict[int, list[tuple[float, ...]]] = {group: [] for group in range(2)}
+    for timestep in range(7):
+        for group in range(2):
+            blocks.row("observation", group, timestep)[:] = 0.5
+            made.act([(blocks, group, timestep)])
+            chosen[group].append(tuple(blocks.row("action", group, timestep).flatten().tolist()))
+    for first in chosen.values():
+        assert first[0] == first[1] == first[2] != first[3] == first[4] == first[5] != first[6]
+    together = [number for first in chosen.values() for number in (*first[0], *first[3], *first[6])]
+    assert len(set(together)) == len(together)  # of each environment its own
 
 
 @pytest.mark.parametrize(("weights", "versions"), [("newest", [2, 2, 2]), ("rollout", [0, 1, 0])])

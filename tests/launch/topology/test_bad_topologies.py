@@ -536,6 +536,10 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "simulators: {weights: rollout}\ninference: {count: 1, batch_rows: 2}\n",
         ["t:2", "simulators.weights = 'rollout'", "batch_rows", "set both to 0"],
     ),
+    "noise of changing batches": (
+        OK + "algorithm: {noise_steps: 4}\ninference: {count: 1, batch_rows: 2}\n",
+        ["t:2", "algorithm.noise_steps = 4", "each batch has other environments", "inference.batch_rows: 0"],
+    ),
     "no deadline": (
         OK + "inference: {deadline_ms: null}\n",
         ["t:2", "deadline_ms = null", "must be a number", "default 10.0"],
