@@ -305,6 +305,7 @@ def test_a_module_that_ends_the_process_that_imports_it_is_refused(key: str, tmp
     assert "importing 'leaves' fails: SystemExit: 3" in described([f"{key}=leaves:X"])
 
 
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")  # by gymnasium's RescaleObservation
 @pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_what_is_shipped_fits(config: Path) -> None:
     topology = load(config)
