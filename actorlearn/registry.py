@@ -80,7 +80,7 @@ class PlugIn:
     """The class, as package.module:Name."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, one line, if that fails or the class lacks methods."""
+        """Import the class; raises ValueError if that fails or the class lacks methods."""
         found = imports.attribute(self.made_by, f"{self.name!r}")
         if not isfunction(found):  # the methods of a function's result are not known before the call
             self.check(found, f"{self.name!r}: {self.made_by}")
@@ -154,7 +154,7 @@ class Entry(Generic[PlugInT]):
     spec_type: type[PlugInT]
 
     def load(self) -> PlugInT:
-        """Import the spec; raises ValueError, one line."""
+        """Import the spec; raises ValueError."""
         what = f"{self.kind} {self.name!r} of {self.distribution}"
         found = imports.attribute(self.value, what)
         if not isinstance(found, self.spec_type):
@@ -191,7 +191,7 @@ class PlugIns(Generic[PlugInT]):
     def spec(self, name: str) -> PlugInT:
         """Return the spec of an entry, or of the class that "package.module:Name" names.
 
-        Raises ValueError, one line, if there is none or it is unsuitable.
+        Raises ValueError if there is none or it is unsuitable.
         """
         if name not in self._specs:
             self._specs[name] = self._found(name)

@@ -111,7 +111,7 @@ def _maker(code: str) -> Any:
 
 
 def _imported(module: str, name: str) -> Any:
-    """Return a name of a module; raises ImportError, one line, if it cannot be imported."""
+    """Return a name of a module; raises ImportError if it cannot be imported."""
     try:
         imported = import_module(module)
     except ModuleNotFoundError as error:

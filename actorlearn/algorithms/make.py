@@ -12,7 +12,7 @@ from actorlearn.extra_networks import ExtraNetwork
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
-    """Make the algorithm; raises ValueError, one line, if that fails."""
+    """Make the algorithm; raises ValueError if that fails."""
     kind = ALGORITHMS.spec(settings.name).load()
     try:
         signature(kind).bind(settings)

@@ -74,7 +74,7 @@ class ActionSpace:
 
 
 def actions_of(env_id: str, space: Space[Any]) -> Actions:
-    """Return the actions of a space as policies choose them; raises ValueError, one line, for an unsupported space."""
+    """Return the actions of a space as policies choose them; raises ValueError for an unsupported space."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscreteSpace):

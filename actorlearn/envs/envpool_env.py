@@ -169,7 +169,7 @@ class Pooled(ShortRepr):
                 )
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return pictures of all environments of a pool made with render_mode; raises ValueError, one line."""
+        """Return pictures of all environments of a pool made with render_mode; raises ValueError."""
         try:
             return list(self._pool.render(self._ids))
         except Exception as error:  # the C++ code of some family may raise anything
@@ -194,7 +194,7 @@ class Pooled(ShortRepr):
         return terminated, truncated
 
     def _made(self) -> Any:
-        """Make a pool whose games begin from the history's seeds; raises ValueError, one line."""
+        """Make a pool whose games begin from the history's seeds; raises ValueError."""
         seeds = self._history.seeds().tolist()
         with _quiet():
             try:
@@ -286,7 +286,7 @@ make = EnvPool
 def make_rendered(
     settings: EnvPoolSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> EnvPool:
-    """Make one environment per seed, with pictures; raises ValueError, one line, for MuJoCo without OpenGL."""
+    """Make one environment per seed that can be rendered; raises ValueError for MuJoCo without OpenGL."""
     if known(settings.id).startswith(MUJOCO) and not DRAWS:  # EnvPool would end the process
         rule = "rendering needs libGL.so.1, loaded before envpool: apt-get install libgl1 libegl1"
         raise ValueError(f"env.id: {settings.id!r} cannot be rendered: {rule}")
@@ -301,7 +301,7 @@ def spec(settings: EnvPoolSettings) -> EnvSpec:
 
 
 def _described(settings: EnvPoolSettings) -> tuple[Spaces, dict[str, Any]]:
-    """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError, one line."""
+    """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError."""
     known(settings.id)
     name, what = settings.id.removeprefix("envpool:"), f"env.id: {settings.id!r}"
     config = envpool.make_spec(name).config

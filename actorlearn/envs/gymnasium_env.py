@@ -122,7 +122,7 @@ class Gymnasium(CheckedRows):
             env.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the environments' pictures; raises ValueError, one line, if there are none."""
+        """Return the environments' pictures; raises ValueError if there are none."""
         return [picture_of(self._id, env) for env in self._envs]
 
     def _first_info(self) -> Any:

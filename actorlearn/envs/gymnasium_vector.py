@@ -68,7 +68,7 @@ class GymnasiumVector(CheckedRows):
         time_limit_steps: int = 0,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
-        """Bind to a vector with one environment per seed; raises ValueError, one line, if it is unsuitable.
+        """Bind to a vector with one environment per seed; raises ValueError if it is unsuitable.
 
         ``env_id`` is for errors; ``action_mask`` is that of the settings. ``time_limit_steps`` is a limit that is
         counted here because the vector does not count it; 0 means none. ``beat`` is called before each call of the
@@ -183,7 +183,7 @@ class GymnasiumVector(CheckedRows):
             self._vector.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the vector's pictures; raises ValueError, one line, if there are none."""
+        """Return the vector's pictures; raises ValueError if there are none."""
         return pictures_of(self._id, self._vector)
 
     def _reset_from_seeds(self) -> None:

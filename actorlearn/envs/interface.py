@@ -157,7 +157,7 @@ class RenderedEnv(VectorEnv, Protocol):
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
         """Return a picture of each game at its newest row: [lines, columns, 3], red, green and blue.
 
-        Raises ValueError, one line, for environments that cannot make pictures.
+        Raises ValueError for environments that cannot make pictures.
         """
 
 

@@ -16,7 +16,7 @@ METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "cl
 
 
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
-    """Make one environment per seed; raises ValueError, one line, if that fails.
+    """Make one environment per seed; raises ValueError if that fails.
 
     ``beat`` gives a sign of life. It is called between environments that are stepped one by one in Python, and while
     the games of ALE and EnvPool are replayed.

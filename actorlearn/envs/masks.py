@@ -67,7 +67,7 @@ def find_masks(
     """Return the space of the observations without their mask, and the masks of valid actions; None if there are none.
 
     ``setting`` is ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for the
-    setting auto, if there is no mask in the observations. Raises ValueError, one line, for a setting that the
+    setting auto, if there is no mask in the observations. Raises ValueError for a setting that the
     environment does not support.
     """
     length = length_of(actions)

@@ -69,7 +69,7 @@ def layout(space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
 
 
 def layout_of(env_id: str, space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
-    """Return `layout` of an environment's observations; raises ValueError, one line, also if they are empty."""
+    """Return `layout` of an environment's observations; raises ValueError, also if they are empty."""
     try:
         found, left_out = layout(space)
         if not prod(found.shape):

@@ -131,7 +131,7 @@ class PettingZoo(CheckedRows):
             game.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return a picture of each game; raises ValueError, one line, if there are none."""
+        """Return a picture of each game; raises ValueError if there are none."""
         return [picture_of(self._id, game) for game in self._games]
 
     def _begin(self, game: int) -> None:

@@ -32,7 +32,7 @@ Maker = Callable[..., Any]
 def write(maker: Maker, path: Path) -> str:
     """Store a class or function; returns the SHA-256 of the file.
 
-    Raises OSError, and ValueError, one line, if ``maker`` refers to something that cannot be stored.
+    Raises OSError, and ValueError if ``maker`` refers to something that cannot be stored.
     """
     try:
         data = cloudpickle.dumps(maker)
@@ -46,7 +46,7 @@ def write(maker: Maker, path: Path) -> str:
 
 
 def read(path: Path, sha256: str) -> Maker:
-    """Return a stored class or function; raises ValueError, one line, if the file is missing, changed or unusable."""
+    """Return a stored class or function; raises ValueError if the file is missing, changed or unusable."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -75,7 +75,7 @@ class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The environment that a stored class or function makes. It adds nothing and has no state of its own."""
 
     def __init__(self, file: str, sha256: str, **kwargs: Any) -> None:
-        """Read the file and call what it holds with ``kwargs``; raises ValueError, one line."""
+        """Read the file and call what it holds with ``kwargs``; raises ValueError."""
         maker = read(Path(file), sha256)
         made = maker(**kwargs)
         env = as_gymnasium(made, maker, kwargs)

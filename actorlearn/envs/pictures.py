@@ -34,12 +34,12 @@ def with_pictures(settings: DrawnT) -> DrawnT:
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
-    """Return an environment's picture [lines, columns, 3]; raises ValueError, one line, if there is none."""
+    """Return an environment's picture [lines, columns, 3]; raises ValueError if there is none."""
     return _checked(env_id, _rendered(env_id, env))
 
 
 def pictures_of(env_id: str, vector: Any) -> list[npt.NDArray[np.uint8]]:
-    """Return the pictures of a vector environment of gymnasium, one per environment; raises ValueError, one line."""
+    """Return the pictures of a vector environment of gymnasium, one per environment; raises ValueError."""
     return [_checked(env_id, picture) for picture in _rendered(env_id, vector) or (None,)]
 
 

@@ -42,7 +42,7 @@ class Spaces(NamedTuple):
         action_mask: str = "none",
         first_info: Callable[[], Any] = dict,
     ) -> Self:
-        """Return the conversions for these spaces; raises ValueError, one line, for spaces that are not supported.
+        """Return the conversions for these spaces; raises ValueError for spaces that are not supported.
 
         ``scale_actions`` and ``action_mask`` are keys of ``env``; ``first_info`` begins a game and returns its info.
         """

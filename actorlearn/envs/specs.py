@@ -302,7 +302,7 @@ class EnvironmentSpec(Spec):
             raise ValueError(f"kind of environments {self.name!r}: {rule}")
 
     def load(self) -> ModuleType:
-        """Import the module; raises ValueError, one line, if that fails or the module lacks one of the functions."""
+        """Import the module; raises ValueError if that fails or the module lacks one of the functions."""
         what = f"env.kind: {self.name!r}"
         module = imports.module(self.made_by, what)
         self.check(module, f"{what}: {self.made_by}")

@@ -81,7 +81,7 @@ class LearnerSteps(msgspec.Struct, kw_only=True):
 
 
 class Account:
-    """A learner's next rollout and counts: the committed ones, and those that its trainer will commit next."""
+    """A learner's next rollout and counts of steps: as last committed, and as its trainer will commit them next."""
 
     def __init__(self, segment: Segment) -> None:
         """Bind to an account segment and start from its last commit, or from zero if there is none."""

@@ -44,7 +44,7 @@ class WriterSpec(Spec):
     """Packages that it needs and that may not be installed; its class can be imported without them."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, one line, also if a package that it needs is not installed."""
+        """Import the class; raises ValueError, also if a package that it needs is not installed."""
         for package in self.needs:
             if find_spec(package) is None:
                 install = imports.own_extra(package)

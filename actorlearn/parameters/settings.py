@@ -100,7 +100,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ParameterServersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Parameter servers, processes that each hold a part of the weights in mode async."""
+    """Parameter servers: processes that each hold a part of the weights, in mode async."""
 
     count: Annotated[
         int,

@@ -29,7 +29,7 @@ _MOST = 1 << 53
 
 
 class Told(NamedTuple):
-    """Counts of one learner, as another learner's message has them."""
+    """Counts of one learner, as reported in a message from another learner."""
 
     began_env_steps: int
     began_updates: int

@@ -94,7 +94,7 @@ class EnvGroup:
         """Place in a snapshot that the group still has to continue from; None if there is none."""
 
     def advance(self) -> str:
-        """Write one more row if that is possible; returns waiting, observed, completed or left."""
+        """Write one more row if that is possible; returns "waiting", "observed", "completed" or "left"."""
         if self.saved_place is not None:
             return self.saved_place.resume(self)
         if self.between_rollouts:

@@ -47,7 +47,7 @@ COMPARED_STEPS = 8
 
 
 def run(settings: DescribeSettings) -> dict[str, Any]:
-    """Make and rehearse the parts and return their description; raises ValueError, one line, if that fails."""
+    """Make and rehearse the parts and return their description; raises ValueError if that fails."""
     check_devices(settings.devices)
     return describe(settings)
 

@@ -145,7 +145,7 @@ class Rehearsal:
     def run(self) -> str:
         """Play and learn; returns how the algorithm keeps state that checkpoints do not contain, empty if it does not.
 
-        Raises ValueError, one line, if a part is unsuitable.
+        Raises ValueError if a part is unsuitable.
         """
         batch = self.play()
         with blaming(self._parts["algorithm"], "cannot learn from a batch"):

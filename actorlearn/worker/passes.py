@@ -2,8 +2,8 @@
 
 torch's own threads instead divide every operation and synchronise after each, hundreds of times per update. A thread
 whose core another process is using then delays the others hundreds of times. PAAC's update of 192 rows on two cores of
-an AMD EPYC took, in ms (medians): on an idle machine 16.4 with torch's two threads and 17.0 in two shares; beside one
-busy loop at nice 0 142 and 29.
+an AMD EPYC took 16.4 ms with torch's two threads and 17.0 ms in two shares on an idle machine, but 142 ms and 29 ms
+beside one busy loop at nice 0 (medians).
 
 The loss is computed from the outputs of all shares together, so it is the same function as without shares. Only the
 order in which gradients are summed differs. The same number of shares gives the same bits, for networks that draw no

@@ -20,9 +20,9 @@ The column *kind* of the tables says over which time a metric is taken:
 * A **rate** is per second since the previous report. It is 0 for a learner that no longer reports.
 * A **gauge** describes the newest optimizer step or the time since the previous report.
 
-The column *learners* says how the numbers of several learners become the one number of a row: their sum, mean, or
-largest value, or the number of the first learner. *Counted together* means that all learners count in one place.
-Metrics marked `*` are also listed for each learner under `{LEARNERS}`.
+The column *learners* says how the values of several learners become the one value of a row: their sum, mean or largest
+value, or the first learner's value. *Counted together* means that all learners add to one shared count. Metrics
+marked `*` are also listed for each learner under `{LEARNERS}`.
 
 The unit *share* is a fraction from 0 to 1 of what the meaning names.
 

@@ -59,7 +59,7 @@ class Parts:
         return self._rate("simulate", s.count, 1, s.envs // s.groups, seconds)
 
     def infer(self, seconds: float) -> float:
-        """Return the steps/s of the policy with batches of the size of a server, or of a simulator without servers."""
+        """Return the steps/s of the policy, with the batch size of a server or, without servers, of a simulator."""
         i, rows = self.topology.inference, rows_answered(self.topology)
         if i.count == 0:
             return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
@@ -71,7 +71,7 @@ class Parts:
         return self._rate("learn", 1, threads, environments, seconds)
 
     def optimize(self, seconds: float) -> float:
-        """Return the optimizer steps/s without gradients."""
+        """Return the optimizer steps/s, without the time for gradients."""
         return self._rate("optimize", 1, self.topology.trainer.threads, 1, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:

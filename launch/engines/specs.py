@@ -65,7 +65,7 @@ class EngineSpec(PlugIn):
     """Whether its nodes are on the head's machine, so that the head may listen on a local address only."""
 
     def load(self) -> Open:
-        """Import and return the class or function that opens an engine; raises ValueError, one line."""
+        """Import and return the class or function that opens an engine; raises ValueError."""
         return cast("Open", super().load())
 
     @classmethod

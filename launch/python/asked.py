@@ -54,7 +54,7 @@ class Asked:
     def write(self, folder: Path) -> str:
         """Return the path of the topology, which is written into the folder if the caller has named none.
 
-        Raises ValueError, one line, if the environment cannot be stored.
+        Raises ValueError if the environment cannot be stored.
         """
         if self.path:
             return self.path

@@ -151,7 +151,8 @@ def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
     if not keyed and (address.ip is None or not address.ip.is_loopback):
         raise RunError(
             f"nodes.listen: {nodes.listen}: other machines can connect to this address, so the head needs keys; "
-            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR; engines need none"
+            "create them with `actorlearn keys new --node NAME DIR`, and add --keys DIR; with --engine NAME, no keys "
+            "are needed"
         )
     return address
 

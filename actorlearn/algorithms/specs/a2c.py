@@ -31,7 +31,7 @@ SPEC = AlgorithmSpec(
         # differs). The learning rate is 0.0007 x 32 environments, for loss_scale 5.
         "atari": {},
         # Greedy scores of 100 games after 500,000 steps, seeds 1 to 3, with normalised observations and rewards:
-        # Acrobot-v1 -84, -81 and -86 (without, three drawn seeds: -500), CartPole-v1 500, 500 and 500. MountainCar-v0
+        # Acrobot-v1 -84, -81 and -86 (without, three random seeds: -500), CartPole-v1 500, 500 and 500. MountainCar-v0
         # after 1,000,000 steps, seed 1: -133.
         "vector": NORMALIZED,
     },
