@@ -175,9 +175,12 @@ def test_a_run_whose_supervisor_is_slow_to_answer_is_stopped_when_a_callback_ask
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("launch.python.run.TIMEOUT_S", 0.5)
+    halts: list[threading.Timer] = []
 
     def stop(run: actorlearn.Run, _: dict[str, Any]) -> bool:
-        threading.Timer(2.0, os.kill, (halted(run), signal.SIGCONT)).start()
+        if not halts:
+            halts.append(threading.Timer(2.0, os.kill, (halted(run), signal.SIGCONT)))
+            halts[0].start()
         return False
 
     run = actorlearn.start(CATCH, total_steps=10**9, **PACED)
@@ -193,7 +196,7 @@ def test_an_exception_of_a_callback_is_raised_even_if_the_run_cannot_be_stopped(
 
     def fail(run: actorlearn.Run, _: dict[str, Any]) -> None:
         pids.append(halted(run))
-        raise ZeroDivisionError(run.name)
+        raise ZeroDivisionError(run.folder)
 
     with pytest.raises(ZeroDivisionError) as raised:
         actorlearn.train(CATCH, total_steps=10**9, progress=False, on_report=fail, **PACED)
@@ -201,6 +204,7 @@ def test_an_exception_of_a_callback_is_raised_even_if_the_run_cannot_be_stopped(
     run = actorlearn.open(str(raised.value))
     assert "did not answer" in " ".join(raised.value.__notes__)
     assert run.state == "stopped" or run.stop() == "stopped"
+    os.waitpid(pids[0], 0)  # `train` ended before its supervisor
 
 
 def test_a_living_run_whose_folder_is_removed_is_followed_in_the_folder_that_it_makes_again(tmp_path: Path) -> None:
