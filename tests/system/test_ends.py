@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.machine.signals import REPEATED_S
 from tests.system.conftest import PACED, Command, Start
 from tests.system.launched import Launched, within
 
@@ -138,6 +139,7 @@ def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> 
         os.kill(run.pids()[name], signal.SIGSTOP)
     run.ctrl_c()
     run.wait_for(lambda: run.events("stopping"), "answer to Ctrl-C")
+    time.sleep(REPEATED_S)
     began_s = time.monotonic()
     run.ctrl_c()
     assert run.end() == 130
