@@ -16,6 +16,7 @@ CONTROL = sorted((ROOT / "configs" / "control").glob("*.yaml"))
 BROUGHT_BY = {
     "HalfCheetah-v5": ("mujoco", "mujoco"),
     "Hopper-v5": ("mujoco", "mujoco"),
+    "Swimmer-v5": ("mujoco", "mujoco"),
     "LunarLander-v3": ("Box2D", "box2d"),
     "shimmy:dm_control/cheetah-run-v0": ("dm_control", "dm-control"),
 }
