@@ -59,7 +59,7 @@ nightly: lint  ## every test but slow ones, which are for hands, and those for a
 	@cd "$(ROOT)"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not system and not slow and not gpu" --hypothesis-profile=nightly
 	$(BIN)/python -m pytest -m "system and not slow and not gpu" --hypothesis-profile=nightly
-	$(BIN)/python -m benchmarks suite guard --repetitions 3 --seconds 5 -o runs/guard
+	$(BIN)/python -m benchmarks suite guard --repetitions 9 --seconds 5 -o runs/guard
 
 bench: setup  ## measure this machine
 	@cd "$(ROOT)"
