@@ -30,7 +30,11 @@ CASES = {
     "PPO": ("pong-fast.yaml", ("evaluator.count=0",)),
     "DQN": (
         "atari/fast-dqn.yaml",
-        ("evaluator.count=0", "replay.learning_starts_steps=1_000", "replay.capacity_steps=100_000"),
+        (
+            *("evaluator.count=0", "algorithm.target_every_steps=1_000", "algorithm.horizon=125"),
+            *("replay.learning_starts_steps=1_000", "replay.capacity_steps=100_000"),
+            *("simulators.count=2", "simulators.envs=4"),
+        ),
     ),
 }
 """Case -> topology and overrides; DQN learns from the beginning of the measurement."""
