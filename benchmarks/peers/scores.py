@@ -35,10 +35,11 @@ FILE = Path(__file__).with_name("scores.yaml")
 OURS, THEIRS = "actorlearn", "Stable-Baselines3"
 HEADINGS = ("row", "score", "program", "reached", "minutes: median", "range", "steps: median", "times as fast")
 _LIMIT_S = 4 * 3_600.0
+"""Longest time that Stable-Baselines3 may take for a row."""
 
 
 class ScoreRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of ``scores.yaml``."""
+    """One row of ``scores.yaml``, whose head explains the fields."""
 
     score: float
     steps: int
@@ -84,10 +85,10 @@ def scores(request: BenchmarkRequest) -> SuiteReport:
 
 
 def ours(name: str, seed: int) -> Moment | None:
-    """Train actorlearn on a row until its score; return that moment, or None if it ended before."""
+    """Train actorlearn on a row until its score; return that moment, or None if the run ended without the score."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-scores-") as folder:
         topology, keys = _topology(name, Path(folder))
-        record = run_to_score(topology, [*keys, f"seed={seed}"], seed, rows()[name].score, Path(folder) / "run")
+        record = run_to_score(topology, keys, seed, rows()[name].score, Path(folder) / "run")
     if record.error:
         raise FailedError(f"{name}, seed {seed}: {record.error}")
     return record.reached

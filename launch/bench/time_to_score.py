@@ -48,10 +48,8 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
     folder = request.output or _folder(question)
     table = open_table(folder, question, request.seeds_wanted or DEFAULT_SEEDS)
     for seed in table.missing:
-        keys = (*request.overrides, f"seed={seed}")
-        table.runs.append(
-            run_to_score(request.topology, keys, seed, question.score, folder / str(seed), question.whole)
-        )
+        own = folder / str(seed)
+        table.runs.append(run_to_score(request.topology, request.overrides, seed, question.score, own, question.whole))
         write(table, folder)
         if table.missing:
             show(_report(table))
@@ -89,7 +87,7 @@ def run_to_score(
     began_s = time.monotonic()
     where, first, rows, error = machine_line(), None, [], ""
     try:
-        with Running(topology, tuple(overrides), None, run_dir=folder) as run:
+        with Running(topology, (*overrides, f"seed={seed}"), None, run_dir=folder) as run:
             rows = run.seen
             while True:
                 ended = run.ended

@@ -541,12 +541,12 @@ class Head:
                 node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
     def _moves(self, start: Start) -> bool:
-        """Whether a process is of the learner that is moving; all that live are on the node that it leaves."""
+        """Whether a process belongs to the learner that is moving, whose processes are on the node that it leaves."""
         own = start.process
         return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
 
     def _note_end(self, node: RemoteNode, key: Key) -> None:
-        """Note an end: once the trainer has ended, kill the learner's other processes, then let the node release it."""
+        """Record an end. After the trainer's, kill the learner's other processes; after theirs, release the learner."""
         moving = self._moving
         assert moving is not None
         moving.ended.add(key)

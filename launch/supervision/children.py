@@ -71,7 +71,10 @@ class Children:
         return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
-        """Return the members of ended simulators that their trainers, running or to be restarted, have not released."""
+        """Return the members of ended simulators that their trainers, running or to be restarted, have not released.
+
+        Members of learners without such a trainer are dropped.
+        """
         over = (ChildState.FATAL, ChildState.EXITED)
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
         self._drop_members([socket_id for socket_id, own in self._ended.items() if own.id.learner not in served])
