@@ -1,7 +1,7 @@
-"""Differences between the topologies of a run's lives: the keys that a resume has changed, with both values. Pure.
+"""The keys of a run's topology that a resume has changed, with their values before and after. Pure.
 
-Topologies are nested mappings, as files have them. A change is a mapping with ``was`` and ``is``; one of them is absent
-if only one of the topologies has the key.
+Topologies are nested mappings, as files have them. A change is a mapping with the values ``was`` and ``is``; one of
+them is absent if only one of the topologies has the key.
 """
 
 from __future__ import annotations
@@ -14,27 +14,31 @@ from launch.topology.strict_yaml import typed
 
 Tree = Mapping[str, Any]
 Changes = Mapping[str, Mapping[str, Any]]
-"""Key, as section.key -> its change."""
+"""section.key -> its change."""
 
 _KWARGS = "env.kwargs"
 
 
 def flat(topology: Tree) -> dict[str, Any]:
-    """Return key -> value; the keys in sections are written section.key.
+    """Return a topology as one flat mapping: section.key -> value.
 
-    The path of a stored environment is left out, because the folder of a run may be moved; its SHA-256 remains.
+    The path of a stored environment (``actorlearn/envs/pickled.py``) is left out, because the folder of a run may be
+    moved; its SHA-256 remains.
     """
     found: dict[str, Any] = {}
     for key, value in topology.items():
         if isinstance(value, Mapping) and key != "roles":  # the keys of roles are names of roles
-            found |= {f"{key}.{own}": its for own, its in value.items()}
+            found |= {f"{key}.{inner}": item for inner, item in value.items()}
         else:
             found[key] = value
     return without_stored_path(found)
 
 
 def changes(before: Tree, now: Tree) -> dict[str, dict[str, Any]]:
-    """Return the keys in which two topologies differ, with their changes; those of choices (.name, .id) come first."""
+    """Return the keys in which two topologies differ, with their changes.
+
+    Keys that end in ``.name`` or ``.id`` come first, because other changes may follow from them.
+    """
     was, has = flat(before), flat(now)
     keys = [key for key in {**was, **has} if key not in was or key not in has or was[key] != has[key]]
     keys.sort(key=lambda key: not key.endswith((".name", ".id")))
@@ -43,7 +47,7 @@ def changes(before: Tree, now: Tree) -> dict[str, dict[str, Any]]:
 
 
 def undo(topology: Tree, changed: Changes) -> dict[str, Any]:
-    """Return the topology before these changes."""
+    """Return a topology as it was before these changes."""
     made = {key: dict(value) if isinstance(value, Mapping) else value for key, value in topology.items()}
     for key, change in changed.items():
         section, dot, own = key.partition(".")
@@ -58,20 +62,22 @@ def undo(topology: Tree, changed: Changes) -> dict[str, Any]:
 
 
 def changes_task(changed: Mapping[str, Any]) -> bool:
-    """Whether a key of the environment is among these changes, so that scores before and after cannot be compared."""
+    """Whether a value of section ``env`` was changed, so that scores before and after cannot be compared."""
     return any(key.startswith("env.") for key in _of_both(changed))
 
 
 def say(changed: Changes) -> str:
     """Return the changes in one line, as in ``seed: 1 → 2``; empty if there are none.
 
-    Keys that only one of the topologies has are left out: they follow from a choice, or from the version.
+    Keys that only one of the topologies has are left out: they follow from another change, such as that of
+    ``algorithm.name``, or from another version of actorlearn.
     """
     both = _of_both(changed)
     return ", ".join(f"{key}: {typed(change['was'])} → {typed(change['is'])}" for key, change in both.items())
 
 
 def _of_both(changed: Mapping[str, Any]) -> Changes:
+    """Return the changes of those keys that both topologies have."""
     return {
         key: change for key, change in changed.items() if isinstance(change, Mapping) and change.keys() >= {"was", "is"}
     }

@@ -1,10 +1,16 @@
 """Defaults of a topology: the values of keys that the file and the command line leave out.
 
-Takes the raw mapping of a topology and returns it with every missing key filled in. A default comes from the first of
-these sources that has one: the cores of the machine; the algorithm, for the kind of the environment's actions and
-observations, then for the kind of environments; the kind of environments; the optimizer, for that kind; the key itself
-(``schema.py`` and the settings of the other packages). Values that are present are not changed, even if they are wrong:
-``launch/topology/validate.py`` checks them.
+`resolve` takes the raw mapping of a topology and returns it with every missing key filled in. A default comes from the
+first of these sources that has one:
+
+1. the number of cores of the machine
+2. the algorithm, for the finer kind of environments (``FINER`` in ``actorlearn/envs/specs.py``)
+3. the algorithm, for the kind of environments that the id determines
+4. the kind of environments
+5. the optimizer, for the kind of environments
+6. the key itself (``schema.py``, and the settings of the other packages)
+
+Values that are present are not changed, even if they are wrong: ``launch/topology/validate.py`` checks them.
 """
 
 from __future__ import annotations
@@ -33,41 +39,40 @@ class Spaces(NamedTuple):
     """The properties of an environment's actions and observations on which defaults depend."""
 
     like: str = ""
-    """Kind of environments whose default numbers it has (``actorlearn/envs/specs.py``); empty: the kind of its id."""
+    """Kind of environments whose defaults apply (``FINER`` in ``actorlearn/envs/specs.py``); empty: that of the id."""
     images: tuple[Tree, ...] = ()
-    """Images in its observations of several parts (``actorlearn/image_part.py``), as plain values."""
+    """Images among several parts of an observation (``actorlearn/image_part.py``), as plain values; else empty."""
 
 
 Ask = Callable[[Tree], Spaces]
-"""Returns the spaces of an environment; takes the section ``env``."""
+"""Takes the section ``env`` of a raw topology, and returns the properties of the environment's spaces."""
 
 ALGORITHM = "a2c"
 """Algorithm of a topology that names no algorithm."""
 BY_CORES = (("simulators", "count"), ("trainer", "threads"))
 """Keys whose defaults depend on the number of cores; ``launch/plan/auto.py`` gives the reasons for the values."""
 BY_STEP_TIME = frozenset({"algorithm.horizon", "algorithm.batch_steps", "algorithm.minibatches"})
-"""Keys that must all be left out so that ``launch/plan/pace.py`` chooses shorter rollouts for a slow environment."""
+"""If all of these keys are left out, ``launch/plan/pace.py`` chooses shorter rollouts for a slow environment."""
 
 WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
     "evaluator.count": ("every_steps", "scheduling", "stop_at_score", "record"),  # `actorlearn eval` reads the others
     "inference.count": ("device", "threads", "cuda_graphs", "batch_rows", "deadline_ms"),  # simulators read precision
     "inference.batch_rows": ("deadline_ms",),
 }
-"""Counts -> keys of the same section that nothing reads if the count is 0."""
+"""Key of a count -> other keys of its section, which have no effect if the count is 0."""
 
 
 def unasked(env: Tree) -> Spaces:
-    """Return empty spaces: defaults then depend on the id alone, and no environment is made."""
+    """Return empty properties without making an environment; defaults then depend on its id alone."""
     del env
     return Spaces()
 
 
 def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
-    """Return a copy of ``raw`` with every missing key filled in, and floats without a fraction as integers.
+    """Return a copy of the raw topology ``raw`` with every missing key filled in.
 
-    Some defaults depend on the cores of this machine.
-
-    ``ask`` is called only if the default of a missing key depends on its answer.
+    A value such as 1e6 becomes an integer if its key takes integers only. Some defaults depend on the cores of this
+    machine. ``ask`` is called only if the default of a missing key depends on the environment's spaces.
     """
     resolved: Tree = copy.deepcopy(with_integers(raw))
     env = kind_of(section(resolved, "env").get("id"))
@@ -83,7 +88,7 @@ def resolve(raw: Tree, ask: Ask = unasked) -> Tree:
         _fill(resolved, algorithm.defaults.get(like, {}))
     _fill(resolved, env.defaults)
     _fill(resolved, DEFAULTS)
-    if "learning_rate_final" in section(raw, "optimizer"):  # a constant rate, which some algorithms have, has none
+    if "learning_rate_final" in section(raw, "optimizer"):  # a constant rate has no final one
         _fill(resolved, {"optimizer": {"schedule": "linear"}})
     optimizer = _spec(OPTIMIZERS, resolved, "optimizer")
     if optimizer:
@@ -112,7 +117,7 @@ def section(tree: Tree, key: str) -> Tree:
 
 
 def _spec(registry: Any, tree: Tree, key: str) -> Any:
-    """Return the spec that a section names; None if there is none, which validation reports."""
+    """Return the spec that a section names; None if the name is unknown, which validation reports."""
     try:
         return registry.spec(str(section(tree, key).get("name")))
     except ValueError:
@@ -120,7 +125,10 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
 
 
 def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask) -> tuple[str, ...]:
-    """Return the kinds whose defaults apply, the most specific first; calls ``ask`` only if a missing key needs it."""
+    """Return the kinds of environments whose defaults apply, the finer kind first.
+
+    Calls ``ask`` only if a key is missing whose default depends on the finer kind.
+    """
     finer = [like for like, whole in FINER.items() if whole == env.like]
     numbers = [algorithm.defaults.get(like, {}) for like in finer]
     numbers += [{"optimizer": keys} for like in finer for keys in algorithm.optimizers.get(like, {}).values()]
@@ -130,9 +138,10 @@ def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask)
 
 
 def _mixed(tree: Tree, env: EnvironmentSpec, ask: Ask) -> Tree:
-    """Return the keys of the network for observations of several parts; {} if another is named or no part is an image.
+    """Return the defaults of section ``model`` for observations of several parts, of which at least one is an image.
 
-    Calls ``ask`` only if the kind of environments has no network of its own and the topology does not name one.
+    Returns {} for other observations, or if the topology names another network than ``MIXED``. Calls ``ask`` only if
+    neither the topology nor the kind of environments names a network.
     """
     given = section(tree, "model")
     name = given.get("name", "" if "model" in env.defaults else MIXED.name)
@@ -141,7 +150,7 @@ def _mixed(tree: Tree, env: EnvironmentSpec, ask: Ask) -> Tree:
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
-    """Add missing keys; never replace a value, so that validation reports a wrong one as written."""
+    """Add missing keys to ``tree``. Never replace a value, so that validation reports a wrong value as it was written."""
     for key, default in defaults.items():
         if isinstance(default, Mapping):
             inside = tree.setdefault(key, {})
@@ -172,7 +181,10 @@ def _defaults_of(keys: Mapping[str, Key]) -> Tree:
 
 
 def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
-    """Remove defaults that the chosen entries do not read, such as Atari's preset for another kind of environments."""
+    """Remove defaults that the environment, network, algorithm or optimizer does not read.
+
+    An example is Atari's ``env.preset`` for another kind of environments.
+    """
     for name in CHOSEN:
         try:
             keys = keys_of(struct_at(name, tree))
@@ -183,12 +195,15 @@ def _leave_out_what_is_not_read(tree: Tree, raw: Tree) -> None:
 
 
 def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
-    """Divide the environments of the kind among processes: a power of two of them, so that every process has as many.
+    """Return the default number of a learner's simulators, and of the environments in each.
 
-    Each learner gets an equal share of the environments, and of the cores of its node; every node is assumed to have as
-    many cores as this machine. A fraction of a core from a quota counts as a core: simulators wait for the trainer, and
-    while they step, each has a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330
-    steps/s with two simulators and 1,650 with one.
+    The kind of environments sets the number of environments in all (``EnvironmentSpec.environments``). They are divided
+    among a power of two of simulators, so that each simulator has the same number. Each learner gets an equal share of
+    the environments, and of the cores of its node. Every node is assumed to have as many cores as this machine.
+
+    A fraction of a core from a quota counts as a core: simulators wait for the trainer, and while they step, each has
+    a core until the quota is used up. PAAC on two cores with a quota of 1.5 made 2,330 steps/s with two simulators and
+    1,650 with one.
     """
     learners = _count(tree, "learners")
     given, here = section(tree, "simulators"), learners_of_a_node(learners, _count(tree, "nodes"))
@@ -201,7 +216,7 @@ def _simulators(tree: Tree, env: EnvironmentSpec, cores: float) -> Tree:
 
 
 def _horizon(tree: Tree) -> Tree:
-    """Return the horizon at which all environments together give ``batch_steps``; {} if that key is not set."""
+    """Return the horizon with which a rollout of all environments has ``batch_steps`` steps; {} without that key."""
     steps = _positive(section(tree, "algorithm").get("batch_steps"))
     count, envs = (_positive(section(tree, "simulators").get(key)) for key in ("count", "envs"))
     return {"horizon": max(1, steps // (count * envs))} if steps and count and envs else {}

@@ -1,4 +1,8 @@
-"""Keys that were added with a default that changes runs; topologies that earlier versions saved lack them."""
+"""Keys whose default changes how a run trains, and that topologies saved by earlier versions lack.
+
+A run that an earlier version has started must continue as before. Therefore `complete` sets such a key to the value
+with which that version behaved, and not to its default.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,16 @@ from typing import Any
 from actorlearn.envs.specs import ENVIRONMENTS
 
 ENV = {"action_mask": "none"}
-"""Such keys of ``env``, and the value with which a run is as before."""
+"""Such keys of section ``env`` -> the value with which a run behaves as before the key existed."""
 EARLIER = {f"env.{key}": value for key, value in ENV.items()}
-"""All such keys, by section.key."""
+"""The same values, by section.key."""
 
 
 def complete(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return the raw topology that a run has saved, with these keys if the version of the run did not have them."""
+    """Return the raw topology that a run has saved, with the missing keys of ``ENV`` added.
+
+    A key is added only if the run's kind of environments has it.
+    """
     env = saved.get("env")
     if not isinstance(env, Mapping):
         return saved

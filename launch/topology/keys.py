@@ -34,7 +34,7 @@ CHOSEN: Mapping[str, Registry[Any]] = {
 BASES: Mapping[str, Struct] = {
     field.name: field.type for field in msgspec.structs.fields(TOPOLOGY) if field.name in CHOSEN
 }
-"""The structs of the keys that all choices of a section have in common."""
+"""Section -> struct of the keys that all its choices have in common."""
 
 
 def choice_key(name: str) -> str:
@@ -51,7 +51,7 @@ class Key(NamedTuple):
     """Its meaning and unit."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
-    """Parts of error messages: "rule" and "way_out" of a pattern; "or": values accepted besides ``examples``."""
+    """Parts of error messages: "rule" and "way_out" (remedy) of a pattern; "or": values accepted besides ``examples``."""
     default: Any = NODEFAULT
 
     @property
@@ -87,7 +87,7 @@ def keys_of(section: Struct) -> dict[str, Key]:
 
 
 def structs_of(name: str) -> dict[str, Struct]:
-    """Return the structs that a section may have: name of the choice -> struct."""
+    """Return the structs of a section of CHOSEN: name of the choice -> struct."""
     return {spec.name: spec.settings for spec in CHOSEN[name].specs()}
 
 

@@ -43,15 +43,16 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
-    """Read a topology file and apply overrides: ``key=value``, or ``@file`` with one a line. May raise TopologyError.
+    """Read a topology file and apply overrides; raises TopologyError.
 
-    If defaults depend on the environment's actions and observations, the environment is made once in a child process.
+    An override is ``section.key=value``, or ``@file`` for a file with one override a line. If defaults depend on the
+    environment's actions and observations, the environment is made once in a child process.
     """
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
 def load_saved(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
-    """Read the topology that a run of this or an earlier version has saved (``earlier.py``); otherwise like `load`."""
+    """Read a topology that a run has saved, perhaps with an earlier version (``earlier.py``); otherwise like `load`."""
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask, saved=True)
 
 
@@ -65,8 +66,9 @@ def parse(
 ) -> Topology:
     """Read a topology from text; ``source`` is its name in errors. Raises TopologyError.
 
-    ``saved``: a run has saved it, perhaps in an earlier version (``earlier.py``).
-    Runs no code that the text names, but ``ask`` may, to find the kind of the environment's actions and observations.
+    ``saved``: whether a run has saved it, perhaps with an earlier version (``earlier.py``). ``ask`` may make the
+    environment, to find the properties of its spaces. Modules that the text names (``package.module:Name``) are
+    imported, so it must be trusted like code.
     """
     raw, origins = strict_yaml.read_mapping(text, source)
     raw = earlier.complete(raw) if saved else raw
@@ -78,7 +80,7 @@ def parse(
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
-        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # the file alone has no problem
+        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # only the overrides are wrong
             of_the_file = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
             origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
@@ -102,22 +104,22 @@ def _written(raw: dict[str, Any]) -> Iterator[str]:
 
 
 def tree(topology: Topology) -> dict[str, Any]:
-    """Return every key of a topology and its value, in the plain types that a file is read as."""
+    """Return a topology as nested mappings of plain values, as strict YAML reads them from a file."""
     plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
     del plain["env"]["kind"]  # it follows from the id
     if plain["replay"] is None:
         del plain["replay"]
-    for other in MODES.specs():  # unread; a run must be readable after the package of another mode has been removed
+    for other in MODES.specs():  # the package of another mode may be removed later, and the run must stay readable
         if other.section and other.name != topology.mode:
             del plain[other.name]
     return plain
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
-    """Return values that an earlier version has saved, by section.key, with the defaults of the ``keys`` it lacked.
+    """Return the ``values`` that an earlier version has saved, by section.key, with those ``keys`` added that it lacks.
 
-    A key that is added to a section has a default with which everything is as before, except those in ``earlier.py``.
-    ``topology`` has the sections.
+    An added key gets its default, with which a run behaves as before the key existed; ``earlier.py`` has the
+    exceptions. ``topology`` determines the structs of the sections.
     """
     made = dict(values)
     for name in keys:
@@ -130,7 +132,7 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
 
 
 def dump(topology: Topology) -> str:
-    """Return a topology as YAML, every key with its unit; ``parse(dump(t)) == t``."""
+    """Return a topology as YAML with every key and its description; ``parse(dump(t)) == t``."""
     lines = ["# A resolved topology: every key, defaults included. Steps are agent steps."]
     values = tree(topology)
     for name, key in keys_of(TOPOLOGY).items():
@@ -144,7 +146,7 @@ def dump(topology: Topology) -> str:
 
 
 def sizes(topology: Topology) -> dict[str, int]:
-    """Return the numbers of learners, of their environments in all, and of the steps of a batch in all."""
+    """Return the number of learners, and the environments and the steps of a batch of all learners together."""
     learners, environments = topology.learners.count, topology.learners.count * topology.simulators.environments
     return {
         "learners": learners,
@@ -154,7 +156,7 @@ def sizes(topology: Topology) -> dict[str, int]:
 
 
 def in_all(topology: Topology) -> str:
-    """Return how many learners, environments and steps of a batch there are, in all and for each learner."""
+    """Return the numbers of `sizes` in words, in all and for each learner."""
     learners, environments, steps = sizes(topology).values()
     if learners == 1:
         several, many = ("s" if number > 1 else "" for number in (environments, steps))
@@ -166,6 +168,7 @@ def in_all(topology: Topology) -> str:
 
 
 def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
+    """Return the topology, or the problems with it if there are any."""
     if found := [*problems(resolved)]:
         return found
     values, found = settings(resolved)
@@ -176,7 +179,7 @@ def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults.Ask) -> dict[str, Any]:
-    """Return what the topology would be without the refused keys, so that their defaults can be shown."""
+    """Return the resolved topology without the refused keys, so that an error message can show their defaults."""
     remaining = copy.deepcopy(raw)
     for path, *_ in found:
         section: Any = remaining

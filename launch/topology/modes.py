@@ -1,4 +1,4 @@
-"""The mode of a topology's learners (actorlearn.parameters.modes), and the parts of a topology that it reads. Pure."""
+"""The mode of a topology (``actorlearn/parameters/modes.py``), and the parts of the topology that the mode reads. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from launch.topology.schema import Topology
 
 
 def mode(topology: Topology) -> ModeSpec:
-    """Return the mode in which the learners of a topology exchange."""
+    """Return the mode in which the learners of a topology exchange gradients or weights."""
     return MODES.asked_for(topology.mode, topology.learners.count, topology.parameter_servers.count)
 
 
 def asked(topology: Topology) -> LearnersAsked:
-    """Return the parts of a topology that a mode reads."""
+    """Return the parts of a topology that its mode reads."""
     section = section_of(topology, mode(topology))
     return LearnersAsked(
         topology.learners,
@@ -28,11 +28,14 @@ def asked(topology: Topology) -> LearnersAsked:
 
 
 def sharing(topology: Topology) -> GossipSettings | None:
-    """Return the section of learners that share experience; None if they share none."""
+    """Return the section ``gossip`` if learners share experience (``gossip.experience`` above 0); else None."""
     section = asked(topology).section
     return section if isinstance(section, GossipSettings) and section.experience else None
 
 
 def section_of(topology: Topology, owner: ModeSpec) -> Any:
-    """Return the section of a mode, which need not be the topology's mode; None if the mode has no section."""
+    """Return the section of a mode, such as ``gossip``; None if the mode has none.
+
+    The mode need not be the one that the topology selects.
+    """
     return getattr(topology, owner.name) if owner.section else None

@@ -23,6 +23,7 @@ from launch.topology.validate import dotted, origin, unknown_key
 
 COMMAND_LINE = "command line"
 _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
+"""Key of an environment's arguments, and the arguments that name the file of a stored environment."""
 
 
 def expand(overrides: Sequence[str]) -> list[str]:
@@ -45,7 +46,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
     for end in range(1, min(2, len(path)) + 1):
         known = key_at(path[:end])
-        if known is None and end == 2 and path[0] in CHOSEN:  # a struct outside the registry may have it
+        if known is None and end == 2 and path[0] in CHOSEN:  # an unregistered class may have it
             break
         if known is None:
             struct = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
@@ -67,7 +68,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
-    stored = str(section(raw, "env").get("id")).startswith(STORED)  # the run has it in a file (``envs/pickled.py``)
+    stored = str(section(raw, "env").get("id")).startswith(STORED)  # in a file (``envs/pickled.py``)
     if path == _ARGUMENTS and isinstance(value, dict) and stored:
         value = {name: found for name, found in section(target, "kwargs").items() if name in _FILE} | value
     target[str(path[-1])] = value
@@ -88,17 +89,17 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
             del raw[name][key]
             found[f"{name}.{key}"] = why
     if any(key.startswith("replay.") for key in found):
-        origins[("replay",)] = Origin(COMMAND_LINE)  # of the keys that remain
+        origins[("replay",)] = Origin(COMMAND_LINE)  # an override is the reason why the remaining keys are refused
         if not raw["replay"]:
             del raw["replay"]
     return found
 
 
 def keep_proportions(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, float]:
-    """Change final learning rates of the file whose learning rates alone are overridden; return key -> new value.
+    """Scale the file's final learning rates if only their learning rates are overridden; return key -> new value.
 
-    The curve keeps its form: a constant rate stays constant, and a rate that falls to a tenth still does. Arguments are
-    as for ``leave_out_unread``.
+    The schedule keeps its form: a constant rate stays constant, and a rate that falls to a tenth still falls to a
+    tenth. Arguments are as for ``leave_out_unread``.
     """
     changed = {}
     groups = [name for name, group in section(section(raw, "optimizer"), "groups").items() if isinstance(group, dict)]
@@ -125,7 +126,7 @@ def _at(tree: Tree, path: tuple[str, ...]) -> Any:
 
 
 def _without_reader(before: Tree, after: Tree) -> Iterator[tuple[str, str, str]]:
-    """Yield section, key and reason for each key that one resolved topology reads and the other does not."""
+    """Yield section, key and reason for each key that has an effect in topology ``before``, and none in ``after``."""
     for name in CHOSEN:
         try:
             had, has = (keys_of(struct_at(name, tree)) for tree in (before, after))

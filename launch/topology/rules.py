@@ -1,6 +1,6 @@
-"""Rules between the keys of a topology: each yields the keys it refuses, the reason, and a remedy.
+"""Rules between the keys of a topology. Pure.
 
-Pure. Each rule takes a whole topology whose single values are valid, and yields refusals.
+Each rule takes a whole topology whose single values are valid, and yields its refusals: key, reason and remedy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Refusals = Iterator[tuple[str, str, str]]
 
 
 def broken(topology: Topology) -> Iterator[Problem]:
-    """Yield every problem of a topology whose single values are valid."""
+    """Yield a problem for each refusal of a rule; the single values of the topology must be valid."""
     for rule in RULES:
         for key, why, way_out in rule(topology):
             path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
@@ -73,7 +73,7 @@ def delays_grow(topology: Topology) -> Refusals:
 
 
 def spinning_is_given_longer(topology: Topology) -> Refusals:
-    """The limit on silence of a process that computes must be at least that of a process that does not."""
+    """Of each role, the limit ``spin_s`` must be at least ``hang_s`` (``launch/supervision/hangs.py``)."""
     for hang_s, spin_s, keys, _ in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
@@ -110,7 +110,7 @@ def evaluations_can_be_made(topology: Topology) -> Refusals:
 
 
 def rules_of_the_mode(topology: Topology) -> Refusals:
-    """Check the rules of the topology's mode."""
+    """Yield the refusals of the topology's mode (``actorlearn/parameters/modes.py``)."""
     yield from mode(topology).refusals(asked(topology))
 
 
@@ -210,7 +210,8 @@ def horizon_of_batch_steps(topology: Topology) -> Refusals:
     else:
         yield (
             "algorithm.batch_steps",
-            f"every environment gives as many steps, and {steps} is not a multiple of {environments} (environments)",
+            f"all environments make the same number of steps, and {steps} is not a multiple of {environments} "
+            "(environments)",
             f"write {f'{lower} or ' if lower else ''}{lower + environments}, or other simulators.envs",
         )
 
@@ -228,7 +229,10 @@ def inference_batches_that_fill(topology: Topology) -> Refusals:
 
 
 def weights_of_rollouts(topology: Topology) -> Refusals:
-    """``simulators.weights: rollout`` needs a kept version for each open rollout, and one version in each rollout."""
+    """With ``simulators.weights: rollout``, one version of the weights acts in a whole rollout.
+
+    This version must be kept until the rollout is complete, so there must be as many slots as open rollouts.
+    """
     if topology.simulators.weights == "newest":
         return
     if topology.simulators.blocks > SLOTS:
@@ -252,8 +256,8 @@ def noise_that_lasts(topology: Topology) -> Refusals:
     if steps > 1 and topology.inference.batch_rows:
         yield (
             "algorithm.noise_steps",
-            "random numbers are kept by the place of an environment in a batch, and with inference.batch_rows each "
-            "batch has other environments",
+            "the noise of an environment is kept by its place in the batch, and with inference.batch_rows each batch "
+            "has other environments",
             "write 1, or inference.batch_rows: 0",
         )
 
@@ -325,7 +329,7 @@ def schedules_with_an_end(topology: Topology) -> Refusals:
 
 
 def updates_end_together(topology: Topology) -> Refusals:
-    """``algorithm.target_kl`` ends an update for all learners in lock-step, which local steps do not allow."""
+    """``algorithm.target_kl`` ends an update of all learners at the same step, which local steps do not allow."""
     local = topology.learners.local_steps > 1 or topology.learners.outer != "none"
     if topology.mode == "sync" and topology.learners.count > 1 and local and topology.algorithm.divergence_limit:
         yield (
@@ -406,7 +410,7 @@ def memory_with_sequences(topology: Topology) -> Refusals:
 
 
 def statistics_of_observations(topology: Topology) -> Refusals:
-    """Statistics need ``model.normalize_observation``, which needs whole batches, and so no replay."""
+    """``model.statistics_rows`` needs ``model.normalize_observation``, which cannot be used with a replay."""
     if topology.model.statistics_rows is not None and not topology.model.normalize_observation:
         yield (
             "model.statistics_rows",

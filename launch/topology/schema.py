@@ -54,7 +54,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping of known keys: unknown keys are errors, values are not converted, and fields never change."""
+    """Base of the sections: unknown keys are errors, values are not converted, and fields never change."""
 
 
 class SimulatorsSection(Section, frozen=True, kw_only=True):
@@ -221,7 +221,8 @@ class EvaluatorSection(Section, frozen=True, kw_only=True):
             description="record the best, the median and the worst game of each evaluation as MP4 in films/ of the run"
         ),
     ] = False
-    # Next to PAAC on two cores, an evaluator in class idle got 0.2 of a core and cost 1 % of the rate; in others 40 %.
+    # With PAAC on two cores, an evaluator in class idle used 0.2 of a core and lowered the steps/s by 1 %; in the other
+    # classes it lowered them by 40 %.
     scheduling: Annotated[
         Literal["idle", "batch", "other"],
         Meta(
@@ -300,7 +301,7 @@ class Limits(NamedTuple):
     keys: str
     """Prefix of the two keys in the topology, such as supervision.trainer_."""
     note: str = ""
-    """Key that makes processes of the role slow, and its meaning; empty if there is none."""
+    """Key that may make processes of the role slow, and a remedy, for reports of silence; empty if there is none."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
@@ -455,7 +456,7 @@ class NodesSection(Section, frozen=True, kw_only=True):
 
     @property
     def several(self) -> bool:
-        """Whether a run has a head that nodes join."""
+        """Whether a run has a head (``launch/nodes/head.py``), which nodes join; otherwise it runs on this machine alone."""
         return self.count > 1 or self.listen is not None
 
 
@@ -555,9 +556,9 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
 
 
 def _with_modes() -> type[Topology]:
-    """Return the topology with the names of the installed modes, and with their sections after all others.
+    """Return `Topology` with the names of the installed modes as values of ``mode``, and with the modes' sections.
 
-    The section of a mode has the mode's name, so a mode is left out if its name is a key of every topology.
+    The section of a mode has the mode's name. Therefore a mode is left out if its name is a key of `Topology`.
     """
     modes = [mode for mode in MODES.specs() if mode.name.isidentifier() and mode.name not in Topology.__struct_fields__]
     words = {mode.asked_as: f"{mode.asked_as} ({mode.does})" for mode in modes if not mode.alone}

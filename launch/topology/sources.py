@@ -1,4 +1,4 @@
-"""Files of topologies and overrides, and the folder of shipped ones; does not interpret their content."""
+"""Reads the files of topologies and overrides, and finds the topologies that are shipped. Does not parse them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from actorlearn.nearest import nearest
 from launch.topology.strict_yaml import MAX_BYTES, fault
 
 _ID = re.compile(r"([\w.]+:)?([\w-]+/)?[\w.-]+-v\d+")
-"""Ids of environments, which are no paths of files."""
+"""Form of an environment's id, such as ALE/Pong-v5. A user may give an id where the path of a file is expected."""
 _ENDINGS = (".yaml", ".yml")
 
 
 def read(path: str) -> bytes:
-    """Return at most the first MAX_BYTES + 1 bytes of a regular file. Raises TopologyError, for other files at once."""
+    """Return at most the first MAX_BYTES + 1 bytes of a regular file.
+
+    Raises TopologyError if the file cannot be read, and at once, without waiting for data, if it is a pipe or a device.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -40,7 +43,10 @@ def read(path: str) -> bytes:
 
 
 def _meant(path: str) -> str:
-    """Return the topology beside a missing path whose name is most similar; else the example of its name, or empty."""
+    """Return the path that was probably meant by a missing one; empty if there is none.
+
+    It is the topology in the same folder with the most similar name, or else the shipped topology of this name.
+    """
     asked = Path(path)
     if asked.suffix not in ("", *_ENDINGS):
         return ""
@@ -50,6 +56,6 @@ def _meant(path: str) -> str:
 
 
 def examples() -> Path:
-    """Return the folder of shipped topologies: in a checkout, or where a wheel installed it."""
+    """Return the folder of shipped topologies: ``configs/`` of the checkout, or the one that the wheel has installed."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     return checkout if checkout.is_dir() else Path(sys.prefix) / "share" / "actorlearn" / "configs"

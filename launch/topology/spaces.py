@@ -1,7 +1,7 @@
-"""Finds the kind of an environment's actions and observations in a child process, once for each environment.
+"""Makes an environment in a child process, to find the properties of its spaces on which defaults depend.
 
-So the command line imports no environment. If the environment cannot be made, its kind follows from its id, and the
-plan, which makes the environment too, reports why it cannot be made.
+The child process is used so that the command line imports no environment. Each environment is made once. If it cannot
+be made, the defaults follow from its id alone. The plan makes the environment too, and reports the error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from launch.topology.defaults import Spaces
 from launch.topology.keys import struct_at
 
 LIMIT_S = 60.0
-"""Longest time in seconds that the child process may take."""
+"""Time limit of the child process, in seconds."""
 
 
 def ask(env: Mapping[str, Any]) -> Spaces:
-    """Return the spaces of the environment of a section ``env``; empty if the environment cannot be made."""
+    """Return the properties of the spaces of an environment; empty if it cannot be made.
+
+    ``env`` is the section of that name in a raw topology.
+    """
     try:
         settings = msgspec.convert(env, cast("type[EnvSettings]", struct_at("env", {"env": env})))
     except ValueError:  # validation reports it

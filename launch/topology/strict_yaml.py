@@ -37,7 +37,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser, which is 14 times as fast; PyYAML's own if PyYAML was built without libyaml."""
+"""libyaml's parser, which is 14 times as fast as PyYAML's own; the latter if PyYAML was built without libyaml."""
 
 
 class TopologyError(ValueError):
@@ -60,7 +60,7 @@ class Origin:
     source: str
     line: int = 0
     over: bool = False
-    """Whether it replaces a value of the file: without it that value would apply, and not the default."""
+    """Whether the value is an override of a value in the file: without it, the file's value would apply, not the default."""
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
@@ -77,12 +77,12 @@ def short(text: str) -> str:
 
 
 def typed(value: object) -> str:
-    """Return a value as it is typed in a topology: numbers as ``number`` writes them."""
+    """Return a value in the form in which users write it in a topology."""
     return number(value) if isinstance(value, int | float) else show(value)
 
 
 def number(value: float) -> str:
-    """Return a number as topologies have it: 250_000; 1.0e-05, which YAML 1.1 also reads as a float."""
+    """Return a number in the form used in topologies, such as 250_000 or 1.0e-05 (YAML 1.1 reads 1e-05 as text)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:_}"
     text = json.dumps(value)
@@ -90,7 +90,7 @@ def number(value: float) -> str:
 
 
 def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
-    """Return an error of one line, in the form that every reader of topologies uses."""
+    """Return an error of one line: place, value, rule and remedy."""
     line = f"{where}: {value}: {rule}; {way_out}"
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 

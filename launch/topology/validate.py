@@ -1,9 +1,9 @@
-"""Finds all problems with the values of a topology, by comparing a raw tree with the types of ``schema.py``.
+"""Finds all problems with the single values of a topology, by comparing a raw topology with the types of ``schema.py``.
 
-Yields problems: path, value, rule and remedy. `explain` writes the message of the first one, in one line: place, key =
-value, rule, remedy, count of other problems. Ranges, patterns
-and words are read from the types, so they are not repeated here. msgspec is not used for the check because it raises
-only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
+A problem has a path, a value, a rule and a remedy. `explain` writes the message of the first problem, in one line:
+place, key = value, rule, remedy, number of other problems. Ranges, patterns and words are read from the types, so they
+are not repeated here. msgspec is not used for the check because it raises only the first problem and suggests no
+remedy. Rules between keys are in ``rules.py``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
 
 ALMOST = 0.85
-"""Likeness from which a word is a mistyped key of its section, even if another library has a parameter of this name."""
+"""Similarity (0 to 1) from which an unknown key counts as a mistyped key of its section.
+
+This holds even if another library has a parameter of this name.
+"""
 RENAMED = {"simulators.weights: round": "rollout"}
 """Renamed keys, and renamed values of keys: old -> new."""
 
@@ -63,7 +66,7 @@ class Problem(NamedTuple):
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield all problems with single values of a raw topology whose defaults are filled in."""
     keys = keys_of(TOPOLOGY)
-    yield from _strangers(tree, keys, ())
+    yield from _unknown_keys(tree, keys, ())
     for name, key in keys.items():
         if name in CHOSEN:
             yield from _of_choice(name, tree)
@@ -77,7 +80,10 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of a raw topology, its sections as structs, and the problems that the structs found."""
+    """Convert the sections of a raw topology to structs.
+
+    Returns all values of the topology by key, and the problems that structs have found with their own section.
+    """
     made, found = dict(tree), []
     for name, key in keys_of(TOPOLOGY).items():
         if key.section and tree.get(name) is not None:
@@ -203,12 +209,12 @@ def _no_replay(tree: Mapping[str, Any]) -> Problem:
 
 def problems_of(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
     """Yield problems of the keys of a section and of everything below them."""
-    yield from _strangers(section, keys, path)
+    yield from _unknown_keys(section, keys, path)
     for name, key in keys.items():
         yield from problems_at(section.get(name, MISSING), key, (*path, name))
 
 
-def _strangers(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
+def _unknown_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
     """Yield problems for keys that a section does not have; the rule says if another choice has the key."""
     for name, value in section.items():
         if name in keys:
@@ -242,7 +248,7 @@ def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
 
 
 def _elsewhere(word: str) -> str:
-    """Return the key of any section that a word is closest to; empty if there is none."""
+    """Return the most similar key of any section, as section.key; empty if none is similar."""
     keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # the first of several
     return keys.get(nearest(word, keys), "")
 
@@ -270,7 +276,7 @@ def problems_at(value: Any, key: Key, path: Path) -> Iterator[Problem]:
     elif isinstance(kind, inspect.IntType | inspect.FloatType):
         yield from _of_number(value, key, kind, path)
     elif isinstance(kind, inspect.BoolType) and not isinstance(value, bool):
-        yield _retype(path, value, key, "true or false", "write true or false without quotes")
+        yield _wrong_type(path, value, key, "true or false", "write true or false without quotes")
 
 
 def _missing(key: Key, path: Path) -> Problem:
@@ -294,6 +300,7 @@ def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iter
 
 
 def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
+    """Return the ``words`` of a key, with true and false as other accepted values if its union has a bool."""
     truth = any(isinstance(part, inspect.BoolType) for part in parts)
     return {"or": "true or false", **key.words} if truth else {**key.words}
 
@@ -317,7 +324,7 @@ def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) ->
         return
     for name, inside in value.items():
         if isinstance(inside, dict):
-            yield from _strangers(inside, keys, (*path, name))
+            yield from _unknown_keys(inside, keys, (*path, name))
             for key in filter(inside.__contains__, keys):
                 yield from problems_at(inside[key], keys[key], (*path, name, key))
         else:
@@ -342,7 +349,7 @@ def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> It
 def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[Problem]:
     if not isinstance(value, list):
         example = key.examples[0] if key.examples else [value] if path == ("env", "wrappers") else [64, 64]
-        yield _retype(path, value, key, "a list", f"write for example {example}")
+        yield _wrong_type(path, value, key, "a list", f"write for example {example}")
         return
     whole = len(kind.item_types) if isinstance(kind, inspect.TupleType) else None
     least, most = getattr(kind, "min_length", whole), getattr(kind, "max_length", whole)
@@ -358,7 +365,7 @@ def _of_list(value: Any, key: Key, kind: inspect.Type, path: Path) -> Iterator[P
 
 def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterator[Problem]:
     if not isinstance(value, str):
-        yield _retype(path, value, key, "text", "write a word, quoted if it looks like a number")
+        yield _wrong_type(path, value, key, "text", "write a word, quoted if it looks like a number")
         return
     # In re, $ also matches before a final newline; the patterns of JSON schema do not, so fullmatch is used.
     if kind.pattern is None or re.fullmatch(kind.pattern.removesuffix("$"), value):
@@ -376,9 +383,9 @@ def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, 
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         word, example = ("an integer", "a whole number such as 8") if whole else ("a number", "a number such as 0.5")
         if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9_.]+", value):
-            yield _retype(path, value, key, word, "write it without quotes, thousands split as in 250_000")
+            yield _wrong_type(path, value, key, word, "write it without quotes, thousands split as in 250_000")
         else:
-            yield _retype(path, value, key, word, f"write {example}")
+            yield _wrong_type(path, value, key, word, f"write {example}")
     elif not (math.isfinite(value) and all(keeps(value, bound) for _, bound, keeps in _bounds(kind))):
         yield Problem(path, value, f"must be {interval(kind)}", "write a number in that range", True)
 
@@ -400,7 +407,7 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, fl
             yield words, bound, keeps
 
 
-def _retype(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
+def _wrong_type(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
     """Return a problem with a value of a wrong type; the remedy shows what was probably meant."""
     way_out = "write a value after the key" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
