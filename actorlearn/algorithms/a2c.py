@@ -1,12 +1,15 @@
-"""Advantage actor-critic on blocks of T transitions: algorithm 1 of PAAC (Clemente et al. 2017).
+"""Advantage actor-critic on rollouts of T steps: algorithm 1 of PAAC (Clemente et al. 2017).
 
-Reads network outputs and a `Batch`.
+There are two small differences from the published PAAC code:
 
-There are two small differences from the published PAAC code. Log-probabilities come from log_softmax; that code adds
-1e-30 inside the logarithm. The mean is over valid transitions; in that code all transitions are valid, because its
-environments reset within a step. The entropy bonus is inside `loss_scale`, as there. With `gae_lambda` below 1 this is
-generalised advantage estimation (Schulman et al. 2016), and the values regress on the corresponding returns. With
-`return_steps` a block is treated as several shorter ones: BA3C's batches have many sequences of five steps per game.
+* Log-probabilities come from log_softmax. PAAC's code adds 1e-30 inside the logarithm.
+* Means are over valid transitions. In PAAC's code all transitions are valid, because its environments reset within a
+  step.
+
+As in PAAC's code, `loss_scale` also multiplies the entropy bonus. With `gae_lambda` below 1 the advantages are those of
+generalised advantage estimation (Schulman et al. 2016), and the targets of the values are the corresponding returns.
+With `return_steps` a rollout is treated as several shorter ones, as in BA3C, whose batches have many sequences of five
+steps per game.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from actorlearn.algorithms.specs.a2c import A2CSettings
 
 
 class A2C(ActorCritic):
-    """Policy gradient with n-step advantages, a value regression and an entropy bonus, from on-policy blocks.
+    """Policy gradient with n-step advantages, a value regression and an entropy bonus, from on-policy rollouts.
 
-    Outputs of the acting network are not recorded: the trainer's forward pass recomputes those that the loss needs.
+    Acting records only actions: the trainer's forward pass recomputes the log-probabilities and values.
     """
 
     Settings = A2CSettings
@@ -33,7 +36,7 @@ class A2C(ActorCritic):
     bootstrap_rows = 1
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms; outputs are [T+1, B, size] of one forward pass."""
+        """Return the loss and its terms, for outputs [T+1, B, size]."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]

@@ -1,6 +1,6 @@
-"""The common part of A2C, PPO, IMPALA and VACO: a policy and a state value, acting, and a loss of three terms.
+"""The common part of A2C, PPO, IMPALA and VACO: acting by a policy, and a loss of policy, value and entropy terms.
 
-Reads the network outputs "value" and those of `policies.heads`, and a `Batch`.
+The network has the output "value", a state's value, and the outputs of `policies.heads`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from actorlearn.curves import curve
 
 
 class ActorCritic:
-    """Base of the policy-gradient algorithms; each one adds a `loss`."""
+    """Base of the policy-gradient algorithms; each one adds a `loss` (``algorithms/interface.py``)."""
 
     prepared_rows = 0
     bootstrap_rows = 0
-    """Number of rows after the transitions whose outputs `loss` bootstraps from, without a gradient."""
+    """1 if `loss` gets the outputs of all T + 1 observations and bootstraps from the last; 0 if it gets those of T."""
     recorded: tuple[str, ...] = ()
-    """Columns recorded when acting: "log_prob" of the action, "value" of the observation."""
+    """Columns that `act` returns besides the action: "log_prob" of the action, "value" of the observation."""
 
     def __init__(self, settings: ActorCriticSettings) -> None:
         self.settings = settings
         self.parts: tuple[int, ...] = ()
-        """Number of choices of each part of a MultiDiscrete action; set by `heads`."""
+        """Number of choices of each part of a MultiDiscrete action; () for other actions. `heads` sets it."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Return the heads of a policy, and a state value."""
+        """Return the outputs of the policy, and "value"."""
         self.parts = actions.sizes if isinstance(actions, MultiDiscrete) else ()
         return {**policies.heads(actions), "value": 1}
 
@@ -42,15 +42,15 @@ class ActorCritic:
         return (*policies.heads(actions), *(["value"] if "value" in self.recorded else []))
 
     def policy(self, outputs: Mapping[str, Tensor]) -> policies.ActionDistribution:
-        """Return the policy of these outputs."""
+        """Return the distribution of actions that these outputs describe."""
         return policies.policy(outputs, self.parts)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return a column with one number for each name in `recorded`."""
+        """Return one float32 number per environment for each name in `recorded`."""
         return {name: ("float32", ()) for name in self.recorded}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Sample actions [N, …] from the policy, or choose the most probable ones; adds the recorded columns."""
+        """Draw actions [N, …] from the policy or, if ``greedy``, choose the most probable; return also `recorded`."""
         policy = self.policy(outputs)
         chosen = {"action": policy.greedy() if greedy else policy.sample(generator)}
         if "log_prob" in self.recorded:
@@ -64,12 +64,15 @@ class ActorCritic:
         return batch
 
     def corrected(self, batch: Batch, value: Tensor, ratio_tm1: Tensor, rho_clip: float, c_clip: float) -> VTrace:
-        """Return V-trace's targets and advantages, from the values of all rows [T+1, B] and the ratios [T, B]."""
+        """Return V-trace's targets and advantages for values [T+1, B] and importance ratios [T, B]."""
         counted, lambda_ = outcomes(batch, self.settings), self.settings.gae_lambda
         return vtrace(counted, value[:-1], value[1:], ratio_tm1, rho_clip=rho_clip, c_clip=c_clip, lambda_=lambda_)
 
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
-        """Return the loss, from three means over the valid transitions."""
+        """Return the whole loss; ``policy_loss``, ``value_loss`` and ``entropy`` are means over valid transitions.
+
+        With `reduction: sum` it is multiplied by the number of valid transitions.
+        """
         settings = self.settings
         entropy_cost = self.scheduled(settings.entropy_cost, settings.entropy_cost_final, progress)
         total = policy_loss + settings.value_cost * value_loss - entropy_cost * entropy
@@ -78,11 +81,11 @@ class ActorCritic:
         return settings.loss_scale * total
 
     def scheduled(self, first: float, final: float | None, progress: float) -> float:
-        """Return the number between ``first`` and ``final`` at ``progress``; ``final`` None: always ``first``."""
+        """Return the value at ``progress`` (0 to 1) of a schedule from ``first`` to ``final``; None: it is constant."""
         return first if final is None else first + curve(self.settings.schedule, progress) * (final - first)
 
     def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:
-        """Raise ValueError unless outputs have `bootstrap_rows` more rows than the batch has transitions."""
+        """Raise ValueError unless each output has a row for each transition, and `bootstrap_rows` rows more."""
         horizon, environments = batch.valid.shape
         expected = (horizon + self.bootstrap_rows, environments)
         for name, output in outputs.items():
@@ -96,7 +99,10 @@ class ActorCritic:
 
 @torch.no_grad()
 def fit(valid: Tensor, return_tm1: Tensor, value_tm1: Tensor) -> dict[str, Tensor]:
-    """Return mean value, mean return, and the share of the variance of returns that values explain (0 if none)."""
+    """Return metrics of the values [T, B] as predictions of the returns [T, B]: both means, and "explained_variance".
+
+    "explained_variance" is 1 - var(return - value) / var(return), or 0 if all returns are equal.
+    """
     value_mean, return_mean = mean_over(valid, value_tm1), mean_over(valid, return_tm1)
     error_tm1 = return_tm1 - value_tm1
     unexplained = mean_over(valid, (error_tm1 - (return_mean - value_mean)).square())

@@ -1,12 +1,12 @@
 """Categorical DQN, "C51": a distribution of the return for each action (Bellemare et al. 2017).
 
-Reads network outputs and a replayed `Batch`. With `double`, `dueling`, `n_step: 3`, prioritised replay and a noisy
-network this is Rainbow (Hessel et al. 2018); with epsilon instead of the noise it is eps-Rainbow (Stooke & Abbeel
-2018).
+The distribution is over K fixed returns, the atoms, from `value_min` to `value_max`. With `double`, `dueling`,
+`n_step: 3`, prioritised replay and a noisy network this is Rainbow (Hessel et al. 2018). With epsilon-greedy
+exploration instead of the noise it is eps-Rainbow (Stooke & Abbeel 2018).
 
-The loss is the cross-entropy with the projected target. The priority is the divergence, which is the cross-entropy
-minus the target's entropy, clipped to [1e-6, 1e6] as in accel_rl. Logarithms come from log_softmax; that code clips
-probabilities at 1e-6.
+The loss is the cross-entropy with the target distribution, projected onto the atoms. The priority of a transition is
+the KL divergence of both, which is the cross-entropy minus the target's entropy. As in accel_rl it is clipped to
+[1e-6, 1e6]. Logarithms of probabilities come from log_softmax; accel_rl clips probabilities at 1e-6 instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_PRIORITY = 1e6
 
 
 class C51(QLearning):
-    """Logits of the atoms for each action; dueling heads are added before the softmax."""
+    """K network outputs for each action: logits of the atoms. Dueling heads are combined before the softmax."""
 
     Settings = C51Settings
     settings: C51Settings
@@ -34,21 +34,21 @@ class C51(QLearning):
         super().__init__(settings, numbers=settings.atoms)
 
     def expected(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A], valid or not."""
+        """Return the expected return of each action, […, A], also of invalid ones."""
         return self.mean(self.per_action(outputs).softmax(-1))
 
     def mean(self, probability: Tensor) -> Tensor:
-        """Return the mean of distributions […, atoms]: […]."""
+        """Return the means […] of distributions […, K]."""
         return (probability * self._support(probability)).sum(-1)
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return the distribution of r + discount * Z(s', best action), [1, B, atoms]."""
+        """Return the distribution of r + discount * Z(s', best action), projected onto the atoms: [1, B, K]."""
         discount = batch.columns["discount"].unsqueeze(-1)
         place = batch.reward.unsqueeze(-1) + discount * self._support(following)
         return project(following.softmax(-1), place, self._support(following))
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        """Return the loss, its terms and the priorities [1, B], for outputs [1, B, size]."""
         logits = self.numbers_of_played(outputs, batch)  # [1, B, atoms]
         target = batch.columns["target"].where(batch.valid.unsqueeze(-1), 0.0)
         error = -(target * logits.log_softmax(-1)).sum(-1)  # [1, B]
@@ -75,12 +75,13 @@ def support(atoms: int, smallest: float, largest: float, device: torch.device) -
 
 
 def project(probability: Tensor, place: Tensor, values: Tensor) -> Tensor:
-    """Project a distribution, `probability` […, J] at `place` […, J], onto evenly spaced `values` [K]: […, K].
+    """Project a distribution over J returns ``place`` onto K evenly spaced atoms ``values`` [K]; return […, K].
 
-    Each probability is divided between the two neighbouring atoms in proportion to their nearness; a place beyond an
-    end counts as that end (algorithm 1). Atom k thus gets the part max(0, 1 - distance) of each probability, with the
-    distance in atoms. This needs J x K numbers a row, and addition at indices only 2 J, but it adds in a fixed order,
-    also on a GPU.
+    ``probability`` and ``place`` are […, J]. Each probability is divided between the two nearest atoms; the nearer one
+    gets more. A return outside the atoms' range counts as the nearest end of the range (algorithm 1 of the paper).
+
+    Atom k gets the share max(0, 1 - distance) of each probability, with the distance in atoms. This needs J * K numbers
+    per row. Adding at indices needs only 2 J, but on a GPU it adds in no fixed order, so results would not repeat.
     """
     step = (values[-1] - values[0]) / (len(values) - 1)
     position = (torch.minimum(torch.maximum(place, values[0]), values[-1]) - values[0]) / step  # […, J], 0 to K - 1

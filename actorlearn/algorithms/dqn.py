@@ -1,7 +1,7 @@
 """Deep Q-networks (Mnih et al. 2015), with optional double Q-learning, dueling heads and n-step returns.
 
-Reads network outputs and a replayed `Batch`. The loss is the mean Huber loss over the minibatch, as in accel_rl and
-fast-DQN. Nature's Lua code clips the same errors and takes their sum: `reduction: sum`.
+The loss is the mean Huber loss over the minibatch, as in accel_rl and fast-DQN. The Lua code of the paper clips the
+same errors and takes their sum; the setting for this is `reduction: sum`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actorlearn.algorithms.specs.dqn import DQNSettings
 
 
 class DQN(QLearning):
-    """One number for each action: the expected return."""
+    """A network output for each action: its expected return."""
 
     Settings = DQNSettings
     settings: DQNSettings
@@ -27,12 +27,12 @@ class DQN(QLearning):
         super().__init__(settings, numbers=1)
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return r + discount * Q(s', best action), [1, B]; with discount 0 it is r even if Q is NaN."""
+        """Return r + discount * Q(s', best action), [1, B]; with discount 0 this is r, even if Q is NaN."""
         discount = batch.columns["discount"]
         return batch.reward + (discount * following.squeeze(-1)).where(discount != 0.0, 0.0)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, its terms and priorities; outputs are [1, B, size] of one forward pass."""
+        """Return the loss, its terms and the priorities [1, B], for outputs [1, B, size]."""
         delta, target = self.settings.huber_delta, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)  # [1, B]
         error = huber_loss(q, target.where(batch.valid, 0.0), reduction="none", delta=delta)

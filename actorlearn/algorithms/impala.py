@@ -1,10 +1,9 @@
 """IMPALA: an actor-critic for experience from older policies, corrected by V-trace (Espeholt et al. 2018).
 
-Reads network outputs and a `Batch` with the column "log_prob" of the acting policy. All values, also the one to
-bootstrap from, come from the learner's forward pass.
+Acting records the column "log_prob". All values, also those to bootstrap from, come from the trainer's forward pass.
 
-The paper and torchbeast take the sum of the terms over a batch, and their learning rates and clip_norm 40 assume this:
-`reduction: sum`. The weight of the squared error in torchbeast is 0.25 (a half of 0.5).
+The paper and torchbeast sum the loss over a batch, and their learning rates and clip_norm of 40 assume this. The
+setting for it is `reduction: sum`. In torchbeast the weight of the squared error is 0.25 (half of 0.5).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from actorlearn.algorithms.specs.impala import IMPALASettings
 
 
 class IMPALA(ActorCritic):
-    """Policy gradient with V-trace advantages, a regression on V-trace targets and an entropy bonus."""
+    """Policy gradient with V-trace advantages, regression of the values on V-trace targets, and an entropy bonus."""
 
     Settings = IMPALASettings
     settings: IMPALASettings
@@ -30,7 +29,7 @@ class IMPALA(ActorCritic):
     recorded = ("log_prob",)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms; outputs are [T+1, B, size] of one forward pass."""
+        """Return the loss and its terms, for outputs [T+1, B, size]."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
         value = outputs["value"].squeeze(-1)  # [T+1, B]

@@ -1,21 +1,27 @@
 """The interface of an algorithm: the batch that it learns from, five methods, and the number `prepared_rows`.
 
-Reads and writes nothing. Algorithms' settings and specs, which exist before an algorithm is made, are in
-``settings.py``. The spec says whether the algorithm learns from rollouts or from a replay.
+An algorithm's settings, and its spec, which describes the algorithm without importing it, are in ``settings.py``. The
+spec says whether the algorithm learns from rollouts or from a replay buffer ("a replay").
 
-A `Batch` is in action -> outcome order (`processes/batches.py` shifts the rows). Transition t is:
+A rollout is a `Batch` of T transitions of B environments. Transition t is:
 
     observation[t] --action[t]--> reward[t], terminated[t], truncated[t], life_lost[t], observation[t+1]
 
-The transition after a game's end is the environment's reset: its action was ignored, `valid` is False, and algorithms
-must not learn from it. The same holds while a game waits for the next block, and for actions chosen by weights that
-were too old. `observation[t+1]` of a transition that ended a game is the game's final observation.
+If transition t ends a game (an episode), `observation[t+1]` is the final observation of this game. The following
+transition is the environment's reset, which ignores the action. There `valid` is False, and algorithms must not learn
+from it. `valid` is also False while an environment waits for the next rollout, and for actions that were chosen by
+weights older than `max_policy_lag` allows.
 
-A minibatch of a replay is a batch of B items. A transition has two rows: row 1 is `n_step` agent steps after row 0, or
-at the end of the game. Its observation and first are [2, B, ...], everything else [1, B]. A sequence of L transitions,
-for algorithms whose `AlgorithmSpec` sets ``sequences``, has all rows up to the last that a return reaches: [L + n_step,
-B, ...] and [L, B]. The reward is the n-step sum of rewards that were clipped one by one. The columns are "discount",
-"weight" and "reached", the row at which the return ends (see `q_learning` and `r2d1`).
+A minibatch drawn from a replay is a `Batch` of B items. An item is one transition, or a sequence of L transitions for
+algorithms whose `AlgorithmSpec` sets ``sequences``. The shapes are:
+
+    item         observation, first   other tensors   rows (indices of the first dimension) of observation
+    transition   [2, B, ...]          [1, B, ...]     0: before the action; 1: `n_step` agent steps later, or the final
+                                                      observation of the game
+    sequence     [L + n_step, B, ...] [L, B, ...]     all rows up to the last from which a return bootstraps
+
+The reward is the sum of up to `n_step` discounted rewards, each clipped before. The columns are "discount" and
+"weight", and for sequences "reached" (`q_learning` and `r2d1` describe these columns).
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """T transitions of B environments, in action -> outcome order, all on one device."""
+    """T transitions of B environments on one device: `action[t]` led from `observation[t]` to `observation[t+1]`."""
 
     observation: Tensor  # [T+1, B, *shape]
     action: Tensor  # [T, B] int64, [T, B, k] int64 of MultiDiscrete, or [T, B, n] float32 of Box
@@ -46,13 +52,15 @@ class Batch:
     valid: Tensor  # [T, B] bool
     policy_lag: Tensor  # [T, B] int64: updates by which the acting weights were older than those that learn
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-    """The algorithm's columns, [T, B, ...]; with a recurrent network also "state" before row 0, [1, B, S]."""
+    """Further tensors by name, [T, B, ...]: those that `Algorithm.act` or `Algorithm.prepare` returned.
+
+    With a recurrent network also "state" [1, B, S], the network's state before row 0."""
 
     @classmethod
     def plain(cls, observation: Tensor, action: Tensor, reward: Tensor, **others: Any) -> Batch:
-        """Return a batch whose transitions are valid and have lag 0, without a game's begin or end.
+        """Return a batch in which all transitions are valid and have lag 0, and no game begins or ends.
 
-        ``others``: fields with other values, and columns.
+        ``others`` are further fields, such as ``columns``, or replace these values.
         """
         no = reward.new_zeros(reward.shape).bool()
         rows = {"terminated": no, "truncated": no, "life_lost": no, "valid": ~no, "policy_lag": no.long()}
@@ -60,133 +68,145 @@ class Batch:
         return cls(**{"observation": observation, "action": action, "reward": reward, "first": first, **rows, **others})
 
     def environments(self, chosen: Tensor) -> Batch:
-        """Return the part of the batch with some environments; ``chosen``: indices into the second dimension."""
+        """Return the part of the batch for some environments; ``chosen`` [N]: their indices in the second dimension."""
         # index_select, not [:, chosen]: 256 of 2,048 observations of Atari take 0.2 ms instead of 4.2 on one core.
         return self._changed(lambda tensor: tensor.index_select(1, chosen))
 
     def parted(self, columns: Mapping[str, Tensor]) -> Batch:
-        """Return the batch with these columns and without its last row, as one row of T * B transitions.
+        """Return the batch with these columns, without its last observation, and flattened to [1, T * B, ...].
 
-        With the column "state" of a recurrent network, which needs the order of transitions, it keeps T rows.
+        The epochs can then draw minibatches of single transitions. A batch with the column "state" is not flattened,
+        because a recurrent network needs the transitions in their order; it stays [T, B, ...].
         """
         rows = replace(self, observation=self.observation[:-1], first=self.first[:-1], columns=columns)
         return rows if "state" in columns else rows.transitions()
 
     def transitions(self) -> Batch:
-        """Return the batch as one row of T * B transitions, without their order; observation and first need T rows."""
+        """Return the batch flattened to [1, T * B, ...]; `observation` and `first` must have T rows, not T + 1."""
         return self._changed(lambda tensor: tensor.flatten(0, 1)[None])
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """Return the batch with each tensor replaced by its change."""
+        """Return a batch of the results of ``change`` for each tensor."""
         columns = {name: change(column) for name, column in self.columns.items()}
         others = {name: change(getattr(self, name)) for name in Batch.__slots__ if name != "columns"}
         return Batch(**others, columns=columns)
 
 
 class Algorithm(Protocol):
-    """A learning algorithm; pure except for the generator that it receives. It is made from its settings.
+    """A learning algorithm, made from its settings: rules for acting and a loss, as functions of network outputs.
 
-    Its only state is that of `KeepsState`, and the parameters of its networks.
+    Network outputs are called heads; ``outputs`` maps the name of each head to a tensor. An algorithm keeps no state
+    between calls except the tensors of `KeepsState`, and takes all random numbers from the generator that it is given.
     """
 
     prepared_rows: int
-    """Number of rows at the end of a batch whose outputs `prepare` needs; 0: none."""
+    """Number of last observations of a batch (of T + 1) whose outputs `prepare` needs; 0: `prepare` needs none."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Return the name and size of each network output; called before a network is made.
+        """Return the name and size of each network output for this action space.
 
-        An algorithm can therefore store its actions here, before it acts or learns.
+        It is called first, before the network is made. An algorithm can therefore store the action space here.
         """
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the columns that `act` writes besides the action: name -> (numpy dtype name, shape of one cell).
+        """Return the columns that `act` returns besides the action: name -> (numpy dtype name, shape per environment).
 
-        Called once, when the layout of blocks is planned.
+        It is called once, when the shared memory for rollouts is planned.
         """
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Choose "action", int64 [N] or [N, k] or float32 [N, n], and the cells of `columns`, from outputs [N, size].
+        """Choose actions for N environments from outputs [N, size]; with `greedy`, without random numbers.
 
-        If the environment has masks, the output "action_mask" of every row is 1 for valid choices, and no other may be
-        chosen (``action_mask.py``; `policies.policy` does this).
-        Called for each batch of rows, and by evaluators; with `greedy` it draws no random numbers.
+        Returns "action" and each name in `columns`, [N, ...]. Actions are int64 [N] if the space is Discrete, int64
+        [N, k] if it is MultiDiscrete with k parts, and float32 [N, n] if it is a Box of n numbers.
+
+        If the environment has masks of valid actions, the output "action_mask" is 1 for each valid choice, and no other
+        may be chosen. `policies.policy` obeys it; ``action_mask.py`` describes masks.
         """
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Return the batch from which the epochs learn; it may have other rows and more columns.
+        """Compute what stays constant during the epochs, such as advantages; return the batch that the epochs use.
 
-        The trainer calls this once for each batch, before its epochs, without gradient. Outputs are
-        [prepared_rows, B, size]. Epochs divide the result into minibatches along its second dimension.
+        The trainer calls this once for each batch, before its epochs, without gradient. ``outputs`` are
+        [prepared_rows, B, size], those of the last observations. The returned batch may have more columns and another
+        number of rows. Each epoch divides it into minibatches along the second dimension.
 
-        For a minibatch of a replay the outputs are those of all rows but the first: "target.<head>" of the target
-        network and, if `prepared_rows`, "<head>" of the network itself.
+        For a minibatch from a replay, ``outputs`` are those of all observations but the first: "target.<head>" from the
+        target network and, if `prepared_rows` is not 0, "<head>" from the network itself.
         """
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and detached scalar metrics, from outputs [rows, B, size] of one forward pass.
+        """Return the scalar loss of a minibatch, and metrics by name, which are detached scalars.
 
-        The trainer calls this for each minibatch of a prepared batch, before `backward`; the rows are those of its
-        observation. `progress` is the completed share of `schedule_steps`, in [0, 1], for scheduled values.
+        The trainer calls this for each minibatch of a prepared batch, before `backward`. ``outputs`` are [rows, B,
+        size], from one forward pass on the minibatch's observation [rows, B, ...]. `progress`, from 0 to 1, is the
+        completed share of `schedule_steps`; values that change along the run are computed from it.
 
-        For a minibatch of a replay one metric may have other dimensions: "priority" [1, B], the error of each item.
-        A prioritised replay draws items in proportion to a power of it.
+        For a minibatch from a replay, the metric "priority" may be [1, B]: the error of each item. A prioritised replay
+        draws an item with a probability in proportion to a power of its priority.
         """
 
 
 @runtime_checkable
 class ReadsSomeHeads(Protocol):
-    """An algorithm that needs only some outputs for acting; others with a separate trunk are then not computed."""
+    """An algorithm whose `act` reads only some outputs.
+
+    When acting, a network with a separate encoder for each output then computes only these. Other networks compute all
+    outputs.
+    """
 
     def acting_heads(self, actions: Actions) -> Collection[str]:
-        """Return the names of the outputs that `act` reads; it may receive others too."""
+        """Return the names of the outputs that `act` reads; `act` may receive other outputs too."""
 
 
 @runtime_checkable
 class KeepsState(Protocol):
     """An algorithm with state besides the weights, such as a moving average, which `loss` or `losses` changes.
 
-    The state is saved in checkpoints and restored. It changes with an optimizer step: if the step is not taken, the
-    change is dropped. In mode sync the state becomes the mean of the learners' states at each step, as the gradient is
-    the mean of their gradients. With local steps, and in other modes, each learner has its own state.
+    Checkpoints include the state. If an optimizer step is skipped, for example because its gradient is not finite, its
+    change of the state is undone. If several learners run in mode sync, the mean of their states replaces
+    each state at every optimizer step, as the mean of their gradients is used. With local steps, and in other modes,
+    each learner has its own state.
     """
 
     state: dict[str, Tensor]
-    """Float32 tensors by name, made in ``__init__``; a number is a tensor of shape [].
+    """Float32 tensors by name, made in ``__init__``; the tensor of a single number has shape [].
 
-    `loss` and `losses` change them in place (`copy_`, `add_`, `lerp_`), by detached tensors. A learner moves them to
-    its device. `prepare` may read them. `act` gets the initial values, because it is called in other processes."""
+    `loss` and `losses` change the tensors in place (`copy_`, `add_`, `lerp_`), by detached tensors. The trainer moves
+    them to its device. `prepare` may read them. `act` sees the initial values, because other processes call it."""
 
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` uses the outputs of a minibatch's last rows as constants, to bootstrap from."""
+    """An algorithm whose `loss` bootstraps from the last rows of a minibatch, and treats their outputs as constants."""
 
     bootstrap_rows: int
-    """Number of last rows whose outputs are constants; 0: none. On a CPU no gradient is computed for them."""
+    """Number of such last rows; 0: none. On a CPU the trainer saves time by a pass without gradient for them."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]
-"""Networks by name; each is called with its inputs, observations [N, *shape] and actions [N, n]: {head: [N, size]}.
+"""Networks by name. Calling one with observations [N, *shape], actions [N, n], or both, returns {head: [N, size]}.
 
-"actor" chooses actions, extra networks have their own names, and names of target networks begin with "target."."""
+"actor" is the network that chooses actions. Extra networks have the names that `extra_networks` returns. The target
+network of NAME is "target.NAME"."""
 
 
 @runtime_checkable
 class MultiNetworkAlgorithm(Protocol):
-    """An algorithm with networks besides its actor, such as critics, and a loss for each network instead of `loss`.
+    """An algorithm with several networks: an actor, which chooses actions, and others, such as critics.
 
-    It has the other methods of an `Algorithm`; `heads` returns the actor's outputs. `losses` calls the networks itself,
-    so `prepare` gets no outputs for a minibatch of a replay.
+    It has the methods of an `Algorithm`, with `losses` instead of `loss`; `heads` returns the actor's outputs. `losses`
+    calls the networks itself, so `prepare` gets no outputs for a minibatch from a replay.
     """
 
     def extra_networks(self, actions: Actions) -> Mapping[str, ExtraNetwork]:
-        """Return the networks besides the actor by name; called after each call of `heads`."""
+        """Return descriptions of the networks besides the actor, by name; called after each call of `heads`."""
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return a scalar loss for each network, by its name, and detached metrics as `loss` does.
+        """Return a scalar loss for each network by name, and detached metrics as `Algorithm.loss` does.
 
-        The gradient of a loss changes only the parameters of its network, even if the loss depends on others. Equal
-        generators must give equal results. Passes of target networks have no gradient.
+        The gradient of a loss changes only the parameters of the network of the same name, even if the loss depends on
+        other networks too. Target networks compute no gradient. Random numbers come only from ``generator``.
         """

@@ -1,4 +1,8 @@
-"""Classes of policy lag, for separate metrics of transitions. Imports nothing of the project."""
+"""Classes of policy lag, for which some metrics are recorded separately.
+
+The policy lag of a transition is the number of updates by which the weights that chose its action are older than the
+weights that learn from it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LagClass:
-    """A range of lags, in updates."""
+    """A range of policy lags, in updates."""
 
     name: str
-    """Suffix of the names of the metrics of this class."""
+    """Suffix that this class adds to the name of a metric."""
     first: int
+    """Smallest lag of the class."""
     last: int | None
     """Largest lag of the class; None: no limit."""
 
@@ -20,7 +25,7 @@ class LagClass:
 
     @property
     def words(self) -> str:
-        """The range in words."""
+        """The range in words, such as "2 to 3 updates"."""
         if self.last is None:
             return f"{self.first} or more updates"
         if self.last > self.first:

@@ -1,4 +1,4 @@
-"""Makes the algorithm of given settings."""
+"""Makes an algorithm from its settings, and lists its extra networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actorlearn.extra_networks import ExtraNetwork
 
 
 def make(settings: AlgorithmSettings) -> Algorithm:
-    """Make the algorithm; raises ValueError if that fails."""
+    """Make the algorithm; raises ValueError if its class cannot be called with settings or lacks `prepared_rows`."""
     kind = ALGORITHMS.spec(settings.name).load()
     try:
         signature(kind).bind(settings)
@@ -24,12 +24,12 @@ def make(settings: AlgorithmSettings) -> Algorithm:
     algorithm: Algorithm = kind(settings)
     if not isinstance(getattr(algorithm, "prepared_rows", None), int):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} lacks the integer prepared_rows, the number of rows whose outputs "
-            "prepare needs, or 0 (actorlearn/algorithms/interface.py)"
+            f"algorithm.name: {settings.name!r} lacks the integer prepared_rows: the number of last observations "
+            "of a batch whose outputs prepare needs, or 0 (actorlearn/algorithms/interface.py)"
         )
     return algorithm
 
 
 def extra_networks(algorithm: Algorithm, actions: Actions) -> Mapping[str, ExtraNetwork]:
-    """Return the networks that an algorithm has besides its actor; most algorithms have none."""
+    """Return the networks that the algorithm needs besides its actor, such as SAC's critics; {} for most algorithms."""
     return algorithm.extra_networks(actions) if isinstance(algorithm, MultiNetworkAlgorithm) else {}

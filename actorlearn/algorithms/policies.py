@@ -1,6 +1,7 @@
-"""Policies as distributions over actions, given by network outputs: softmax over choices, Gaussian over Box actions.
+"""Policies: distributions over actions that are computed from network outputs.
 
-Reads outputs by head. With the output "action_mask" the policy has only the valid choices (``action_mask.py``). The
+A policy is a softmax for Discrete actions, one softmax for each part of MultiDiscrete actions, and a Gaussian for Box
+actions. If the network has the output "action_mask", invalid choices get probability 0 (``action_mask.py``). The
 leading dimensions, written as …, are [N] when acting and [rows, B] when learning.
 """
 
@@ -22,20 +23,20 @@ LEAST = -1e9
 
 
 def without_invalid(outputs: Mapping[str, Tensor], scores: Tensor) -> Tensor:
-    """Return logits or values […, A] in which the actions that the outputs' mask forbids have `LEAST`."""
+    """Return ``scores`` (logits or values, […, A]) with `LEAST` for each action that the outputs' mask forbids."""
     mask = outputs.get(MASK)
     return scores if mask is None else scores.masked_fill(mask == 0, LEAST)
 
 
 def heads(actions: Actions) -> dict[str, int]:
-    """Return the name and size of each output of a policy."""
+    """Return the names and sizes of the network outputs from which `policy` makes a distribution."""
     if isinstance(actions, tuple):
         return {"mean": actions[0], "log_std": actions[0]}
     return {"logits": actions if isinstance(actions, int) else sum(actions.sizes)}
 
 
 def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDistribution:
-    """Return the policy of these outputs; `parts`: numbers of choices of a MultiDiscrete action's parts."""
+    """Return the distribution that these outputs describe; `parts`: number of choices of each MultiDiscrete part."""
     if "logits" in outputs:
         logits = without_invalid(outputs, outputs["logits"])
         return MultiCategorical(logits, parts) if parts else Categorical(logits)
@@ -43,16 +44,18 @@ def policy(outputs: Mapping[str, Tensor], parts: Sequence[int] = ()) -> ActionDi
 
 
 def played_actions(batch: Batch) -> Tensor:
-    """Return the actions of a batch, with 0 for invalid transitions, whose actions may be any numbers."""
+    """Return a batch's actions, with 0 for invalid transitions.
+
+    Actions of invalid transitions may be arbitrary numbers, which would be wrong indices or give NaN.
+    """
     valid = batch.valid.view(*batch.valid.shape, *[1] * (batch.action.ndim - batch.valid.ndim))
     return batch.action.where(valid, 0)
 
 
 class Categorical:
-    """softmax(logits) over actions 0 … A-1."""
+    """The distribution softmax(logits) over actions 0 … A-1, for logits […, A]."""
 
     def __init__(self, logits: Tensor) -> None:
-        """Use logits […, A]."""
         self.logits = logits
 
     @cached_property
@@ -63,15 +66,15 @@ class Categorical:
     def sample(self, generator: torch.Generator) -> Tensor:
         """Draw one action per row: int64 […].
 
-        argmax(p / e) with e ~ Exponential(1) has distribution p. With logarithms no softmax is needed, because a
-        constant per row does not change the argmax. This takes four small operations, and unlike torch.multinomial it
-        does not wait for the device.
+        If e ~ Exponential(1) for each action, argmax(p / e) has distribution p. It equals argmax(logits - log e),
+        because a constant per row does not change the argmax. This needs no softmax and, unlike torch.multinomial, does
+        not wait for the device.
         """
         noise = torch.empty_like(self.logits).exponential_(generator=generator)
         return (self.logits - noise.log_()).argmax(-1)
 
     def greedy(self) -> Tensor:
-        """Return the most probable action of each row; of equal ones that with the lowest index."""
+        """Return the most probable action of each row, int64 […]; the first one if several are equal."""
         return self.logits.argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -84,34 +87,35 @@ class Categorical:
 
 
 class MultiCategorical:
-    """Independent softmaxes over the choices of each of k parts of an action."""
+    """Distribution of a MultiDiscrete action: an independent softmax for each of its k parts."""
 
     def __init__(self, logits: Tensor, sizes: Sequence[int]) -> None:
-        """Use logits […, sum of sizes], those of part 0 first."""
+        """Use logits […, sum of ``sizes``], those of part 0 first; ``sizes``: number of choices of each part."""
         self.parts = [Categorical(of_part) for of_part in torch.split(logits, list(sizes), -1)]
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row, part by part: int64 […, k]."""
+        """Draw one action per row: int64 […, k]."""
         return torch.stack([part.sample(generator) for part in self.parts], -1)
 
     def greedy(self) -> Tensor:
-        """Return the most probable choice of each part."""
+        """Return the most probable choice of each part: int64 […, k]."""
         return torch.stack([part.greedy() for part in self.parts], -1)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return the logarithm of each action's probability: the sum over its parts."""
+        """Return the logarithm of each action's probability, […]: the sum over its parts."""
         chosen = zip(self.parts, action.unbind(-1), strict=True)
         return torch.stack([part.log_prob(choice) for part, choice in chosen], -1).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy of each row: the sum over its parts."""
+        """Return the entropy of each row in nats, […]: the sum over its parts."""
         return torch.stack([part.entropy() for part in self.parts], -1).sum(-1)
 
 
 class Gaussian:
-    """Independent normal distributions over the n numbers of a Box action, which may be outside its bounds.
+    """Independent normal distributions of the n numbers of a Box action.
 
-    The environment clips actions; the recorded action and its density are those before clipping.
+    A drawn action may be outside the bounds of the Box, and the environment then clips it. The recorded action and its
+    density are those before clipping.
     """
 
     def __init__(self, mean: Tensor, log_std: Tensor) -> None:
@@ -125,7 +129,7 @@ class Gaussian:
         return self.mean + self.log_std.exp() * noise
 
     def greedy(self) -> Tensor:
-        """Return the means."""
+        """Return the means, […, n]."""
         return self.mean
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -139,4 +143,4 @@ class Gaussian:
 
 
 ActionDistribution = Categorical | MultiCategorical | Gaussian
-"""The distribution of actions for each row of some outputs."""
+"""A distribution of actions for each row of the network outputs."""

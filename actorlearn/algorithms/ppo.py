@@ -1,28 +1,30 @@
 """Proximal policy optimisation with a clipped ratio (Schulman et al. 2017), as in Stooke & Abbeel's accel_rl.
 
-Reads network outputs and a `Batch` with the columns "log_prob" and "value" of the acting network. Advantages and
-returns are computed once for a batch, from the recorded values; the epochs then learn from single transitions, unless
-the network is recurrent and needs whole sequences.
+Acting records the columns "log_prob" and "value". Advantages and returns are computed once for a batch, from the
+recorded values. The epochs then learn from minibatches of single transitions. With a recurrent network they learn from
+whole sequences.
 
-Two options are off in accel_rl: normalised advantages (over the valid transitions of a minibatch, as in OpenAI
-baselines) and clipped values (as there, the larger of both squared errors). accel_rl clips the ratio at 0.2 times the
-factor of its learning rate's schedule; `ratio_clip_final` sets the final clip.
+Two options are off in accel_rl and work as in OpenAI baselines: advantages normalised over the valid transitions of a
+minibatch, and clipped values, for which the loss is the larger of both squared errors. In accel_rl the clip of the
+ratio falls with the learning rate; here `ratio_clip_final` sets the final clip.
 
-For experience from older weights, the ratio can be taken to another policy than the acting one (`proximal`). Then there
-are three policies: mu, which acted, pi_prox, and the new policy pi (Hilton et al. 2021, arXiv 2110.00641, section 3,
-L_decoupled). The objective is the mean of
+For experience from older weights, the clipped ratio can refer to another policy than the one that acted (the key
+`proximal`). There are then three policies: mu, which acted, the proximal policy pi_prox, and the new policy pi (Hilton
+et al. 2021, arXiv 2110.00641, section 3, L_decoupled). The objective is the mean of
 
     pi_prox / mu * min(pi / pi_prox * A, clip(pi / pi_prox) * A)
 
-pi_prox is the policy of the weights before the epochs, which needs a forward pass, or is approximated without one by
-(A-3PO, arXiv 2512.06547)
+The key `proximal` selects pi_prox:
 
-    log pi_prox = alpha log mu + (1 - alpha) log pi,    alpha = 1 / d
+    behaviour      mu: the objective is PPO's, and the result is bit-identical to PPO
+    recomputed     the policy of the weights before the epochs, which takes another forward pass
+    interpolated   log pi_prox = alpha log mu + (1 - alpha) log pi, without another pass (A-3PO, arXiv 2512.06547)
 
-where d is the number of updates from mu to pi. The version of pi is one more than the newest published version, so d is
-the policy lag + 1, as in AReaL's code; with lag 0 the ratio is PPO's. With ``proximal: behaviour`` the result is
-bit-identical to PPO. ``advantages: vtrace`` computes targets like IMPALA, with rho and c clipped at 1. The advantage is
-then not multiplied by rho, because the objective has this ratio already.
+alpha is 1 / d, where d is the number of updates from mu to pi. pi is one update newer than the newest published
+weights, so d is the policy lag + 1, as in AReaL's code. With lag 0, pi_prox is mu.
+
+``advantages: vtrace`` computes targets like IMPALA, with rho and c clipped at 1. The advantage is then not multiplied
+by rho, because the objective already has this ratio.
 """
 
 from __future__ import annotations
@@ -41,28 +43,27 @@ from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.ppo import PPOSettings
 
 LARGEST_LOG = 60.0
-"""Largest logarithm of a ratio: e^60 and its gradient are finite in float32.
+"""Limit of the logarithm of a ratio: e^60 and its gradient are finite in float32.
 
-An infinite ratio would make the gradient of the whole minibatch NaN, also where the clip leaves it without effect."""
+A single infinite ratio would make the gradient of the whole minibatch NaN, even if that ratio is clipped."""
 
 
 class PPO(ActorCritic):
-    """Several epochs over a batch, with a clipped probability ratio that keeps the policy near the acting one."""
+    """Several epochs over a batch; clipping the probability ratio keeps the policy near the acting policy."""
 
     Settings = PPOSettings
     settings: PPOSettings
     recorded = ("log_prob", "value")
 
     def __init__(self, settings: PPOSettings) -> None:
-        """Store the settings; `prepare` needs the outputs of all rows, or only of the last one."""
         super().__init__(settings)
         self.prepared_rows = settings.horizon + 1 if settings.passes_before else 1
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add columns "advantage", "return" and perhaps "log_prob_before", and drop the last row.
+        """Add the columns "advantage", "return" and, if `passes_before`, "log_prob_before"; drop the last observation.
 
-        Outputs are [1, B, size] of that row, or [T+1, B, size] of all rows. A batch without the column "state" of a
-        recurrent network becomes [1, T * B].
+        ``outputs`` are [T+1, B, size] if `passes_before`; otherwise [1, B, size], those of the last observation. The
+        result is [1, T * B], or [T, B] with a recurrent network (`Batch.parted`).
         """
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
         settings, columns = self.settings, dict(batch.columns)
@@ -82,7 +83,7 @@ class PPO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms; outputs are [T, B, size] of one forward pass."""
+        """Return the loss and its terms, for outputs [rows, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
@@ -98,10 +99,10 @@ class PPO(ActorCritic):
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
 
-        # Equation 7 of the paper: the lower of both, so that a further move gives no gain.
-        near = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
-        whole = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
-        surrogate = torch.minimum(whole * advantage, near * advantage)
+        # Equation 7 of the paper: the smaller product, so that moving the ratio beyond the clip gains nothing.
+        clipped = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
+        unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
+        surrogate = torch.minimum(unclipped * advantage, clipped * advantage)
         policy_loss = -mean_over(valid, surrogate)
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, self.value_error(value_tm1, columns))
@@ -110,14 +111,14 @@ class PPO(ActorCritic):
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         moved = (log_prob.detach() - columns["log_prob"]).where(valid, 0.0)  # log(pi / mu)
         metrics |= ratio_metrics(batch, moved, (ratio - 1.0).abs() > clip)
-        metrics[DIVERGENCE] = mean_over(valid, moved.exp() - 1.0 - moved)  # of mu from pi, never negative
+        metrics[DIVERGENCE] = mean_over(valid, moved.exp() - 1.0 - moved)  # estimate of KL(mu, pi), never negative
         metrics |= fit(valid, columns["return"], value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}
 
     def proximal(self, batch: Batch, log_prob: Tensor) -> Tensor:
-        """Return each action's log-probability under pi_prox, the denominator of the clipped ratio.
+        """Return each action's log-probability [rows, B] under pi_prox, the denominator of the clipped ratio.
 
-        ``log_prob`` is the log-probability under the new policy, without gradient.
+        ``log_prob`` [rows, B] is that under the new policy, without gradient.
         """
         match self.settings.proximal:
             case "behaviour":
@@ -129,13 +130,17 @@ class PPO(ActorCritic):
                 return acted + lag / (lag + 1) * (log_prob - acted)
 
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        """Return the squared error of each value; with `value_clip` at least that of the clipped value."""
+        """Return the squared error of each value, [rows, B].
+
+        With `value_clip` it is the larger of this error and that of a value that moved at most `value_clip` from the
+        recorded value.
+        """
         error = (columns["return"] - value).square()
         clip = self.settings.value_clip
         if clip is None:
             return error
-        near = columns["value"] + (value - columns["value"]).clamp(-clip, clip)
-        return torch.maximum(error, (columns["return"] - near).square())
+        clipped = columns["value"] + (value - columns["value"]).clamp(-clip, clip)
+        return torch.maximum(error, (columns["return"] - clipped).square())
 
 
 def normalize(valid: Tensor, advantage: Tensor) -> Tensor:

@@ -1,15 +1,18 @@
-"""The common part of DQN, C51, R2D1 and PQN: one or more numbers for each action, and choosing the best action.
+"""The common part of DQN, C51, R2D1 and PQN: network outputs for each action, and choosing the best action.
 
-Reads the outputs "q", or with `dueling` "value" and "advantage", perhaps "action_mask", and a `Batch`. The best action
-is the best of the valid ones. The algorithms that learn from a replay also have their targets in common. A transition
-of a replay leads from row 0 to row 1 of the batch, `n_step` agent steps later or at the game's end:
+The network has the output "q" or, with dueling heads, "value" and "advantage". For each action it gives one number, the
+action's expected return, or several, the distribution of its return (C51). If the network has the output "action_mask",
+only valid actions are chosen.
 
-    reward            sum of gamma^k times the rewards of these steps, each clipped first
-    column discount   gamma^m after m steps, 0 where the future ends
-    column weight     weight of its error in the loss: from prioritised sampling, or 1
+DQN and C51 learn from transitions of a replay. Row 0 of the batch is the observation before the action; row 1 is that
+`n_step` agent steps later, or the final observation of the game:
 
-`prepare` computes the targets, without gradient; `loss` is then a regression of row 0. This keeps the backward pass as
-small as possible: with `double`, the network's pass over row 1 needs no gradient.
+    reward            sum of gamma^k times the rewards of the steps from row 0 to row 1, each clipped first
+    column discount   factor of the value of row 1: gamma^m after m steps, 0 at a terminal state
+    column weight     weight of the transition's error in the loss: from prioritised sampling, or 1
+
+`prepare` computes the targets from row 1 without gradient. `loss` is then a regression of the outputs for row 0, so
+only this row needs a backward pass, also with `double`.
 """
 
 from __future__ import annotations
@@ -28,24 +31,24 @@ from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.algorithms.specs.q_learning import QSettings
 
 LEAST_PRIORITY = 1e-6
-"""Smallest priority, so that a transition with error 0 can be drawn again (Schaul et al. 2016, 3.3). In accel_rl only
-C51 has it.
-"""
+"""Smallest priority, so that a transition with error 0 can be drawn again (Schaul et al. 2016, section 3.3).
+
+In accel_rl only C51 has such a limit."""
 
 
 class ActionValues:
     """Base of the value-based algorithms: a value for each action, and the choice of the best action."""
 
     def __init__(self, settings: AlgorithmSettings, numbers: int, dueling: bool) -> None:
-        """Store the settings; ``numbers``: numbers that describe an action's value; ``dueling``: use two heads."""
+        """Set how many ``numbers`` the network gives for each action, and whether it has dueling heads."""
         self.settings = settings
         self.numbers = numbers
         self.dueling = dueling
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Return a head for all actions, or with dueling heads one for the state and one for all actions.
+        """Return the output "q" of A * n numbers or, with dueling heads, "value" of n and "advantage" of A * n numbers.
 
-        Raises ValueError for actions that are not discrete.
+        Raises ValueError if the action space is not Discrete.
         """
         if not isinstance(actions, int):
             others = "sac, a2c, ppo or impala" if isinstance(actions, tuple) else "a2c, ppo or impala"
@@ -58,19 +61,25 @@ class ActionValues:
         return {"q": actions * self.numbers}
 
     def values(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A]; that of invalid actions is lower than any other."""
+        """Return the expected return of each action, […, A], and `policies.LEAST` for invalid actions."""
         return without_invalid(outputs, self.expected(outputs))
 
     def expected(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the expected return of each action, […, A], valid or not; with one number this number."""
+        """Return the expected return of each action, […, A], also of invalid ones; here the action's only number."""
         return self.per_action(outputs).squeeze(-1)
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Choose the best action of each row [N]; the settings' `exploration` replaces some of them."""
+        """Choose the best action for each environment, [N].
+
+        Processes that act then replace some actions by random ones (`AlgorithmSettings.exploration`).
+        """
         return {"action": self.values(outputs).argmax(-1)}
 
     def per_action(self, outputs: Mapping[str, Tensor]) -> Tensor:
-        """Return the numbers of each action, […, A, n]; for dueling heads V + A - mean A (Wang et al., equation 9)."""
+        """Return the n numbers of each action, […, A, n].
+
+        With dueling heads they are V + A - mean(A), for value V and advantages A (Wang et al. 2016, equation 9).
+        """
         flat = outputs["advantage" if self.dueling else "q"]
         numbers = flat.reshape(*flat.shape[:-1], -1, self.numbers)
         if not self.dueling:
@@ -78,13 +87,16 @@ class ActionValues:
         return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
 
     def numbers_of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
-        """Return the numbers of one action in each row, […, n]."""
+        """Return the n numbers of the given ``action`` […], […, n]."""
         numbers = self.per_action(outputs)
         chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
         return numbers.gather(-2, chosen).squeeze(-2)
 
     def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the numbers of the actions played, [rows, B, n]; raises ValueError for outputs of other rows."""
+        """Return the n numbers of each action that was taken, [rows, B, n].
+
+        Raises ValueError if ``outputs`` do not have a row for each transition.
+        """
         for name, output in outputs.items():
             if output.shape[:-1] != batch.valid.shape:
                 raise ValueError(
@@ -94,7 +106,7 @@ class ActionValues:
         return self.numbers_of(outputs, played_actions(batch))
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the loss, from the error of each transition [rows, B]."""
+        """Return the loss: the mean or sum (`reduction`) of ``error`` [rows, B] over valid transitions, scaled."""
         loss = mean_over(batch.valid, error)
         if self.settings.reduction == "sum":
             loss = loss * batch.valid.sum()
@@ -107,16 +119,16 @@ class QLearning(ActionValues):
     settings: QSettings
 
     def __init__(self, settings: QSettings, numbers: int) -> None:
-        """Store the settings; ``numbers``: numbers that describe an action's value. There is no other state."""
+        """Set how many ``numbers`` the network gives for each action."""
         super().__init__(settings, numbers, settings.dueling)
         self.prepared_rows = 1 if settings.double else 0
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return none: values are computed again whenever a transition is replayed."""
+        """Return {}: a transition from a replay needs only its action, because its values are computed again."""
         return {}
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return the targets of row 0, from the target network's numbers [1, B, n] of the best action in row 1."""
+        """Return the targets of row 0; ``following`` [1, B, n]: the target network's numbers of row 1's best action."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
@@ -133,5 +145,5 @@ class QLearning(ActionValues):
         return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the loss, from the error of each transition [rows, B] times its weight."""
+        """Return the loss from the error of each transition, [rows, B], multiplied by the column "weight"."""
         return super().total(batch, batch.columns["weight"] * error)

@@ -1,22 +1,24 @@
 """Recurrent replay DQN, not distributed, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt (Stooke and Abbeel 2019).
 
-Reads network outputs and a `Batch` of sequences. A sequence is L transitions, each with its own n-step return, which
-reaches a row of the same sequence or one of the n rows after it:
+An item of the replay is a sequence of L transitions. Each transition has its own n-step return, which bootstraps from a
+later row of the sequence, or from one of the n rows after it. The columns of a batch are:
 
-    column reached    row whose value replaces the rest of the return, 1 … L - 1 + n
-    column discount   factor of that value: gamma^m after m steps, 0 where the future ends
-    column weight     weight of the sequence in the loss: from prioritised sampling, or 1
-    column state      state of the network before row 0, from burn-in or stored when acting
+    reached    [L, B]: row from whose value the return bootstraps, 1 … L - 1 + n
+    discount   [L, B]: factor of this value: gamma^m after m steps, 0 at a terminal state
+    weight     [L, B]: weight of the sequence in the loss: from prioritised sampling, or 1
+    state      [1, B, S]: state of the network before row 0, as recorded when acting or computed from the burn-in rows
 
-The network learns h(value), which replaces the clipping of rewards (Pohlen et al. 2018); the order of actions is the
-same. The loss is half the squared error, averaged over all steps of all sequences.
+The network learns h(return) instead of the return. h is an increasing function that compresses large values (`rescale`;
+Pohlen et al. 2018), so the choice of the best action is the same, and rewards need no clipping. The loss is half the
+squared error, averaged over all steps of all sequences.
 
 Differences from the paper:
 
-    network      it does not receive the last action and reward, and its dueling heads have no hidden layer
-    sequences    they may continue over the end of a game, where the state is set to zero; the paper's sequences end
-                 there, and rlpyt does not learn from the steps after it
-    priorities   new sequences get the largest priority so far (Schaul et al. 2016); the paper's actors compute errors
+    network      The network does not receive the last action and reward. Its dueling heads have no hidden layer.
+    sequences    A sequence may continue after the end of a game, where the state is set to zero. In the paper a
+                 sequence ends there; rlpyt does not learn from the steps after it.
+    priorities   A new sequence gets the largest priority so far (Schaul et al. 2016). In the paper actors compute it
+                 from errors.
 """
 
 from __future__ import annotations
@@ -34,22 +36,22 @@ from actorlearn.algorithms.specs.r2d1 import R2D1Settings
 
 
 class R2D1(QLearning):
-    """One number for each action, learned from sequences: h(expected return)."""
+    """A network output for each action, h(expected return), learned from sequences."""
 
     Settings = R2D1Settings
     settings: R2D1Settings
 
     def __init__(self, settings: R2D1Settings) -> None:
         super().__init__(settings, numbers=1)
-        self.prepared_rows = 0  # with `double`, the outputs for the loss select actions: they have all rows reached
+        self.prepared_rows = 0  # also with `double`: `loss` gets the outputs of all rows, and selects actions by them
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add the column "following" [L - 1 + n, B, A]: the target network's values of all rows but the first."""
+        """Add the column "following" [L - 1 + n, B, A]: the target network's action values of all rows but row 0."""
         target = {name.removeprefix("target."): output for name, output in outputs.items()}
         return replace(batch, columns={**batch.columns, "following": self.values(target)})
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, its terms and priorities; outputs are [L + n, B, size] of one forward pass."""
+        """Return the loss, its terms and the priorities [1, B], for outputs [L + n, B, size]."""
         values = self.values(outputs)
         if values.shape[:-1] != batch.first.shape:
             raise ValueError(
@@ -69,7 +71,7 @@ class R2D1(QLearning):
         return self.total(batch, 0.5 * distance.square()), {name: metric.detach() for name, metric in metrics.items()}
 
     def _target(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return h(r + discount * h^-1(value of the row reached)), [L, B]; with discount 0 it is h(r)."""
+        """Return the targets h(r + discount * h^-1(value of the row reached)), [L, B]; h(r) where discount is 0."""
         following, discount = batch.columns["following"], batch.columns["discount"]
         best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
         value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]
@@ -79,12 +81,12 @@ class R2D1(QLearning):
         return target if epsilon is None else rescale(target, epsilon)
 
     def _returns(self, values: Tensor) -> Tensor:
-        """Return the expected returns for the network's values: h^-1(value)."""
+        """Convert the network's values to expected returns: h^-1(value), of the same shape."""
         epsilon = self.settings.rescale_epsilon
         return values if epsilon is None else unscale(values, epsilon)
 
     def _priority(self, distance: Tensor, valid: Tensor) -> Tensor:
-        """Return eta * max + (1 - eta) * mean of each sequence's errors [L, B]: [1, B]."""
+        """Return each sequence's priority, eta * max + (1 - eta) * mean of its absolute errors [L, B]: [1, B]."""
         eta, steps = self.settings.priority_eta, valid.sum(0, keepdim=True).clamp(min=1)
         mean = distance.sum(0, keepdim=True) / steps
         return (eta * distance.amax(0, keepdim=True) + (1.0 - eta) * mean).clamp(min=LEAST_PRIORITY)

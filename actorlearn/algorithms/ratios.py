@@ -1,6 +1,7 @@
-"""Metrics of the importance ratios of the learning policy to the acting policy, in total and by policy lag.
+"""Metrics of importance ratios, for all transitions and for each class of policy lags (`lags.LAG_CLASSES`).
 
-Pure. All tensors are detached.
+A ratio is an action's probability under the policy that learns, divided by that under the policy that chose it. All
+tensors are detached.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.lags import LAG_CLASSES
 
 DIVERGENCE = "divergence"
-"""Name of the metric that ends an update at ``algorithm.target_kl``."""
+"""Name of the metric that estimates KL(acting policy, new policy); ``algorithm.target_kl`` limits it."""
 SAMPLE_SIZE = "effective_sample_size"
-"""Name of the metric by which ``optimizer.sample_size_scaling`` scales the learning rate."""
+"""Name of the metric by which ``optimizer.sample_size_scaling`` multiplies the learning rate."""
 
 
 def effective_sample_size(log_ratio: Tensor) -> Tensor:
-    """Return the effective sample size of n weights [n], given their logarithms, as a share of n (Kong 1992).
+    """Return the effective sample size of n importance weights w as a share of n: (sum w)^2 / (n sum w^2) (Kong 1992).
 
-    (sum w)^2 / (n sum w^2) is 1 if all weights are equal, and 1/n if all but one are 0; without weights it is 1.
+    ``log_ratio`` [n] has the logarithms of the weights. The result is 1 if all weights are equal or n is 0, and 1/n if
+    all weights but one are 0.
     """
     if not len(log_ratio):
         return torch.ones((), dtype=log_ratio.dtype, device=log_ratio.device)
@@ -29,9 +31,10 @@ def effective_sample_size(log_ratio: Tensor) -> Tensor:
 
 
 def ratio_metrics(batch: Batch, log_ratio: Tensor, clipped: Tensor) -> dict[str, Tensor]:
-    """Return effective sample size and clipped share of the valid transitions, and of each class of lags that occurs.
+    """Return two metrics of the valid transitions: "effective_sample_size" and "clipped_share".
 
-    ``log_ratio`` [T, B]: log of the ratio of new to acting policy; ``clipped`` [T, B]: the loss clipped the ratio.
+    For each class of policy lags that occurs in the batch, the result also has both metrics with the class's name as
+    suffix. ``log_ratio`` [T, B] is the logarithm of each ratio; ``clipped`` [T, B] is True where the loss clipped it.
     """
     valid = batch.valid
     lag, log_ratio, clipped = batch.policy_lag[valid], log_ratio[valid], clipped[valid].float()

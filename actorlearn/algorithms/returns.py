@@ -1,15 +1,14 @@
-"""Returns: where they end, where they restart and what they sum, by common rules of all algorithms; pure functions.
+"""Returns: n-step returns, generalised advantage estimation and V-trace, as pure functions of [T, B] tensors.
 
-Reads a `Batch`'s rewards and flags, and the settings. Names have the time, as in rlax: `x_t` belongs to the arrival at
-observation t, `x_tm1` to the previous observation. All tensors are [T, B]; values must be detached, because no gradient
-is intended.
+As in rlax, names contain the time: `x_t` belongs to the observation that transition t reaches, `x_tm1` ("t minus 1") to
+the observation before it. Values must be detached, because returns are constants for the loss.
 
-n-step returns, generalised advantages and V-trace need the same three tensors of a block and differ only in the sum:
+All three kinds of returns are computed from the same three tensors:
 
-    rewards     the learner's rewards
-    discounts   factor of the future: 0 where it ends (terminal)
-    restarts    where the future is V of the observation reached, and not the next transition's return (truncation, end
-                of the block)
+    rewards     rewards, clipped as the settings say
+    discounts   factor of the return after the transition: 0 at a terminal state, else `discount`
+    restarts    True where the return after the transition is V(observation reached) instead of the return of the next
+                transition: at a truncation and at the end of the rollout
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from actorlearn.algorithms.settings import AlgorithmSettings
 
 
 class Outcomes(NamedTuple):
-    """Outcomes of a batch's transitions for the learner; each [T, B]."""
+    """Rewards, discounts and restarts of a batch, as the module describes them; each [T, B]."""
 
     reward_t: Tensor
     discount_t: Tensor
@@ -32,12 +31,12 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(batch: Batch, settings: AlgorithmSettings) -> Outcomes:
-    """Return rewards, discounts and restarts of a batch."""
+    """Return rewards, discounts and restarts of a batch, each [T, B]."""
     return Outcomes(rewards(batch, settings), discounts(batch, settings), restarts(batch))
 
 
 def rewards(batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Return the learner's rewards: clipped to [-reward_clip, reward_clip], and 0 for invalid transitions."""
+    """Return the rewards [T, B], clipped to [-reward_clip, reward_clip], and 0 for invalid transitions."""
     reward_t = batch.reward.where(batch.valid, 0.0)
     if settings.reward_clip is None:
         return reward_t
@@ -45,7 +44,11 @@ def rewards(batch: Batch, settings: AlgorithmSettings) -> Tensor:
 
 
 def discounts(batch: Batch, settings: AlgorithmSettings) -> Tensor:
-    """Return the discount; 0 where the episode ends according to the settings, and for invalid transitions."""
+    """Return the discounts [T, B]: 0 at a terminal state and for invalid transitions.
+
+    The settings say whether the loss of a life (`life_loss_terminal`) and a time limit (`bootstrap_on_truncation`)
+    count as terminal.
+    """
     ended = batch.terminated | ~batch.valid
     if settings.life_loss_terminal:
         ended = ended | batch.life_lost
@@ -55,7 +58,10 @@ def discounts(batch: Batch, settings: AlgorithmSettings) -> Tensor:
 
 
 def restarts(batch: Batch) -> Tensor:
-    """Return True where the next transition does not continue this one: truncated, before a reset, or last row."""
+    """Return where the next transition does not continue this one: a truncation, before a reset, or the last one.
+
+    The result is [T, B] bool.
+    """
     restart_t = batch.truncated.clone()
     restart_t[:-1] |= ~batch.valid[1:]
     restart_t[-1] = True
@@ -63,9 +69,12 @@ def restarts(batch: Batch) -> Tensor:
 
 
 def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tensor:
-    """Return R_tm1 = r_t + discount_t * (V(s_t) where the return restarts, else lambda R_t + (1 - lambda) V(s_t)).
+    """Return the lambda-returns R_tm1 [T, B] for values ``value_t`` = V(s_t) [T, B] of the observations reached.
 
-    With lambda 1 these are n-step returns, each as long as the block allows: row 0 gets the T-step return and row T-1
+    R_tm1 = r_t + discount_t * F_t. F_t is V(s_t) where the return restarts, and lambda R_t + (1 - lambda) V(s_t)
+    elsewhere.
+
+    With lambda 1 these are n-step returns, each as long as the rollout allows: row 0 gets the T-step return and row T-1
     the one-step return (Mnih et al. 2016; PAAC, algorithm 1, lines 12-15). R_tm1 - V(s_tm1) is the generalised
     advantage estimate (Schulman et al. 2016, equation 16).
     """
@@ -83,13 +92,13 @@ def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tenso
 
 
 class VTrace(NamedTuple):
-    """Value targets, and advantages before and after multiplication by rho; each [T, B]."""
+    """Value targets and advantages by V-trace; each [T, B]."""
 
     target_tm1: Tensor
     error_tm1: Tensor
-    """r + discount * V-trace's value of the next observation - V: the advantage, not multiplied by rho."""
+    """Advantage without the factor rho: r_t + discount_t * (target of the next observation) - V(s_tm1)."""
     advantage_tm1: Tensor
-    """The advantage times rho, for a policy gradient that does not include a ratio itself."""
+    """`error_tm1` times rho, the clipped ratio: for a policy gradient without a ratio of its own."""
 
 
 def vtrace(
@@ -102,9 +111,10 @@ def vtrace(
     c_clip: float,
     lambda_: float,
 ) -> VTrace:
-    """Correct returns for actions of another policy (Espeholt et al. 2018, section 4.1; lambda as in rlax).
+    """Return targets and advantages when another policy acted (Espeholt et al. 2018, section 4.1; lambda as in rlax).
 
-    `ratio_tm1` is pi(a|s) / mu(a|s) of the learner's and the acting policy. rho and c are this ratio clipped at
+    `value_tm1` and `value_t` [T, B] are the values of the observations before and after each transition. `ratio_tm1` is
+    pi(a|s) / mu(a|s), where pi is the learner's policy and mu the acting policy. rho and c are this ratio clipped at
     `rho_clip` and `c_clip`; c is also multiplied by `lambda_`. With ratios of 1 and clips of 1 or more the targets are
     `lambda_returns`, and the advantages are generalised advantage estimates.
     """
@@ -131,6 +141,9 @@ def mean_over(valid: Tensor, x: Tensor) -> Tensor:
 
 
 def check_shapes(name: str, *tensors: Tensor) -> None:
-    """Raise ValueError unless all tensors have the same shape: broadcasting would give wrong numbers."""
+    """Raise ValueError unless all tensors have the same shape: broadcasting would silently give wrong numbers.
+
+    ``name`` is the name of the calling function.
+    """
     if len({tensor.shape for tensor in tensors}) > 1:
         raise ValueError(f"{name}: shapes {[tuple(tensor.shape) for tensor in tensors]} must all be the same [T, B]")

@@ -1,13 +1,13 @@
 """Soft actor-critic (Haarnoja et al. 2018b): a stochastic actor, two critics, and a learned entropy temperature.
 
-Reads a replayed `Batch` and calls networks. Each of these networks has its own loss:
+Each of these networks has its own loss:
 
     actor              observation -> mean and log standard deviation of a normal u; an action is tanh(u), in [-1, 1]
     critic_1, critic_2 observation, action -> soft Q value: expected discounted sum of rewards and entropies
     temperature        log(alpha), the weight of the entropy relative to the reward
 
-Targets and the actor's loss use the smaller of both critics' values, which reduces overestimation (Fujimoto et al.
-2018).
+Targets and the actor's loss use the smaller of the values of both critics, which reduces overestimation (Fujimoto et
+al. 2018).
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ class SAC:
     prepared_rows = 0
 
     def __init__(self, settings: SACSettings) -> None:
-        """Store the settings; `heads` derives a target entropy from the actions if the settings have none."""
         self.settings = settings
         self.target_entropy = settings.target_entropy or 0.0
+        """Entropy in nats to which the temperature is adjusted; `heads` sets it if the settings do not."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
-        """Return a mean and a log standard deviation for each component of an action; raises ValueError unless Box."""
+        """Return the output "policy", a mean and a log standard deviation for each of the n numbers of an action.
+
+        Raises ValueError if the action space is not a Box.
+        """
         if not isinstance(actions, tuple):
             others = "dqn, a2c, ppo or impala" if isinstance(actions, int) else "a2c, ppo or impala"
             raise ValueError(
@@ -57,17 +60,17 @@ class SAC:
         return {"policy": 2 * numbers}
 
     def extra_networks(self, actions: Actions) -> dict[str, ExtraNetwork]:
-        """Return two critics of observation and action, and the temperature."""
+        """Return two critics, which read observation and action, and the temperature, which reads nothing."""
         assert isinstance(actions, tuple)
         critics = {name: ExtraNetwork({"value": 1}, action=actions[0]) for name in CRITICS}
         return {**critics, "temperature": ExtraNetwork({"log": 1}, observation=False)}
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return none: replayed transitions need only their actions."""
+        """Return {}: a transition from a replay needs only its action, because its values are computed again."""
         return {}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Draw an action [N, n] in [-1, 1], or choose tanh of the mean."""
+        """Draw actions [N, n] in [-1, 1]; if ``greedy``, return tanh of the means."""
         policy = TanhGaussian(outputs["policy"])
         return {"action": policy.mean.tanh() if greedy else policy.sample(generator)[0]}
 
@@ -78,7 +81,7 @@ class SAC:
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the loss of each network (equations 5, 9 and 18 of the paper) and metrics."""
+        """Return the loss of each network (equations 5, 9 and 18 of the paper), and metrics with priorities [1, B]."""
         observation, valid = batch.observation[0], batch.valid[0]
         log_alpha = networks["temperature"]()["log"]
         alpha = log_alpha.detach().exp()
@@ -109,7 +112,11 @@ class SAC:
 
     @torch.no_grad()
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:
-        """Return r + discount (smaller target Q - alpha log pi) [B] for a newly drawn action; r at discount 0."""
+        """Return the critics' targets [B]: r + discount * (min(target Q1, target Q2) - alpha log pi).
+
+        Q and pi are those of an action that is drawn from the present policy for the next observation. Where discount
+        is 0 the target is r.
+        """
         following, discount = batch.observation[1], batch.columns["discount"][0]
         action, log_prob = TanhGaussian(networks["actor"](following)["policy"]).sample(generator)
         lower = torch.minimum(*(self._value(networks[f"target.{name}"], following, action) for name in CRITICS))
@@ -123,10 +130,10 @@ class SAC:
 
 
 class TanhGaussian:
-    """Distribution of tanh(u) for independent normal u […, n] (appendix C of the paper)."""
+    """Distribution of actions tanh(u), where u […, n] has independent normal elements (appendix C of the paper)."""
 
     def __init__(self, output: Tensor) -> None:
-        """Use the means of u followed by its log standard deviations: […, 2n]."""
+        """Use the network output […, 2n]: the n means of u, followed by its n log standard deviations."""
         self.mean, log_deviation = output.chunk(2, -1)
         self.log_deviation = log_deviation.clamp(*LOG_DEVIATIONS)
 

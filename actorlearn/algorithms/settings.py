@@ -1,9 +1,11 @@
-"""Settings and spec of an algorithm: the keys that it reads, and its properties before it is made.
+"""Settings of algorithms, which are the keys of the section ``algorithm`` of a topology, and specs of algorithms.
 
-Loads no torch, because simulators and the supervisor import this file. An algorithm consists of two files, its spec
-(``algorithms/specs/a2c.py``: keys, defaults, properties) and its loss (``algorithms/a2c.py``), and an entry point. A
-class that is named as "package.module:Name" needs no spec: its ``Settings``, ``defaults`` and the properties of
-`AlgorithmSpec` are then its attributes.
+A spec describes an algorithm without importing it: its keys, their defaults, and facts such as whether it learns from a
+replay. This file does not load torch, because simulators and the supervisor import it.
+
+An algorithm consists of a spec (``algorithms/specs/a2c.py``), a class with the loss (``algorithms/a2c.py``) and an
+entry point in ``pyproject.toml``. If a topology names a class as "package.module:Name", the class needs neither a spec
+nor an entry point: it then has ``Settings`` and the fields of `AlgorithmSpec` as attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from actorlearn.metric import Metric
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Defaults = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Kind of environment (atari, vector, or one of ``FINER``, envs/specs.py) -> section of a topology -> key -> value."""
+"""Kind of environment -> section of a topology -> key -> value.
+
+The kinds are "atari", "vector" (every other environment) and the special cases of "vector" in ``FINER``
+(``envs/specs.py``)."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
@@ -28,7 +33,8 @@ BASE_DEFAULTS: Defaults = {
     # Rewards of other environments are small numbers that need no clip, and their time limits are not part of the task.
     "vector": {"algorithm": {"horizon": 16, "loss_scale": 1.0, "reward_clip": None, "bootstrap_on_truncation": True}},
 }
-"""Defaults of all algorithms by kind of environment, where they differ from those of the settings."""
+"""Defaults of all algorithms for each kind of environment, where they differ from the defaults of `AlgorithmSettings`.
+"""
 OFF_POLICY_DEFAULTS: Defaults = {
     "atari": {},
     "vector": {**BASE_DEFAULTS["vector"], "replay": {"capacity_steps": 50_000, "learning_starts_steps": 1_000}},
@@ -38,17 +44,23 @@ OFF_POLICY_DEFAULTS: Defaults = {
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonSchedule:
-    """Share of random actions over the agent steps of all environments (used by ``acting/exploration.py``)."""
+    """Share of random actions (epsilon) as a function of the agent steps of all environments together.
+
+    Processes that act replace this share of the algorithm's actions by random ones (``acting/exploration.py``).
+    """
 
     initial: float
+    """Epsilon during the first ``hold_steps`` agent steps."""
     final: float
-    """Final share, reached linearly in ``steps`` steps after the first ``hold_steps``."""
+    """Epsilon after ``hold_steps + steps`` agent steps; in between epsilon changes linearly."""
     final_min: float | None
-    """Final share of environment 0; other environments' are log-spaced up to ``final``. None: all have ``final``."""
+    """Final epsilon of environment 0; the final epsilons of the others are log-spaced between this and ``final``.
+
+    None: all environments have ``final``."""
     hold_steps: int
     steps: int
     evaluation: float
-    """Share of random actions in evaluations that are not greedy."""
+    """Epsilon in evaluations that are not greedy."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ class Polyak:
 
 
 TargetPolicy = HardCopies | Polyak
-"""The rule by which a target network is updated (carried out by ``learning/target.py``)."""
+"""When and how a target network is updated; ``learning/target.py`` carries this out."""
 
 
 class AlgorithmSettings(Settings, frozen=True, kw_only=True):
@@ -136,33 +148,37 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def lag_limit(self) -> int | None:
-        """Policy lag beyond which transitions are dropped, instead of opening fewer rollouts; None: none is dropped."""
+        """Policy lag in updates above which the learner ignores a transition; None: it ignores none."""
         return None
 
     def open_rollouts(self, blocks: int) -> int:
-        """Return how many rollouts may be open at once; each one more than 1 adds one update of policy lag."""
+        """Return how many rollouts may be collected or wait for the trainer at the same time: at most ``blocks``.
+
+        Each rollout beyond the first can add one update of policy lag. If no `lag_limit` drops old transitions,
+        ``max_policy_lag`` limits this number.
+        """
         if self.max_policy_lag is None or self.lag_limit is not None:
             return blocks
         return min(blocks, self.max_policy_lag + 1)
 
     @property
     def scales_reward(self) -> bool:
-        """Whether rewards are divided by the running deviation of the discounted return."""
+        """Whether rewards are divided by the running standard deviation of the discounted return."""
         return False
 
     @property
     def divergence_limit(self) -> float | None:
-        """Value of the metric ``divergence`` beyond which an update ends without its remaining minibatches, or None."""
+        """Limit of the metric ``divergence``: above it an update skips its remaining minibatches. None: no limit."""
         return None
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """Schedule of random actions that replace those of `act`; None: `act` explores itself."""
+        """Schedule of the random actions that replace those of `act`; None: no actions are replaced."""
         return None
 
 
 class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """Keys of algorithms that learn from each batch as it comes."""
+    """Keys of algorithms that learn from each rollout once, when it is complete, and have no replay."""
 
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
@@ -188,17 +204,17 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def lag_limit(self) -> int | None:
-        """Policy lag beyond which transitions are dropped; None: no transitions are dropped."""
+        """``max_policy_lag`` if transitions above it are dropped; None: they are avoided by opening fewer rollouts."""
         return self.max_policy_lag if self.on_policy_lag == "drop" else None
 
     @property
     def scales_reward(self) -> bool:
-        """Whether rewards are divided by the running deviation of the discounted return."""
+        """Whether rewards are divided by the running standard deviation of the discounted return."""
         return self.normalize_reward
 
 
 class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
-    """Keys of algorithms that learn from a replay, with targets from an older copy of the network."""
+    """Keys of algorithms that learn from a replay buffer, with a target network."""
 
     epochs: Annotated[
         int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
@@ -215,12 +231,12 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """The rule by which the target network is updated."""
+        """When and how the target network is updated."""
         raise NotImplementedError
 
 
 class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
-    """Keys of algorithms that learn from a replay and replace the target network by a copy at intervals."""
+    """Keys of algorithms whose target network is replaced at intervals by a copy of the network."""
 
     target_every_steps: Annotated[
         int,
@@ -229,39 +245,39 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
 
     @property
     def target(self) -> TargetPolicy:
-        """The rule by which the target network is updated."""
+        """Copies at intervals of ``target_every_steps``."""
         return HardCopies(self.target_every_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmSpec(Spec):
-    """Description of an algorithm, without an import of it; its class is called with its settings."""
+    """Description of an algorithm that does not import it; its class, ``made_by``, is called with its settings."""
 
     methods = ("heads", "columns", "act", "prepare")
     described_in = "actorlearn/algorithms/interface.py"
     settings: type[AlgorithmSettings]
     replayed: bool = False
-    """Whether the algorithm learns from a replay. A class without a spec says so by this attribute or its
-    ``Settings``."""
+    """Whether the algorithm learns from a replay. For a class without a spec the default is True if its ``Settings``
+    are a subclass of `OffPolicySettings`."""
     sequences: bool = False
-    """Whether the algorithm learns from sequences of transitions, so that networks may have memory, and not from single
-    ones."""
+    """Whether items of the replay are sequences of transitions, so that a recurrent network can learn from them."""
     by_ratio: bool = False
-    """Whether the algorithm uses the ratio of an action's probability to that with which the action was chosen."""
+    """Whether the loss uses an importance ratio: an action's probability now, divided by that when it was chosen."""
     parts_of_transitions: bool = False
-    """Whether the algorithm's minibatches, for networks without memory, have single transitions and not whole
-    environments."""
+    """Whether minibatches of a rollout consist of single transitions; False: of all T transitions of some environments.
+
+    With a recurrent network, minibatches always consist of all transitions of some environments."""
     unit_actions: bool = False
     """Whether the algorithm chooses numbers from -1 to 1, which the environment must scale to the bounds of its Box."""
     defaults: Defaults = field(default_factory=lambda: BASE_DEFAULTS)
-    """Defaults of a topology's keys by kind of environment, where they differ from those of the settings."""
+    """Defaults for each kind of environment, where they differ from the defaults of the settings."""
     optimizers: Defaults = field(default_factory=dict)
-    """Kind of environment -> name of an optimizer -> its numbers, where they differ from the optimizer's."""
+    """Kind of environment -> name of an optimizer -> key -> default, where it differs from the optimizer's default."""
     metrics: tuple[Metric, ...] = ()
-    """Definitions of those metrics of the algorithm's loss that no other algorithm has."""
+    """Definitions of the metrics that `loss` returns and that no other algorithm has."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for settings that lack keys of the trainer, and for fields of wrong types."""
+        """Raise ValueError if the settings lack keys that the trainer reads, or if a field has a wrong type."""
         super().__post_init__()
         base = OffPolicySettings if self.replayed else OnPolicySettings
         if not issubclass(self.settings, base):
@@ -289,12 +305,15 @@ class AlgorithmSpec(Spec):
             raise ValueError(f"algorithm {self.name!r}: its metrics contain {wrong[0]!r:.100}, which is not a Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError if a class lacks methods: it needs `loss`, or `losses` and `extra_networks`."""
+        """Raise ValueError if a class lacks methods of ``algorithms/interface.py``; ``what`` names it in the message.
+
+        It needs `loss`, or both `losses` and `extra_networks`.
+        """
         super().check(found, what, (*more, *(("extra_networks", "losses") if hasattr(found, "losses") else ("loss",))))
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class from its attributes with the names of these fields."""
+        """Make a spec for a class that has none, from those of its attributes that have the names of spec fields."""
         settings = settings_of(found, module, AlgorithmSettings)
         replayed = bool(getattr(found, "replayed", issubclass(settings, OffPolicySettings)))
         if settings is AlgorithmSettings:  # the class has no Settings

@@ -1,6 +1,7 @@
-"""State that an algorithm declares besides the weights, such as a moving average, as one flat vector.
+"""The state that an algorithm has besides the weights, such as a moving average (`interface.KeepsState`).
 
-An algorithm that acts only, in a simulator or an evaluator, keeps the state with which it was made.
+For the trainer it is one flat vector, so that it can be saved, averaged over learners and set back. In processes that
+only act, the algorithm keeps its initial state.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from actorlearn.algorithms.interface import Algorithm, KeepsState
 
 
 class DeclaredState:
-    """The state of one algorithm that learns; its tensors become views of ``vector``."""
+    """The state of the trainer's algorithm, as one flat vector."""
 
     def __init__(self, algorithm: Algorithm, device: str = "cpu") -> None:
-        """Take over the state with which the algorithm was made, if it has any; raises ValueError for other types."""
+        """Copy the algorithm's initial state to ``vector``, and replace the algorithm's tensors by views of it.
+
+        Raises ValueError if the state does not map names to float32 tensors.
+        """
         declared = declared_by(algorithm)
         self.vector = torch.cat([torch.zeros(0), *(tensor.reshape(-1) for tensor in declared.values())]).to(device)
         """All numbers, float32; empty for an algorithm without state."""
         self.tensors: dict[str, Tensor] = {}
-        """The state by name."""
+        """The state's tensors by name; views of ``vector``."""
         start = 0
         for name, tensor in declared.items():
             stop = start + tensor.numel()
@@ -33,13 +37,16 @@ class DeclaredState:
             algorithm.state = dict(self.tensors)
 
     def put_back(self, before: Tensor) -> Tensor:
-        """Return what a loss has made of the state, and restore the state ``before`` it."""
+        """Set the state back to ``before``; return the state that it had until now.
+
+        The trainer calls this after a loss has changed the state, so that a skipped optimizer step changes nothing.
+        """
         after = self.vector.detach().clone()
         self.vector.copy_(before)
         return after
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Restore the state from a checkpoint; raises ValueError if its names or shapes are not those of this state."""
+        """Restore the state from a checkpoint; raises ValueError if the checkpoint has other names or shapes."""
         had, has = ({name: list(part.shape) for name, part in parts.items()} for parts in (saved, self.tensors))
         if had != has:
             raise ValueError(
@@ -51,7 +58,7 @@ class DeclaredState:
 
 
 def declared_by(algorithm: Algorithm) -> Mapping[str, Tensor]:
-    """Return the state that an algorithm declares; raises ValueError unless it maps names to float32 tensors."""
+    """Return an algorithm's state, or {} if it has none; raises ValueError unless it maps names to float32 tensors."""
     state: Any = algorithm.state if isinstance(algorithm, KeepsState) else {}
     if not (isinstance(state, Mapping) and all(_is_state(name, part) for name, part in state.items())):
         raise ValueError(
@@ -67,7 +74,7 @@ def _is_state(name: Any, part: Any) -> bool:
 
 @contextmanager
 def unchanged(algorithm: Algorithm, method: str) -> Iterator[None]:
-    """Raise ValueError if this method, which may be called any number of times, changes the declared state."""
+    """Raise ValueError at the end of the block if the algorithm's state has changed; ``method`` is called within it."""
     before = {name: part.clone() for name, part in declared_by(algorithm).items()}
     yield
     after = declared_by(algorithm)

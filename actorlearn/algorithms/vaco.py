@@ -1,14 +1,18 @@
 """VACO: PPO's epochs with V-trace advantages and a filter by total variation (Honari et al. 2026, arXiv 2603.01365).
 
-The ratio of the learner's policy to the acting policy has two parts. V-trace corrects the difference before the first
-epoch once, with the learner's policy and values at that time ("align"). The change by the epochs is bounded: while the
-mean of |ratio - 1| in a minibatch is above `variation_limit`, transitions whose gradient would move their ratio further
-from 1 are left out ("filter"). No ratio is clipped.
+The learner's policy differs from the acting policy for two reasons, which VACO treats separately:
 
-This is based on the paper's abstract and introduction, its reviews at ICLR 2026, and a co-author's filter in
-open-instruct (pull request 1681: mean |rho - 1|, sign of advantage times log ratio, V-trace's truncated rho as a
-factor); the text of its sections 4 and 5 was not available. The limit of 0.2, and V-trace only before the first epoch,
-are from the reviews. Reads network outputs and a `Batch` with the column "log_prob".
+* The acting weights were older. V-trace corrects for this once, before the first epoch, with the learner's policy and
+  values at that time ("align" in the paper).
+* The epochs change the policy. This change is limited: while the mean of |ratio - 1| in a minibatch is above
+  `variation_limit`, the loss leaves out transitions whose gradient would move their ratio further from 1 ("filter").
+
+No ratio is clipped. Acting records the column "log_prob".
+
+Sources: the paper's abstract and introduction, its reviews at ICLR 2026, and a co-author's filter in open-instruct
+(pull request 1681: mean |rho - 1|, sign of advantage times log ratio, V-trace's truncated rho as a factor). The text of
+sections 4 and 5 of the paper was not available. The limit of 0.2, and V-trace only before the first epoch, are from the
+reviews.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from actorlearn.algorithms.specs.vaco import VACOSettings
 
 
 class VACO(ActorCritic):
-    """Several epochs over a batch; leaving out transitions keeps the policy near the acting one."""
+    """Several epochs over a batch; leaving out transitions keeps the policy near the acting policy."""
 
     Settings = VACOSettings
     settings: VACOSettings
@@ -38,11 +42,11 @@ class VACO(ActorCritic):
         self.prepared_rows = settings.horizon + 1
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add columns "advantage", "return" and "log_prob_before", and drop the last row.
+        """Add the columns "advantage", "return" and "log_prob_before", and drop the last observation.
 
-        The advantages include V-trace's factor rho; "log_prob_before" is from the policy before the first epoch.
-        Outputs are [T+1, B, size] of all rows. A batch without the column "state" of a recurrent network becomes
-        [1, T * B].
+        The advantages are multiplied by V-trace's rho. "log_prob_before" is the action's log-probability before the
+        first epoch. ``outputs`` are [T+1, B, size]. The result is [1, T * B], or [T, B] with a recurrent network
+        (`Batch.parted`).
         """
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
         settings, value = self.settings, outputs["value"].squeeze(-1)  # [T+1, B]
@@ -58,7 +62,7 @@ class VACO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms; outputs are [T, B, size] of one forward pass."""
+        """Return the loss and its terms, for outputs [rows, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
@@ -69,12 +73,12 @@ class VACO(ActorCritic):
 
         # Filter: above the limit, keep only transitions that move their ratio to the acting policy towards 1.
         log_ratio = (log_prob_tm1.detach() - columns["log_prob"]).where(valid, 0.0)
-        ahead = log_ratio.expm1()  # ratio - 1
-        variation = mean_over(valid, ahead.abs())
-        kept = (advantage * ahead <= 0) | (variation <= self.settings.variation_limit)
+        ratio_minus_1 = log_ratio.expm1()
+        variation = mean_over(valid, ratio_minus_1.abs())
+        kept = (advantage * ratio_minus_1 <= 0) | (variation <= self.settings.variation_limit)
 
-        # The ratio to the policy before the epochs; at that policy the gradient is V-trace's. The ratio is kept finite,
-        # because an infinite one times an advantage of 0 is NaN.
+        # The ratio to the policy before the epochs: where it is 1, the gradient is that of V-trace. The ratio is kept
+        # finite, because infinity times an advantage of 0 is NaN.
         moved = (log_prob_tm1 - columns["log_prob_before"]).where(valid, 0.0)
         ratio = moved.clamp(max=LARGEST_LOG).exp()
         policy_loss = -mean_over(valid, (ratio * advantage).where(kept, 0.0))

@@ -11,7 +11,7 @@ from actorlearn.algorithms.specs.actor_critic import NORMALIZED, ActorCriticSett
 
 
 class A2CSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="a2c"):
-    """Keys of advantage actor-critic."""
+    """Keys of advantage actor-critic (A2C)."""
 
     return_steps: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,

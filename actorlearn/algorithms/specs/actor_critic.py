@@ -1,6 +1,6 @@
-"""Common keys of algorithms with a policy and a state value (a2c, ppo, impala, vaco), and defaults for vector kinds.
+"""Common keys of algorithms with a policy and a state value (a2c, ppo, impala, vaco).
 
-The numbers of other papers' code are in the specs; the defaults of the settings are those of the published PAAC code.
+Also their defaults for environments of kind "vector", which are all that are not Atari.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from actorlearn.algorithms.settings import BASE_DEFAULTS, OnPolicySettings, Shar
 
 
 class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
-    """The defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
+    """Keys of actor-critics. The defaults are those of the published PAAC code (its paper has entropy cost 0.01)."""
 
     entropy_cost: Annotated[float, Meta(ge=0, le=1_000, description="weight of the entropy bonus at step 0")] = 0.02
     entropy_cost_final: Annotated[
@@ -40,4 +40,4 @@ class ActorCriticSettings(OnPolicySettings, frozen=True, kw_only=True):
 # drops the pole). With learning rate 1e-3 as well: 499, 500, 492, 205.
 VECTOR = {"algorithm": {**BASE_DEFAULTS["vector"]["algorithm"], "entropy_cost": 0.0, "value_cost": 0.5}}
 NORMALIZED = {"model": {"normalize_observation": True}, "algorithm": {**VECTOR["algorithm"], "normalize_reward": True}}
-"""VECTOR with normalised observations and rewards, which a2c and ppo have."""
+"""VECTOR with normalised observations and rewards: the defaults of a2c and ppo."""

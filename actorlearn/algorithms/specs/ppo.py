@@ -68,12 +68,12 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
 
     @property
     def divergence_limit(self) -> float | None:
-        """Value of the metric ``divergence`` beyond which an update ends without its remaining minibatches, or None."""
+        """Limit of the metric ``divergence``: above it an update skips its remaining minibatches. None: no limit."""
         return None if self.target_kl is None else 1.5 * self.target_kl  # the factor is that of Stable-Baselines3
 
     @property
     def passes_before(self) -> bool:
-        """Whether the outputs of all rows with the weights before the epochs are needed."""
+        """Whether one more forward pass must compute the outputs for the whole batch before the epochs."""
         return self.proximal == "recomputed" or self.advantages == "vtrace"
 
 

@@ -1,5 +1,7 @@
 """Spec of PQN: its keys, with the numbers of Gallici et al. 2024, from the configs of the authors' code.
 
+T is the horizon: agent steps per environment in a rollout. "1 -> .001" is a number that falls linearly.
+
     number               Atari (the defaults)      MinAtar              CartPole             CleanRL, CartPole
     environments x T     128 x 32                  128 x 32             32 x 64              4 x 128
     epochs, minibatch    2, of 128                 2, of 128            4, of 128            4, of 128
@@ -44,7 +46,7 @@ class PQNSettings(OnPolicySettings, frozen=True, kw_only=True, tag="pqn"):
 
     @property
     def exploration(self) -> EpsilonSchedule:
-        """Schedule of random actions, whose share falls from the first step of the run."""
+        """Schedule of the share of random actions, which falls from the first step of the run."""
         return EpsilonSchedule(
             initial=self.epsilon_initial,
             final=self.epsilon_final,

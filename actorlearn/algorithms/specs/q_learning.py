@@ -1,6 +1,6 @@
 """Common keys of the value-based algorithms, for exploration and targets, and their defaults by kind of environment.
 
-Forms used in the papers' code:
+Values of these keys in the papers' code; epsilon is the share of random actions, "eval" that in evaluations:
 
     system                 double dueling n_step  epsilon            over agent steps  target_every_steps
     Nature DQN, fast-DQN   no     no      1       1 -> .1, eval .05     1,000,000            10,000
@@ -30,7 +30,7 @@ EpsilonOfEvaluations = Annotated[
 
 
 class QSettings(HardCopySettings, frozen=True, kw_only=True):
-    """Keys of the value-based algorithms that learn from a replay. The defaults are Nature DQN's (Mnih et al. 2015)."""
+    """Keys of the value-based algorithms with a replay. The defaults are those of Nature DQN (Mnih et al. 2015)."""
 
     double: Annotated[
         bool,
@@ -54,7 +54,7 @@ class QSettings(HardCopySettings, frozen=True, kw_only=True):
 
     @property
     def exploration(self) -> EpsilonSchedule:
-        """Schedule of random actions, whose share falls along the run."""
+        """Schedule of the share of random actions, which falls along the run."""
         return EpsilonSchedule(
             initial=self.epsilon_initial,
             final=self.epsilon_final,

@@ -11,7 +11,9 @@ Differences of the Atari defaults from the paper, with the numbers of rlpyt (``c
                          in 1,000,000 steps     from the start     in 1,000,000 steps
     clip_norm            80                     not given          80
 
-2,500 updates are 6,400,000 steps here: a run on one machine would have only a few target networks.
+2,500 updates would be 6,400,000 agent steps here, so a run on one machine would update its target network only a few
+times.
+
 ``algorithms/r2d1.py`` lists the differences in the network, in sequences and in the priorities of new sequences.
 """
 
@@ -26,7 +28,7 @@ from actorlearn.algorithms.specs.q_learning import ATARI, OPTIMIZERS, VECTOR, QS
 
 
 class R2D1Settings(QSettings, frozen=True, kw_only=True, tag="r2d1"):
-    """Settings of recurrent replay DQN; those of its sequences are in the section ``replay``."""
+    """Keys of recurrent replay DQN; the keys of its sequences are in the section ``replay``."""
 
     rescale_epsilon: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,

@@ -46,7 +46,7 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
 
     @property
     def target(self) -> Polyak:
-        """Polyak averaging after each optimizer step."""
+        """Polyak averaging: each optimizer step moves the target critics by the share ``target_rate``."""
         return Polyak(self.target_rate)
 
     @property

@@ -1,4 +1,4 @@
-"""Spec of VACO (Honari et al. 2026): its keys, with numbers like those of PPO."""
+"""Spec of VACO (Honari et al. 2026): its keys, with the defaults of PPO."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from actorlearn.metric import Metric
 
 
 class VACOSettings(IMPALASettings, frozen=True, kw_only=True, tag="vaco"):
-    """Keys of VACO; `rho_clip` and `c_clip` are those of its V-trace."""
+    """Keys of VACO; `rho_clip` and `c_clip` limit the ratios of its V-trace, as in IMPALA."""
 
     variation_limit: Annotated[
         float,
@@ -34,7 +34,7 @@ DEFAULTS: Defaults = {
     kind: {**sections, "algorithm": {key: value for key, value in sections["algorithm"].items() if key in _KEYS}}
     for kind, sections in PPO.defaults.items()
 }
-"""PPO's defaults without its clips, which VACO replaces."""
+"""PPO's defaults of the keys that VACO also has; VACO has no clips of ratios or values."""
 
 SPEC = AlgorithmSpec(
     name="vaco",
