@@ -1,6 +1,6 @@
 """BA3C's network (Adamski et al. 2018, section 2.2, and its code): images [N, C, H, W] to features [N, hidden_units].
 
-Reads observations as stored, through `PixelConvolution`; does not depend on heads. Its convolutions have no biases.
+Images are uint8, as environments give them; `PixelConvolution` scales them. The convolutions have no biases.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from actorlearn.models.encoders import PixelConvolution, check_image
 from actorlearn.models.specs import BA3CSettings
 
 CHANNELS_MULTIPLE = 16
-"""The paper's code pads the 12 channels of four frames in colour with zeros to 16, for Intel's library of convolutions;
-the paper's counts of weights include the padding (table 2)."""
+"""Images are padded with channels of zeros to a multiple of this number of channels.
+
+The paper's code pads the 12 channels of four colour frames to 16, for Intel's library of convolutions. The paper's
+counts of weights include the padding (table 2)."""
 
 
 class Layer(NamedTuple):
@@ -37,9 +39,9 @@ class BA3CEncoder(nn.Module):
     1.4 ms each for acting and 3.4 ms for learning in bf16, and 2.6 and 6.1 ms in fp32. With channels first they take
     2.5 and 4.5 ms, and 3.7 and 7.6 ms.
 
-    In the paper's code the last layer is several convolutions that cover their whole input, so that parameter servers
-    can divide it. This is the same function as a linear layer without bias and activation (`hidden` linear). With
-    `hidden` relu the layer has both, and as many weights as the paper counts.
+    In the paper's code the last layer is divided among parameter servers, as several convolutions that each cover their
+    whole input. This is the same function as a linear layer without bias and activation (`hidden: linear`, the
+    default). With `hidden: relu` the layer has both, and as many weights as the paper counts.
     """
 
     def __init__(self, settings: BA3CSettings, shape: tuple[int, ...]) -> None:
@@ -76,10 +78,10 @@ def smallest_side() -> int:
 
 
 def initialize(network: nn.Module) -> None:
-    """Re-initialise as BA3C's code: convolutions N(0, 0.03), cut at two deviations, others uniformly, biases 0.
+    """Draw a network's weights again as in BA3C's code, from torch's global generator; biases become 0.
 
-    Uniform weights multiply the variance of their inputs by 1.43 squared (TensorFlow's `uniform_unit_scaling`). Draws
-    from torch's global generator.
+    Weights of convolutions are from N(0, 0.03), cut at two standard deviations. Weights of linear layers are uniform
+    and multiply the variance of their inputs by 1.43 squared (TensorFlow's `uniform_unit_scaling`).
     """
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):

@@ -1,4 +1,4 @@
-"""Dueling networks: a state's value and each action's advantage, each from a hidden layer of its own."""
+"""Dueling networks: outputs for a state's value and each action's advantage, from separate hidden layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from actorlearn.models.heads import SeparateTrunks
 from actorlearn.models.residual import ResidualEncoder
 
 DUELING = "advantage"
-"""The head, besides "value", that makes a network for images a dueling one."""
+"""The output whose presence makes a network for images a dueling network; the other output is "value"."""
 
 
 class Dueling(nn.Module):
@@ -28,21 +28,21 @@ class Dueling(nn.Module):
         heads: Mapping[str, int],
         gradient: float,
     ) -> None:
-        """Use the encoder's convolutions and the size of its hidden layer.
+        """Take the encoder's convolutions, and replace its hidden layer by one of the same size for each output.
 
-        `gradient` is a factor on the gradient that flows from the streams to the convolutions.
+        `gradient` multiplies the gradient that flows from the hidden layers ("streams") back to the convolutions.
         """
         super().__init__()
         layers = list(encoder.layers)
-        place = max(place for place, layer in enumerate(layers) if isinstance(layer, nn.Linear))
-        hidden, normalized = layers[place], isinstance(layers[place + 1], nn.LayerNorm)
+        index = max(index for index, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+        hidden, normalized = layers[index], isinstance(layers[index + 1], nn.LayerNorm)
         assert isinstance(hidden, nn.Linear)
-        self.convolutions = nn.Sequential(*layers[:place])
+        self.convolutions = nn.Sequential(*layers[:index])
         inputs, features = hidden.in_features, hidden.out_features
 
         def stream() -> nn.Module:
-            behind = [nn.LayerNorm(features)] if normalized else []
-            return nn.Sequential(nn.Linear(inputs, features), *behind, nn.ReLU(True))
+            norm = [nn.LayerNorm(features)] if normalized else []
+            return nn.Sequential(nn.Linear(inputs, features), *norm, nn.ReLU(True))
 
         streams = {name: stream() for name in heads}
         self.streams = SeparateTrunks(streams, dict.fromkeys(heads, features), heads)
@@ -52,6 +52,6 @@ class Dueling(nn.Module):
         """Map [N, C, H, W] to float32 [N, size] for each head."""
         features = self.convolutions(observation)
         if torch.is_grad_enabled():
-            # The difference is 0, but its gradient is not.
+            # This adds 0, but multiplies the gradient by self.gradient.
             features = features + (self.gradient - 1.0) * (features - features.detach())
         return self.streams(features)  # type: ignore[no-any-return]

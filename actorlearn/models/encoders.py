@@ -1,7 +1,6 @@
-"""Encoders map observations [N, *shape] to features [N, F]: stacks of convolutions, and a perceptron.
+"""Encoders, which map observations [N, *shape] to features [N, F]: stacks of convolutions, and a perceptron.
 
-They read observations as stored and scale uint8 by 1/255; they do not depend on heads or algorithms. Each encoder has
-the width of its output as `features`.
+They scale uint8 observations by 1/255. The attribute `features` of an encoder is F.
 """
 
 from __future__ import annotations
@@ -77,27 +76,33 @@ class ConvolutionalEncoder(nn.Module):
 
 
 class ChannelNorm(nn.LayerNorm):
-    """LayerNorm over the channels at each position, as in flax (PQN's code); torch's covers the whole image."""
+    """LayerNorm over the channels at each position of an image, as in flax (PQN's code).
+
+    In torch, LayerNorm of an image is over channels, height and width together.
+    """
 
     def forward(self, image: Tensor) -> Tensor:
         """Map [N, C, H, W] to the same shape."""
         return super().forward(image.movedim(1, -1)).movedim(-1, 1)
 
 
-RUNS = {2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-"""Number types by their size in bytes."""
+WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+"""Number types by their size in bytes, by which several neighbouring pixels are copied as one number."""
 
 
 class PixelConvolution(nn.Conv2d):
-    """A convolution of images as stored; instead of scaling uint8 images to [0, 1] it scales the weights.
+    """The first convolution of a network for uint8 images: it scales its weights by 1/255 instead of the images.
 
-    This takes 4,096 multiplications, not 28,224 for every image, and the images are converted once, to the type used
-    for computing; bfloat16 represents every byte exactly. On two cores of an AMD EPYC an update of 192 rows of the NIPS
-    network in bf16 took 12.0 ms, and 13.5 ms with images scaled first.
+    For 4 frames of 84x84 in the network "nips", this takes 4,096 multiplications for all images together, instead of
+    28,224 for each image. The images are converted once, to the type used for computing; bfloat16 represents every
+    byte exactly. On two cores of an AMD EPYC an update of 192 observations of this network in bf16 took 12.0 ms, and
+    13.5 ms with images scaled first. Images of other types are not scaled.
     """
 
     layout = "plain"
-    """"plain"; or "space-to-depth", for unpadded convolutions whose stride divides all sides (`_space_to_depth`)."""
+    """How the convolution is computed: "plain", or "space-to-depth" (`_space_to_depth`), which gives the same result.
+
+    "space-to-depth" is ignored for padded convolutions, and if the stride does not divide all sides."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """Map [N, C, H, W] to [N, channels, H', W']."""
@@ -113,15 +118,15 @@ class PixelConvolution(nn.Conv2d):
         return self.padding == (0, 0) and all(side % stride == 0 for side in sides)
 
     def _space_to_depth(self, observation: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-        """Compute the same by a convolution with stride 1 of squares of s x s pixels as channels.
+        """Compute the convolution with stride s as one with stride 1, in which each square of s x s pixels is a pixel.
 
-        The image becomes [N, C s s, H/s, W/s]. The inner loop over channels then has length 64 instead of 4, which
-        matrix units need (Intel AMX: 2.2 times as fast).
+        The image becomes [N, C * s * s, H/s, W/s]. The inner loop over channels then has length 64 instead of 4, which
+        makes good use of matrix units (Intel AMX: 2.2 times as fast).
         """
         s = self.stride[0]
         count, channels, height, width = observation.shape
-        whole = RUNS.get(s * observation.element_size())  # s pixels of a line are moved as one number
-        lines = observation.view(whole) if whole else observation.view(count, channels, height, width // s, s)
+        word = WORDS.get(s * observation.element_size())  # s pixels of a line are moved as one number
+        lines = observation.view(word) if word else observation.view(count, channels, height, width // s, s)
         pixels = lines.view(count, channels, height // s, s, width // s, -1).permute(0, 2, 4, 1, 3, 5)
         deep = pixels.contiguous().view(observation.dtype).view(count, height // s, width // s, channels * s * s)
         deep = deep.to(dtype).permute(0, 3, 1, 2)
@@ -142,10 +147,10 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 class Perceptron(nn.Module):
-    """Fully connected layers on the flattened observation."""
+    """Fully connected layers on the flattened observation; without hidden layers the features are the observation."""
 
     def __init__(self, settings: MLPSettings, shape: tuple[int, ...]) -> None:
-        """Make the layers for observations of this shape; without hidden sizes heads are linear in the observation."""
+        """Make the layers for observations of this shape."""
         super().__init__()
         self.inputs = prod(shape)
         self.layers, self.features = hidden_layers(self.inputs, settings)
@@ -156,7 +161,7 @@ class Perceptron(nn.Module):
 
 
 def hidden_layers(inputs: int, settings: MLPSettings) -> tuple[nn.Sequential, int]:
-    """Make the hidden layers of a perceptron on so many inputs; return them and the number of their outputs."""
+    """Make the hidden layers of a perceptron with this number of inputs; return them and the number of outputs."""
     layers: list[nn.Module] = []
     for size in settings.hidden_sizes:
         normalized = [nn.LayerNorm(size)] if settings.layer_norm else []

@@ -1,6 +1,6 @@
-"""A network's forward pass as one CUDA graph: a single launch instead of one for each layer.
+"""A network's forward pass as one CUDA graph: a single kernel launch from the CPU instead of one for each layer.
 
-It is for inference, whose batches are so small that launches take longer than the computation.
+Inference servers use it: their batches are so small that launches take longer than the computation.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _WARMUPS = 3
 
 
 class Graph:
-    """One forward pass over rows of one shape, as in `unroll`; every replay reads the current weights."""
+    """A captured call of `interface.unroll` for inputs of fixed shapes; every call uses the current weights."""
 
     def __init__(self, network: nn.Module, example: Sequence[Tensor], precision: str) -> None:
-        """Capture the pass for rows like ``example`` on their GPU, and compare it with the eager pass.
+        """Capture the pass for inputs of the shapes of ``example``, on its GPU; compare it with a pass without a graph.
 
-        Raises RuntimeError if the replay gives other numbers: a network whose pass depends on more than its input
-        cannot be captured.
+        ``example`` has the arguments of `unroll` after the network. Raises RuntimeError if the results differ, as they
+        do for a network whose outputs depend on more than its inputs and weights.
         """
         self._device = example[0].device
         self._rows = [tensor.clone() for tensor in example]
@@ -35,8 +35,9 @@ class Graph:
         for name, output in self(*other)[0].items():
             if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
                 raise RuntimeError(
-                    f"the CUDA graph of {type(network).__name__} differs from its eager pass in {name}: its pass "
-                    "depends on more than its input; set inference.cuda_graphs: false"
+                    f"the CUDA graph of {type(network).__name__} gives other values of the output {name} than the "
+                    "network itself, so its forward pass depends on more than its inputs; set inference.cuda_graphs: "
+                    "false"
                 )
 
     def _capture(self, network: nn.Module, precision: str) -> None:
@@ -51,7 +52,7 @@ class Graph:
             self._outputs = unroll(network, *self._rows)
 
     def __call__(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """Return outputs and state for rows of the captured shape; the next call overwrites them."""
+        """Return what `unroll` returns for inputs of the captured shapes; the next call overwrites these tensors."""
         with torch.cuda.device(self._device):
             for captured, tensor in zip(self._rows, rows, strict=True):
                 captured.copy_(tensor, non_blocking=True)

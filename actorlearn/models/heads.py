@@ -1,6 +1,6 @@
-"""Linear heads, which map an encoder's features to named outputs, and the initialisation of the shipped networks.
+"""Linear heads, which map an encoder's features to named outputs, and orthogonal initialisation.
 
-The names and sizes of the outputs come from the algorithm, on which this file does not depend.
+The algorithm gives the names and sizes of the outputs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from torch import Tensor, nn
 # Gains of the last layers (GALA, after OpenAI baselines); other heads get 1.
 HEAD_GAINS = {"logits": 0.01, "mean": 0.01}
 FREE = ("log_std",)
-"""Heads that are parameters and do not depend on the observation (Schulman et al. 2017, section 6.1)."""
+"""Outputs that are parameters and do not depend on the observation (Schulman et al. 2017, section 6.1)."""
 
 
 class SharedTrunk(nn.Module):
-    """One encoder and a linear head for each output (PAAC: "a single network with two separate output layers")."""
+    """One encoder for all outputs, with a linear head for each, as in PAAC."""
 
     def __init__(self, encoder: nn.Module, features: int, heads: Mapping[str, int]) -> None:
-        """Add one linear layer per head to an encoder with this number of features."""
+        """Add a linear layer for each head to an encoder with ``features`` outputs."""
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleDict(
@@ -29,9 +29,10 @@ class SharedTrunk(nn.Module):
         )
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Map [N, *shape] to float32 [N, size] for each head, computed in float32 also under autocast.
+        """Map [N, *shape] to float32 [N, size] for each head; heads compute in float32 also under autocast.
 
-        Bfloat16 has 8 bits of precision: a value near 3 would be wrong by up to 0.008, a probability by a percent.
+        In bfloat16, which has 8 bits of precision, a value near 3 would be wrong by up to 0.008, and a probability by
+        1 %.
         """
         features = self.encoder(observation).float()
         if not torch.is_autocast_enabled(features.device.type):  # the context takes as long as a small layer
@@ -41,17 +42,17 @@ class SharedTrunk(nn.Module):
 
 
 class SeparateTrunks(nn.Module):
-    """One encoder and one linear head for each output, without common weights.
+    """A separate encoder with a linear head for each output, without shared weights; for small observations.
 
-    This is for small observations. On CartPole (A2C, Adam, 16 environments, horizon 5, two rates, both inits, 3 seeds)
-    separate trunks scored about as much after 20,000 steps as a shared trunk after 80,000. The presumed reason: the
+    On CartPole (A2C, Adam, 16 environments, horizon 5, two learning rates, both initialisations, 3 seeds) separate
+    encoders scored about as much after 20,000 steps as a shared encoder after 80,000. The presumed reason is that
     errors of the value are as large as the returns and dominate a clipped gradient.
     """
 
     def __init__(
         self, encoders: Mapping[str, nn.Module], features: Mapping[str, int], heads: Mapping[str, int]
     ) -> None:
-        """Add one linear layer to each head's encoder, which has this number of features."""
+        """Add a linear layer to the encoder of each head; ``features``: number of outputs of each encoder."""
         super().__init__()
         self.trunks = nn.ModuleDict(
             {name: SharedTrunk(encoder, features[name], {name: heads[name]}) for name, encoder in encoders.items()}
@@ -60,7 +61,7 @@ class SeparateTrunks(nn.Module):
         self.asked: frozenset[str] | None = None
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Map [N, *shape] to float32 [N, size] for each head, or only for those that `ask_only` has selected."""
+        """Map [N, *shape] to float32 [N, size] for each head, or only for the heads that `ask_only` has selected."""
         asked = self.asked
         outputs = {
             name: trunk(observation)[name] for name, trunk in self.trunks.items() if asked is None or name in asked
@@ -69,14 +70,17 @@ class SeparateTrunks(nn.Module):
 
 
 def ask_only(network: nn.Module, heads: Collection[str] | None) -> None:
-    """Let networks with separate trunks compute only these heads; None: all. Other networks always compute all."""
+    """Make networks with separate encoders compute only these heads, to save time; None: all heads.
+
+    Networks with a shared encoder always compute all heads.
+    """
     for module in network.modules():
         if isinstance(module, SeparateTrunks):
             module.asked = None if heads is None else frozenset(heads)
 
 
 class Free(nn.Module):
-    """An output that is the same for every observation: a parameter, 0 until it is initialised."""
+    """An output that is the same for every observation: a parameter, initially 0."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -88,9 +92,9 @@ class Free(nn.Module):
 
 
 def orthogonal(network: nn.Module) -> None:
-    """Re-initialise weights orthogonally: gain sqrt(2), 1 for recurrent cells, HEAD_GAINS for heads; biases are 0.
+    """Replace a network's weights by orthogonal ones, drawn from torch's global generator; biases become 0.
 
-    Draws from torch's global generator.
+    The gain is 1 for recurrent cells, `HEAD_GAINS` or 1 for heads, and sqrt(2) for other layers.
     """
     for path, layer in network.named_modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -1,6 +1,6 @@
-"""The interface of a network, which is a single call, and one function to call any network over time.
+"""The interface of a network, which is a single call, and `unroll`, which calls any network on [T, B] observations.
 
-Reads and writes nothing. Networks' settings and specs, which exist before a network is made, are in ``specs.py``.
+The settings of networks, and their specs, which describe them without importing them, are in ``specs.py``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ Outputs = dict[str, Tensor]
 
 
 class Model(Protocol):
-    """A network: a torch module made by Name(observation_shape, heads), or with its settings as a third argument.
+    """A network: a torch module made by Name(observation_shape, heads), or Name(observation_shape, heads, settings).
 
-    `observation_shape` is one observation's shape, a tuple; `heads` maps the name of each output to its size.
+    `observation_shape` is the shape of one observation, a tuple. `heads` maps the name of each output to its size.
 
-    * It is called with observations [N, *observation_shape] as stored (uint8 for images), and scales them.
+    * The network is called with observations [N, *observation_shape] as the environment gives them. Images are uint8;
+      the network scales them.
     * It returns float32 [N, size] for every head, also under autocast.
-    * It initialises itself from torch's global generator, which `make` seeds.
-    * If environments have masks of valid actions, it does not get them (`masked.Masked`).
-    * Only its parameters are sent between processes: constants must be buffers with persistent=False.
-      (`normalize_observation` adds statistics to any network: `normalize.Normalized`.)
-    * A recurrent network has a `state_size` above 0. It is called with observations [T, B, *observation_shape], the
-      state [B, state_size] before them and `first` [T, B], which marks rows before which the state must be set to zero
-      (with `torch.where`, because it may be NaN). It returns the outputs [T, B, size] and the state after the last row.
-      See `recurrent.Recurrent`.
+    * It initialises its weights from torch's global generator, which `make` seeds.
+    * It does not get masks of valid actions (`masked.Masked` removes them from observations).
+    * Only its parameters are sent between processes, so constants must be buffers with persistent=False. The only
+      buffers that are sent too are the statistics of `normalize_observation`, which `normalize.Normalized` adds.
+    * A recurrent network has the attribute `state_size`, above 0, the length S of its state for one environment. It is
+      called with observations [T, B, *observation_shape], the state [B, S] before row 0, and `first` [T, B]. Where
+      `first` is True a game begins, and the network sets the state to zero before this row. It must use `torch.where`
+      for this, because the state may be NaN. It returns the outputs [T, B, size] and the state [B, S] after the last
+      row. `recurrent.Recurrent` is an example.
     """
 
     def __call__(self, observation: Tensor) -> Any:
@@ -34,7 +36,7 @@ class Model(Protocol):
 
 
 def state_size(network: Any) -> int:
-    """Return the length of the state for one environment; 0 for a network that is not recurrent."""
+    """Return the length of a recurrent network's state for one environment; 0 for other networks."""
     return int(getattr(network, "state_size", 0))
 
 
@@ -43,8 +45,9 @@ def unroll(
 ) -> tuple[Outputs, Tensor | None]:
     """Return outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
 
-    A recurrent network needs the state [B, S] before the first row, and `first` [T, B], which marks rows that begin
-    games. Other networks need neither and return the state unchanged. Raises ValueError for outputs of other lengths.
+    A recurrent network needs the state [B, S] before row 0, and `first` [T, B], which is True where a game begins.
+    Other networks need neither, and the state is returned unchanged. Raises ValueError if the number of outputs is not
+    that of the observations.
     """
     if state_size(network):
         outputs, state = network(observation, state, first)

@@ -1,8 +1,4 @@
-"""Makes a network from settings and a seed, and lays out its weights as one flat vector.
-
-Reads the settings, an observation's shape, and the heads and extra networks of an algorithm; does not depend on
-algorithms and optimizers.
-"""
+"""Makes networks from the section ``model`` of a topology, and lays out their weights as one flat vector."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from actorlearn.models.several import ActionConditioned, FreeParameters, Several
 from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, MLPSettings, ModelSettings
 
 VALUE = "value"
-"""The head of a state value or of a critic, whose encoder may have sizes of its own."""
+"""The output of a state value or of a critic, whose encoder may have its own sizes (``model.value_hidden_sizes``)."""
 
 
 def make(
@@ -41,12 +37,11 @@ def make(
     extra: Mapping[str, ExtraNetwork] | None = None,
     action_mask: ActionMask | None = None,
 ) -> nn.Module:
-    """Make a network whose weights depend only on the arguments; torch's global generator is not changed.
+    """Make a network that maps observations [N, *observation_shape] to {head: float32 [N, size]} (`interface.Model`).
 
-    It maps observations [N, *observation_shape] to {head: float32 [N, size]}; see `interface.Model`. `interface.unroll`
-    calls any network over time. With ``extra`` networks the result is one module of all networks, in which it is the
-    actor (`several.SeveralNetworks`). With ``action_mask`` it also returns the mask at the end of observations, which
-    the network itself does not get (`masked.Masked`).
+    Its weights depend only on the arguments; torch's global generator is not changed. With ``extra`` networks, such as
+    critics, the result is a `several.SeveralNetworks` of the actor and these. With ``action_mask``, observations end
+    with a mask of valid actions, which the result returns as one more output (`masked.Masked`).
     """
     shape = tuple(action_mask.observation_shape if action_mask else observation_shape)
     if not observation_dtype.startswith(("uint8", "float", "int", "bool")):
@@ -68,7 +63,7 @@ def make(
 
 
 def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Make a network with its initial weights."""
+    """Make a network, and set its noise and initial weights as the settings say."""
     network = construct(settings, shape, heads)
     if isinstance(settings, EncoderSettings):
         if settings.noisy:
@@ -84,7 +79,11 @@ def _initialised(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping
 
 
 def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: ExtraNetwork) -> nn.Module:
-    """Make a network besides the actor; raises ValueError for normalisation, recurrence, or images with an action."""
+    """Make a network besides the actor, such as a critic.
+
+    Raises ValueError if the settings ask for normalisation or recurrence, or if a network for images would have to read
+    an action too.
+    """
     if settings.normalize_observation:
         raise ValueError(
             f"model.normalize_observation: true supports only one network, but the algorithm also has {name}"
@@ -106,7 +105,11 @@ def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: Ex
 
 
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
-    """Make the network of the settings: a whole network, or an encoder with heads and perhaps a recurrent cell."""
+    """Make the network that the settings name, with the class's own initial weights.
+
+    Shipped networks are an encoder, to which heads and perhaps a recurrent cell are added. Other networks are whole:
+    the class makes its outputs itself.
+    """
     spec = MODELS.spec(settings.name)
     kind = spec.load()
     if not isinstance(settings, EncoderSettings):
@@ -135,14 +138,14 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
 
 
 def _of_head(settings: EncoderSettings, head: str) -> EncoderSettings:
-    """Return the settings of a head's own encoder."""
+    """Return the settings of the separate encoder of one head: the value's may have other hidden sizes."""
     if head == VALUE and isinstance(settings, MLPSettings) and settings.value_hidden_sizes is not None:
         return replace(settings, hidden_sizes=settings.value_hidden_sizes)
     return settings
 
 
 def _check_value(settings: ModelSettings, heads: Mapping[str, int], extra: Mapping[str, ExtraNetwork]) -> None:
-    """Raise ValueError if the sizes of the value's network are set and no network has this head alone."""
+    """Raise ValueError if ``model.value_hidden_sizes`` is set but no encoder serves only the value."""
     if not isinstance(settings, MLPSettings) or settings.value_hidden_sizes is None:
         return
     if settings.recurrence != "none":
@@ -155,33 +158,37 @@ def _check_value(settings: ModelSettings, heads: Mapping[str, int], extra: Mappi
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
-    """Turn a network's tensors into views of two flat float32 vectors: its weights, and its parameters' gradients.
+    """Move a network's weights and gradients into two flat float32 vectors, of which its tensors become views.
 
-    The weights are the parameters, in the order of `module.parameters()`, followed by the statistics, which have no
-    gradients: an optimizer works on `weights[:gradients.numel()]`. A write to the first vector changes the network.
-    `backward` adds to the second vector, so zero it in place (`gradients.zero_()`, or zero_grad with set_to_none=False)
-    and do not replace `.grad`. Move the module to its device first: a later `.to(...)` would detach it from the
-    vectors. Raises ValueError for a network without parameters, with parameters of other types, or with persistent
-    buffers.
+    The first vector has the parameters, in the order of `module.parameters()`, followed by the statistics of
+    normalisation. Statistics have no gradients, so an optimizer works on `weights[:gradients.numel()]`. A write to this
+    vector changes the network.
+
+    `backward` adds to the second vector. Set it to zero in place (`gradients.zero_()`, or zero_grad with
+    set_to_none=False), and do not replace `.grad`. Move the module to its device before this call: a later `.to(...)`
+    would detach it from the vectors.
+
+    Raises ValueError for a network without parameters, with parameters that are not float32 on one device, or with
+    persistent buffers.
     """
     parameters = list(module.parameters())
-    behind = statistics(module)
+    fixed = statistics(module)
     if not parameters:
         raise ValueError(f"flatten: {type(module).__name__} has no parameters to train and publish")
     kinds = sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters})
     if len(kinds) > 1 or parameters[0].dtype != torch.float32:
         raise ValueError(f"flatten: parameters are {kinds}, but one vector needs torch.float32 on one device")
-    travel = {id(tensor) for tensor in (*parameters, *behind)}
-    buffers = sorted(name for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) not in travel)
+    included = {id(tensor) for tensor in (*parameters, *fixed)}
+    buffers = sorted(name for name, tensor in module.state_dict(keep_vars=True).items() if id(tensor) not in included)
     if buffers:
         raise ValueError(
             f"flatten: {type(module).__name__} keeps state in buffers {buffers}, but only parameters are sent between "
             "processes; register constants with persistent=False, and use no layer with running statistics"
         )
-    weights = torch.cat([tensor.detach().reshape(-1) for tensor in (*parameters, *behind)])
+    weights = torch.cat([tensor.detach().reshape(-1) for tensor in (*parameters, *fixed)])
     gradients = torch.zeros(sum(parameter.numel() for parameter in parameters), device=weights.device)
     start = 0
-    for tensor in (*parameters, *behind):
+    for tensor in (*parameters, *fixed):
         end = start + tensor.numel()
         tensor.data = weights[start:end].view(tensor.shape)
         if end <= gradients.numel():
@@ -191,12 +198,15 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def autocast(device: str, precision: str) -> torch.autocast:
-    """Return the context of a pass: "bf16" computes in bfloat16 where this loses little; "fp32" changes nothing."""
+    """Return the context for a forward pass: with "bf16" torch computes most layers in bfloat16; "fp32": no change."""
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def set_layout(network: nn.Module, layout: str) -> None:
-    """Select how a shipped network computes its first convolution; the function and the weights are the same."""
+    """Select the ``layout`` in which a shipped network computes its first convolution (`encoders.PixelConvolution`).
+
+    The result and the weights are the same.
+    """
     for module in network.modules():
         if isinstance(module, PixelConvolution):
             module.layout = layout

@@ -1,7 +1,7 @@
-"""Networks of observations that end with a mask of valid actions.
+"""Networks for environments with masks of valid actions, which are the last elements of each observation.
 
-The network gets the cells in front of the mask, in their shape. The mask is one more output, by which algorithms leave
-out invalid actions (``algorithms/policies.py``).
+The wrapped network gets the observation without the mask. The mask is returned as one more output, from which
+algorithms know which actions are invalid (``algorithms/policies.py``). ``action_mask.py`` describes masks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from actorlearn.models.several import ACTOR, SeveralNetworks
 
 
 class Masked(nn.Module):
-    """A network that also returns the mask, float32 [..., n]: 1 for valid choices, 0 for others."""
+    """A network with one more output, the mask: float32 [..., n], 1 for valid choices and 0 for others."""
 
     def __init__(self, network: nn.Module, mask: ActionMask) -> None:
         """Wrap a network for observations of ``mask.observation_shape``."""
@@ -26,7 +26,7 @@ class Masked(nn.Module):
         self._mask = mask
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
-        """Call the network with the observation [..., *shape] without its mask, and the further arguments."""
+        """Call the network with observations without their masks; ``further`` are a recurrent network's arguments."""
         length = self._mask.length
         found = self.network(self.without_mask(observation), *further)
         valid = {MASK: (observation[..., -length:] > 0).float()}
@@ -36,12 +36,15 @@ class Masked(nn.Module):
         return found | valid
 
     def without_mask(self, rows: Tensor) -> Tensor:
-        """Return observations [..., *shape] without their masks."""
+        """Return the observations [..., *shape] in ``rows`` [..., length], which end with masks."""
         before = rows[..., : -self._mask.length]
         return before.reshape(*rows.shape[:-1], *self._mask.observation_shape).contiguous()
 
 
 def without_mask(network: nn.Module, rows: Tensor) -> Tensor:
-    """Return observations [..., *shape] as a network, or the actor of several, receives them: without masks."""
+    """Return observations ``rows`` as the wrapped network, or the actor of several networks, gets them: without masks.
+
+    If the network has no masks, the observations are returned unchanged.
+    """
     network = network.networks[ACTOR] if isinstance(network, SeveralNetworks) else network
     return network.without_mask(rows) if isinstance(network, Masked) else rows

@@ -1,7 +1,7 @@
-"""Encoder of observations of several parts: convolutions for each image, and a perceptron on all features.
+"""Encoder of observations with several parts, some of which are images, flattened to one vector.
 
-As in Stable-Baselines3's MultiInputPolicy, the features of the images are joined with the numbers that are in no image.
-Each head has an encoder of its own, as with the perceptron (``heads.SeparateTrunks``).
+Convolutions map each image to features. A perceptron reads these features and all numbers that are in no image, as in
+Stable-Baselines3's MultiInputPolicy. Each head has its own encoder, as with the perceptron (``heads.SeparateTrunks``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MixedEncoder(nn.Module):
     """The convolutions of each image, with a layer after them, and hidden layers on all features."""
 
     def __init__(self, settings: MixedSettings, shape: tuple[int, ...]) -> None:
-        """Make the layers for observations of this shape; raises ValueError if an image is not in it."""
+        """Make the layers for observations of this shape; raises ValueError if an image reaches beyond it."""
         super().__init__()
         size = prod(shape)
         _check(settings.images, size)
@@ -45,7 +45,7 @@ class MixedEncoder(nn.Module):
 
 
 def _check(images: Sequence[ImagePart], size: int) -> None:
-    """Raise ValueError unless images can be convolved, do not overlap, and are within ``size`` numbers."""
+    """Raise ValueError unless the images are large enough, do not overlap, and are within ``size`` numbers."""
     said = f"model.images: {[(image.start, *image.shape) for image in images]}"
     ordered = sorted(images, key=lambda image: image.start)
     if any(a.stop > b.start for a, b in pairwise(ordered)) or any(image.stop > size for image in images):
@@ -61,7 +61,10 @@ def _check(images: Sequence[ImagePart], size: int) -> None:
 
 
 def _convolutions(image: ImagePart, features: int) -> nn.Module:
-    """Make the convolutions of ``nature`` if the image is large enough, else those of ``minatar``, and a layer."""
+    """Make the convolutions for an image, and a fully connected layer of ``features`` outputs.
+
+    They are those of the network "nature" if the image is large enough for them, else those of "minatar".
+    """
     channels, height, width = image.channels_first
     large = min(height, width) >= smallest_side(STACKS["nature"].convolutions)
     layers: list[nn.Module] = []

@@ -1,7 +1,8 @@
-"""Noisy networks: fully connected layers with new noise on the weights in each forward pass (Fortunato et al. 2018).
+"""Noisy networks: fully connected layers whose weights get new noise for each forward pass (Fortunato et al. 2018).
 
-The deviations are parameters; learning reduces them where noise is harmful. This is exploration without epsilon. `draw`
-draws the noise before a forward pass; the pass itself draws none, so it can be captured, compiled and repeated.
+The noise makes actions vary, so that exploration needs no epsilon. Its standard deviations are parameters; learning
+reduces them where noise is harmful. `draw` draws the noise before a forward pass. The pass itself draws no random
+numbers, so it can be captured as a CUDA graph, compiled and repeated.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from torch import Tensor, nn
 
 
 class NoisyLinear(nn.Linear):
-    """A linear layer with factorised Gaussian noise (equations 10 and 11): p + q random numbers for p x q weights.
+    """A linear layer with factorised Gaussian noise: p + q random numbers for p x q weights (equations 10 and 11).
 
-    Weight and bias are the means; nn.Linear draws them from the paper's distribution, U(+-1/sqrt(p)).
+    Weight and bias are the means; nn.Linear draws their initial values from the paper's distribution, U(+-1/sqrt(p)).
     """
 
     noise_in: Tensor
     noise_out: Tensor
 
     def __init__(self, inputs: int, outputs: int, deviation: float) -> None:
-        """Set all deviations to ``deviation`` / sqrt(inputs), and the noise to 0."""
+        """Set all standard deviations of the noise to ``deviation`` / sqrt(inputs), and the noise itself to 0."""
         super().__init__(inputs, outputs)
         self.weight_deviation = nn.Parameter(torch.full_like(self.weight, deviation / sqrt(inputs)))
         self.bias_deviation = nn.Parameter(torch.full_like(self.bias, deviation / sqrt(inputs)))
@@ -36,7 +37,7 @@ class NoisyLinear(nn.Linear):
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator | None) -> None:
-        """Draw the noise of the next passes; without a generator the noise is 0."""
+        """Draw the noise that all passes until the next call use; without a generator the noise is 0."""
         for noise in (self.noise_in, self.noise_out):
             if generator is None:
                 noise.zero_()
@@ -46,10 +47,10 @@ class NoisyLinear(nn.Linear):
 
 
 def draw(network: nn.Module, generator: torch.Generator | None) -> None:
-    """Draw the noise of all noisy layers, in order, from a generator on their device; without one the noise is 0.
+    """Draw new noise for all noisy layers, in order, from a generator on their device; None: set the noise to 0.
 
-    Called before every forward pass of acting and learning, with separate noise for each network (section 3.1); greedy
-    evaluation has no noise. A network without noisy layers draws no numbers.
+    It is called before every forward pass of acting and learning, separately for each network (section 3.1). Greedy
+    evaluations have no noise. Without noisy layers nothing is drawn.
     """
     for module in noisy_layers(network):
         module.draw(generator)

@@ -1,10 +1,12 @@
 """Normalised observations: each element minus its running mean, divided by its running standard deviation.
 
-The running moments are three buffers, a network's *statistics*. They follow the parameters in its flat vector, so they
-are published, saved and loaded with the weights. They have no gradients, and no optimizer changes them. The trainer
-merges every batch; processes that act or evaluate read the published values. Learning begins when the statistics
-include ``rows_before_learning`` observations; RND (Burda et al. 2018, section 2.4) also initialises its normalisation
-before optimisation begins.
+The number of observations, their running mean and their running variance are three buffers of a network, its
+*statistics*. In the network's flat vector they follow the parameters, so they are published, saved and loaded with the
+weights. They have no gradients, and no optimizer changes them.
+
+The trainer updates the statistics with every batch. Processes that act or evaluate use the published values. Learning
+begins when the statistics include ``rows_before_learning`` observations; RND (Burda et al. 2018, section 2.4) also
+initialises its normalisation before learning.
 """
 
 from __future__ import annotations
@@ -22,19 +24,21 @@ EPSILON = 1e-8
 LIMIT = 10.0
 """Normalised elements are clipped to +-LIMIT (OpenAI baselines, VecNormalize)."""
 LARGEST_BYTE = 255.0
-"""Images of bytes are divided by this number until there are statistics."""
+"""uint8 images are divided by this number until there are statistics."""
 LEAST_DEVIATION = 0.5
-"""Smallest deviation of a pixel, as a share of the root mean square of all pixels' deviations. Without it, a pixel that
-has hardly changed before would be +-LIMIT at its first change."""
+"""Lower limit of a pixel's standard deviation, as a share of the root mean square of all pixels' deviations.
+
+Without it, a pixel that has hardly changed so far would be +-LIMIT at its first change."""
 MOST_ROWS_BEFORE_LEARNING = 10_000
 """Most observations for which learning waits by default; ``model.statistics_rows`` overrides it."""
 ROWS_AT_ONCE = 32
-"""Rows whose moments are computed at a time, so that images in float64 stay in the cache: 2,048 of [4, 44, 44] take
-30 ms of a core, and 140 ms with torch's variance."""
+"""Number of observations whose moments are computed at a time, so that images in float64 stay in the cache.
+
+2,048 images of [4, 44, 44] take 30 ms of a core. With torch.var they take 140 ms."""
 
 
 class Moments(NamedTuple):
-    """Number, mean and variance (divided by the number, not by the number - 1) of observations."""
+    """Number n, mean and variance of observations, elementwise; the variance is the sum of squares divided by n."""
 
     number: Tensor  # []
     mean: Tensor  # [*shape]
@@ -42,7 +46,10 @@ class Moments(NamedTuple):
 
     @classmethod
     def of(cls, rows: Tensor) -> Moments:
-        """Return the moments of rows [N, *shape] in float64, from sums of differences to the first row, in one pass."""
+        """Return the moments of observations ``rows`` [N, *shape] in float64.
+
+        One pass sums differences to the first observation, because sums of the values themselves would lose precision.
+        """
         number = torch.tensor(len(rows), dtype=torch.float64, device=rows.device)
         total, squares = (torch.zeros(rows.shape[1:], dtype=torch.float64, device=rows.device) for _ in range(2))
         if not len(rows):
@@ -56,7 +63,7 @@ class Moments(NamedTuple):
         return cls(number, origin + mean, (squares / number - mean.square()).clamp(min=0.0))
 
     def merge(self, other: Moments) -> Moments:
-        """Return the moments of all observations of both (Chan, Golub & LeVeque 1979)."""
+        """Return the moments of the observations of both together (Chan, Golub & LeVeque 1979)."""
         number = self.number + other.number
         share = other.number / number.clamp(min=1.0)
         difference = other.mean - self.mean
@@ -65,9 +72,9 @@ class Moments(NamedTuple):
 
 
 class Normalized(nn.Module):
-    """A network whose observations are normalised first.
+    """A network that normalises observations before it computes its outputs.
 
-    Before there are statistics, images of bytes are divided by 255 and other observations are unchanged.
+    While there are no statistics yet, uint8 images are divided by 255, and other observations are unchanged.
     """
 
     number: Tensor
@@ -75,7 +82,7 @@ class Normalized(nn.Module):
     variance: Tensor
 
     def __init__(self, network: nn.Module, shape: tuple[int, ...], pixels: bool = False) -> None:
-        """Add statistics for observations of this shape to a network; ``pixels``: observations are bytes."""
+        """Wrap a network for observations of this shape; ``pixels``: the observations are uint8 images."""
         super().__init__()
         self.pixels = pixels
         self.network = network
@@ -95,15 +102,16 @@ class Normalized(nn.Module):
 
 @torch.no_grad()
 def moments_of(rows: Tensor) -> Tensor:
-    """Return the moments of rows [N, *shape] as one float64 vector, in the order of a network's statistics."""
+    """Return the moments of observations ``rows`` [N, *shape] as one float64 vector: number, mean, variance."""
     return torch.cat([moment.reshape(-1) for moment in Moments.of(rows)])
 
 
 @torch.no_grad()
 def merge_into(own: Tensor, moments: Tensor) -> None:
-    """Merge the moments of new observations into a network's statistics, in place; both are flat vectors.
+    """Update a network's statistics ``own`` in place by the ``moments`` of new observations.
 
-    Moments that are not finite are ignored; a learner skips its update for such observations too.
+    Both are flat vectors of number, mean and variance. Moments that are not finite are ignored; the trainer also skips
+    the update for such observations.
     """
     elements = len(own) // 2
     sizes = [1, elements, elements]

@@ -1,7 +1,7 @@
-"""Recurrent networks: an encoder, an LSTM or GRU cell over time, and heads on the cell's output.
+"""Recurrent networks: an encoder, an LSTM or GRU cell over time, and linear heads on the cell's output.
 
-The state is set to zero where a game begins. It is an argument and a result: the network stores nothing between calls.
-``memory/rollout.py`` describes where the state is stored.
+The state is an argument and a result of each call; the network stores nothing between calls. Where a game begins, the
+state is set to zero. ``memory/rollout.py`` describes where processes keep the state.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from actorlearn.models.heads import SharedTrunk
 
 
 class Recurrent(nn.Module):
-    """A network whose outputs depend on the game so far (Espeholt et al. 2018, figure 3, with an LSTM)."""
+    """A network whose outputs depend on all observations of the game so far (as in Espeholt et al. 2018, figure 3)."""
 
     def __init__(self, encoder: nn.Module, features: int, recurrence: str, size: int, heads: Mapping[str, int]) -> None:
-        """Add a cell of ``size`` units, "lstm" or "gru", and the heads to an encoder."""
+        """Add a cell and heads to an encoder of ``features`` outputs.
+
+        ``recurrence`` is "lstm" or "gru"; ``size`` is the number of the cell's units.
+        """
         super().__init__()
         self.encoder = encoder
         self.cell = {"lstm": nn.LSTMCell, "gru": nn.GRUCell}[recurrence](features, size)
@@ -27,9 +30,10 @@ class Recurrent(nn.Module):
         self.state_size = 2 * size if recurrence == "lstm" else size  # an LSTM's state is output and cell, concatenated
 
     def forward(self, observation: Tensor, state: Tensor, first: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Map [T, B, *shape] to float32 [T, B, size] for each head, and the state [B, S] before to the state after.
+        """Map observations [T, B, *shape] to float32 [T, B, size] for each head, and the state to the next state.
 
-        `first` [T, B]: the row begins a game, so the state before it, which may be NaN, is not used.
+        ``state`` [B, S] is that before row 0; the next state [B, S] is that after the last row. Where ``first`` [T, B]
+        is True a game begins, and the state, which may be NaN, is replaced by zeros.
         """
         features = self.encoder(observation.flatten(0, 1)).float().unflatten(0, first.shape)
         with torch.autocast(observation.device.type, enabled=False):  # rounding errors would add up over time

@@ -1,7 +1,8 @@
 """IMPALA's residual network (Espeholt et al. 2018, figure 3 right): images [N, C, H, W] to features [N, 256].
 
-Reads observations as stored, through `PixelConvolution`; does not depend on heads. Pooling is padded by one on every
-side, as in torchbeast; TensorFlow, which the paper used, pads even sides only on the right. The sizes are the same.
+Images are uint8, as environments give them; `PixelConvolution` scales them. As in torchbeast, pooling is padded by one
+pixel on every side. TensorFlow, which the paper used, pads an even height or width only at the end. The sizes of the
+results are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from actorlearn.models.encoders import PixelConvolution, check_image
 from actorlearn.models.specs import ImageSettings
 
 SECTIONS = (16, 32, 32)
-"""Channels of each section; every section halves the sides."""
+"""Number of channels of each section; every section halves height and width."""
 RESIDUAL_FEATURES = 256
 _BLOCKS = 2
 
@@ -43,7 +44,7 @@ class ResidualBlock(nn.Module):
     """Computes x + convolution(relu(convolution(relu(x)))), with a constant number of channels."""
 
     def __init__(self, channels: int) -> None:
-        """Make both convolutions, 3x3 with padding, so that the sides do not change."""
+        """Make both convolutions, 3x3 with padding, so that height and width do not change."""
         super().__init__()
         self.layers = nn.Sequential(
             nn.ReLU(),  # not in place: x is added again

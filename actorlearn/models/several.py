@@ -1,6 +1,6 @@
-"""Several networks as one module: an actor, which chooses actions, and others such as critics, which learn with it.
+"""Several networks as one module: an actor, which chooses actions, and others, such as critics.
 
-Their weights are one flat vector, in which the actor's parameters come first. Does not depend on algorithms.
+Their weights are one flat vector, in which the actor's parameters come first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ ACTOR = "actor"
 
 
 class SeveralNetworks(nn.Module):
-    """Networks by name; calling it calls the actor."""
+    """A module of an actor and other networks by name, which are ``networks``; a call of the module calls the actor."""
 
     def __init__(self, actor: nn.Module, extra: Mapping[str, nn.Module]) -> None:
-        """Join the actor and the other networks, whose names must not be "actor"."""
+        """Join the actor and the ``extra`` networks, of which none may be named "actor"."""
         super().__init__()
         self.networks = nn.ModuleDict({ACTOR: actor, **extra})
         self.state_size = state_size(actor)
@@ -33,15 +33,15 @@ class SeveralNetworks(nn.Module):
 
 
 class ActionConditioned(nn.Module):
-    """A network that reads an observation and an action, joined to one vector."""
+    """A critic of observation and action: it concatenates both to one vector and calls a network with it."""
 
     def __init__(self, network: nn.Module) -> None:
-        """Wrap a network for vectors as long as observation and action together."""
+        """Wrap a network whose input is as long as the flat observation and the action together."""
         super().__init__()
         self.network = network
 
     def forward(self, observation: Tensor, action: Tensor) -> Outputs:
-        """Map [N, *shape] and [N, n] to float32 [N, size] for each head."""
+        """Map observations [N, *shape] and actions [N, n] to float32 [N, size] for each head."""
         outputs: Outputs = self.network(torch.cat([scale(observation).flatten(1), action], -1))
         return outputs
 
@@ -59,7 +59,7 @@ class FreeParameters(nn.Module):
 
 
 def spans(module: nn.Module) -> dict[str, slice]:
-    """Return each network's range of the flat vector of parameters; empty for a module with a single network."""
+    """Return each network's range of the flat vector of parameters, by name; {} for a module of a single network."""
     found: dict[str, slice] = {}
     start = 0
     for name, network in networks(module).items() if isinstance(module, SeveralNetworks) else ():
@@ -69,5 +69,5 @@ def spans(module: nn.Module) -> dict[str, slice]:
 
 
 def networks(module: nn.Module) -> dict[str, nn.Module]:
-    """Return all networks of a module by name; a module with a single network is the actor."""
+    """Return all networks of a module by name; the name of a single network is "actor"."""
     return dict(module.networks.items()) if isinstance(module, SeveralNetworks) else {ACTOR: module}

@@ -1,9 +1,12 @@
-"""Settings and specs of networks: the keys and the properties of each, known before it is made; loads no torch.
+"""Settings of networks, which are the keys of the section ``model`` of a topology, and specs of networks.
 
-An encoder, whose settings are `EncoderSettings`, maps observations to features; ``models/make.py`` adds the heads, a
-recurrent cell, noise and the initialisation. It is made by Name(settings, observation_shape), and has the width of its
-output as ``features``. A whole network includes all of these: it is made by Name(observation_shape, heads), with its
-settings as the third argument if it has ``Settings``.
+A spec describes a network without importing it. This file does not load torch. There are two kinds of networks:
+
+* An encoder maps observations to features, and its settings are `EncoderSettings`. It is made by Name(settings,
+  observation_shape); its attribute ``features`` is the number of its outputs. ``models/make.py`` adds heads, a
+  recurrent cell, noise and the initialisation.
+* A whole network includes all of these. It is made by Name(observation_shape, heads), or by Name(observation_shape,
+  heads, settings) if its class has ``Settings``.
 """
 
 from __future__ import annotations
@@ -166,33 +169,35 @@ class MixedSettings(MLPSettings, frozen=True, kw_only=True, tag="mixed"):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """Description of a network, for code that does not compute it."""
+    """Description of a network that does not import it; ``made_by`` names its class."""
 
     methods = ("forward", "parameters")
     described_in = "actorlearn/models/interface.py"
     settings: type[ModelSettings]
     takes_settings: bool = False
-    """Whether a whole network is made with its settings as a third argument."""
+    """Whether a whole network is made with its settings as the third argument."""
     separate: bool = False
-    """Whether each head has its own encoder."""
+    """Whether each head has its own encoder; False: all heads share one."""
     convolutional: bool = False
     """Whether the network is for images and large enough that bfloat16 saves time."""
     defaults: Mapping[str, bool] = field(default_factory=dict)
-    """Keys of ``model`` with other defaults for this network, before those of the algorithm."""
+    """Defaults of keys of ``model`` for this network; they have precedence over those of the algorithm."""
     strided: bool = False
     """Whether the network's first convolution has a stride, so that squares of pixels can become channels."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a torch module's class, as a whole network."""
+        """Make a spec, that of a whole network, for a class of torch modules that has none."""
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
 
 
 IMAGE_DEFAULTS: Mapping[str, bool] = {"normalize_observation": False}
-"""Images are not normalised for each pixel unless the topology says so. The defaults of algorithms that normalise
-observations were measured with vectors, and networks of images already get numbers from 0 to 1."""
+"""Images are normalised for each pixel only if the topology says so.
+
+Defaults of algorithms that normalise observations were measured with vectors. Networks for images already scale pixels
+to numbers from 0 to 1."""
 
 
 def _stack(name: str, strided: bool = True, large: bool = True) -> ModelSpec:
