@@ -1,6 +1,6 @@
-"""Adam, with epsilon as in the paper and torch, or as in TensorFlow 1 and Lasagne ("epsilon hat"); RAdam.
+"""Adam and RAdam, on a flat vector of parameters.
 
-Reads gradients; writes parameters, its two accumulators and its count of steps.
+Epsilon is used as in Adam's paper and torch or, with `epsilon_hat`, as in TensorFlow 1 and Lasagne.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ from actorlearn.optim.specs import AdamSettings
 
 
 class Adam:
-    """Steps by the mean gradient divided by the root mean square, both corrected for their start at 0."""
+    """Adam: a step is the running mean of gradients, divided by the root of the running mean of their squares.
+
+    Both means are corrected for their start at 0.
+    """
 
     def __init__(self, settings: AdamSettings, parameters: Tensor, spread: Spread = whole) -> None:
-        """Make the accumulators, as long as the flat `parameters` and on their device."""
+        """Make both running means, of the length and on the device of the flat `parameters`.
+
+        ``spread`` may divide a step among several cores (`interface.make`).
+        """
         self.settings = settings
         self.spread = spread
         self.mean = torch.zeros_like(parameters)
@@ -36,7 +42,10 @@ class Adam:
         parameters[part].addcdiv_(self.mean[part], self.root[part], value=-rate)
 
     def advance(self, gradients: Tensor, learning_rate: float, move: Callable[[slice, float], object]) -> None:
-        """Update the state with the gradients; then call `move` for the step of each part: rate * mean / root."""
+        """Update the state by the gradients, and call ``move(part, rate)`` for slices that together cover the vector.
+
+        ``move`` then applies the step of the slice ``part``, which is rate * mean[part] / root[part].
+        """
         beta_mean, beta_square = self.settings.betas
         self.steps += 1
         steps = int(self.steps)
@@ -61,19 +70,20 @@ class Adam:
         self.spread(work, len(gradients))
 
     def state(self) -> dict[str, Tensor]:
-        """Return the accumulators and the count of steps themselves."""
+        """Return both running means and the number of steps, without a copy."""
         return {"mean": self.mean, "square": self.square, "steps": self.steps}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's accumulators and count of steps into this state."""
+        """Copy the state of a checkpoint into this optimizer."""
         copy_state(state, self.state())
 
 
 class MultiStepAdam(Adam):
-    """Adam that also accumulates its local steps, so that they can be repeated from other parameters and state.
+    """Adam for mode async, in which several learners share central parameters and a central optimizer state.
 
-    Learners merge several local steps into central parameters that other learners change too (Stooke & Abbeel 2018,
-    appendix A, with either form of epsilon). With a single learner this equals Adam.
+    Each learner takes several local steps between two exchanges. This class also accumulates these steps, and later
+    applies them to the central values, which other learners have changed meanwhile (Stooke & Abbeel 2018, appendix A,
+    with either form of epsilon). With a single learner it equals Adam.
     """
 
     def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
@@ -82,7 +92,7 @@ class MultiStepAdam(Adam):
         self.square_sum = torch.zeros_like(parameters)  # a_g²
         self.moved = torch.zeros_like(parameters)  # a_s
         self.pending = 0  # n
-        """Steps since the last merge."""
+        """Number of local steps since the last `merge`."""
 
     @torch.no_grad()
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
@@ -100,7 +110,11 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def repeat(self, parameters: Tensor) -> None:
-        """Apply the local steps to central values, which the caller has copied to `parameters` and this state."""
+        """Apply the accumulated local steps to the central parameters and optimizer state.
+
+        The caller has copied the central values to ``parameters`` and to this optimizer's state. The accumulated steps
+        are kept, so that they can be applied again to newer central values.
+        """
         beta_mean, beta_square = self.settings.betas
         parameters.sub_(self.moved)
         self.mean.mul_(beta_mean**self.pending).add_(self.gradient_sum, alpha=1.0 - beta_mean)
@@ -108,7 +122,7 @@ class MultiStepAdam(Adam):
 
     @torch.no_grad()
     def merge(self, parameters: Tensor) -> None:
-        """Apply the local steps to central values, as in `repeat`, and reset the accumulators."""
+        """Apply the accumulated local steps as `repeat` does, and forget them."""
         self.repeat(parameters)
         for accumulator in (self.gradient_sum, self.square_sum, self.moved):
             accumulator.zero_()
@@ -116,10 +130,11 @@ class MultiStepAdam(Adam):
 
 
 def rectify(beta_square: float, steps: int) -> float | None:
-    """Return RAdam's factor on the rate of step number ``steps``, from 1; None: do not divide by the root yet.
+    """Return RAdam's factor on the learning rate of step number ``steps``, counted from 1.
 
-    The mean square of few gradients has an infinite or a large variance; the factor corrects for it (Liu et al. 2020,
-    section 4, with the bound of 5 of the authors' code).
+    The running mean of few squared gradients has a large variance, for which the factor corrects (Liu et al. 2020,
+    section 4, with the limit of 5 of the authors' code). In the first steps this variance is infinite; then the result
+    is None, and the step must not be divided by the root of the running mean.
     """
     longest = 2.0 / (1.0 - beta_square) - 1.0  # rho: length of the average after infinitely many steps
     decayed = beta_square**steps

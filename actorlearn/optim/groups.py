@@ -1,6 +1,6 @@
-"""Parameter groups: ranges of the flat vector with their own clipping, learning rate and epsilon.
+"""Parameter groups: ranges of the flat vector of parameters with their own clipping, learning rate and epsilon.
 
-If an algorithm has several networks, each one is a group. Reads gradients, writes parameters and state.
+If an algorithm has several networks, such as an actor and critics, the parameters of each network are a group.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
 
 class ParameterGroup(NamedTuple):
-    """Parameters that are clipped together and have the same optimizer settings."""
+    """The parameters of one network, whose gradient is clipped together, with the same optimizer settings for all."""
 
     name: str
     """Name of the network; empty if there is only one."""
     number: int
-    """Index of the group among all groups, and of its learning rate in ``GroupedOptimizer.step``."""
+    """Index of the group, and of its learning rate in the argument of ``GroupedOptimizer.step``."""
     span: slice
     """The group's range of the flat vector."""
     settings: OptimizerSettings
 
 
 class SharedOptimizer(NamedTuple, Generic[OptimizerT]):
-    """Adjacent groups with equal settings, and their optimizer."""
+    """An optimizer, and the range of adjacent groups with equal settings that it updates."""
 
     span: slice
     group: int
@@ -63,7 +63,10 @@ def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size
 
 
 def groups_within(groups: Sequence[ParameterGroup], span: slice) -> tuple[ParameterGroup, ...]:
-    """Return the groups in one range of the flat vector, with their ranges relative to its start."""
+    """Return the groups, or parts of them, within ``span`` of the flat vector; their ranges begin at ``span.start``.
+
+    A process that holds only this part of the vector uses them.
+    """
     cut = (
         group._replace(span=slice(max(group.span.start - span.start, 0), min(group.span.stop, span.stop) - span.start))
         for group in groups
@@ -72,9 +75,10 @@ def groups_within(groups: Sequence[ParameterGroup], span: slice) -> tuple[Parame
 
 
 def clip(gradients: Tensor, groups: Sequence[ParameterGroup]) -> Tensor:
-    """Scale each group's gradient in place so that its norm is at most its ``clip_norm``; returns the old total norm.
+    """Scale the gradient of each group in place so that its l2 norm is at most the group's ``clip_norm``.
 
-    If that norm is not finite, the gradients cannot be used (``clip_by_global_norm``).
+    Returns the norm of the whole gradient before that, as a tensor of shape []. If it is not finite, the gradients
+    must not be used.
     """
     if len(groups) == 1:
         return clip_by_global_norm(gradients, groups[0].settings.clip_norm)
@@ -87,10 +91,10 @@ def clip(gradients: Tensor, groups: Sequence[ParameterGroup]) -> Tensor:
 
 @torch.no_grad()
 def clip_by_global_norm(gradients: Tensor, max_norm: float) -> Tensor:
-    """Scale the gradients in place so that their l2 norm is at most `max_norm` (0: no limit); returns the old norm.
+    """Scale the gradients in place so that their l2 norm is at most `max_norm`; 0: no limit.
 
-    The norm is a tensor without dimensions, so that the caller need not wait for a GPU. If it is not finite, the
-    gradients cannot be used: check `isfinite(norm)` before the step.
+    Returns the norm before that, as a tensor of shape [], so that the caller need not wait for a GPU. If it is not
+    finite, the gradients must not be used: check `isfinite(norm)` before the step.
     """
     norm: Tensor = torch.linalg.vector_norm(gradients)
     if max_norm > 0.0:
@@ -99,9 +103,9 @@ def clip_by_global_norm(gradients: Tensor, max_norm: float) -> Tensor:
 
 
 class GroupedOptimizer(Generic[OptimizerT]):
-    """An optimizer for each group, on one flat vector, whose states together have the form of one optimizer's state.
+    """Optimizers for the groups of one flat vector, with a common state as if they were one optimizer.
 
-    Elements are updated independently, so adjacent groups with equal settings share an optimizer. If all groups have
+    Optimizers update each element independently, so adjacent groups with equal settings share one. If all groups have
     equal settings, there is a single optimizer.
     """
 
@@ -111,7 +115,10 @@ class GroupedOptimizer(Generic[OptimizerT]):
         groups: Sequence[ParameterGroup],
         parameters: Tensor,
     ) -> None:
-        """Make the optimizers; raises ValueError if their states cannot be joined."""
+        """Make the optimizers by ``make(settings, parameters)``.
+
+        Raises ValueError if their states cannot be joined, because ``state_vectors`` of the settings lacks a vector.
+        """
         self.vectors = groups[0].settings.state_vectors
         self.parts: list[SharedOptimizer[OptimizerT]] = []
         first = 0
@@ -137,9 +144,10 @@ class GroupedOptimizer(Generic[OptimizerT]):
             optimizer.step(parameters[span], gradients[span], learning_rates[group])
 
     def state(self) -> dict[str, Tensor]:
-        """Return the state in the form of one optimizer's; the vectors of several parts are joined, which copies them.
+        """Return the state in the form of a single optimizer's state.
 
-        Other tensors, such as Adam's count of steps, are equal in all parts, because all take the same steps.
+        With several optimizers, vectors are concatenated, which copies them. Other tensors, such as Adam's number of
+        steps, are equal in all of them, because they take the same steps.
         """
         states = [part.optimizer.state() for part in self.parts]
         if len(states) == 1:
@@ -150,7 +158,7 @@ class GroupedOptimizer(Generic[OptimizerT]):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a saved state into this one; raises ValueError for another size or another optimizer."""
+        """Copy a saved state into this one; raises ValueError if it is of another size or another optimizer."""
         if len(self.parts) > 1:
             copy_state(state, self.state())  # checks the shapes; slices would always fit
         for span, _, optimizer in self.parts:

@@ -1,6 +1,6 @@
 """The interface of an optimizer, which is three methods on one flat vector, and the function that makes one.
 
-Reads and writes nothing. Optimizers' settings and specs, which exist before an optimizer is made, are in ``specs.py``.
+The settings of optimizers, and their specs, which describe them without importing them, are in ``specs.py``.
 """
 
 from __future__ import annotations
@@ -15,41 +15,46 @@ if TYPE_CHECKING:
 
 
 Spread = Callable[[Callable[[slice], object], int], object]
-"""Function that calls ``work`` for slices that together cover a vector of a given length, perhaps on several cores."""
+"""A function spread(work, length), which calls ``work`` for slices that together cover a vector of this length.
+
+It may call ``work`` on several cores at the same time. `whole` is the simplest one."""
 
 
 def whole(work: Callable[[slice], object], length: int) -> None:
-    """Call ``work`` once, for a slice of the whole length."""
+    """Call ``work`` once, for a slice of the whole vector (a `Spread`)."""
     work(slice(0, length))
 
 
 class Optimizer(Protocol):
-    """An update rule for one flat float32 vector, with its state between steps.
+    """An update rule for one flat float32 vector of parameters, and the state that it keeps between steps.
 
-    Elements of the vector are updated independently, so several optimizers for slices give the same result as one.
+    It must update each element independently, so that several optimizers for slices give the same result as one.
     """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change `parameters` in place by `gradients`; called for each optimizer step, after clipping."""
+        """Change `parameters` in place by `gradients`; the trainer calls it after clipping the gradients."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors to save in a checkpoint, without a copy: the next step changes them."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's `state` into this one; called before the first step of a resumed run."""
+        """Copy a checkpoint's `state` into this optimizer; called before the first step of a resumed run."""
 
 
 def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:
-    """Make the optimizer, with state as long as the flat `parameters` and on their device.
+    """Make the optimizer that the settings name, for flat `parameters`, with its state on their device.
 
-    `spread` may divide its steps into slices for several cores; the result is the same.
+    `spread` may divide its steps among several cores; the result is the same.
     """
     made: Optimizer = OPTIMIZERS.spec(settings.name).load()(settings, parameters, spread)
     return made
 
 
 def copy_state(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Copy a checkpoint's tensors into an optimizer's; raises ValueError for those of another optimizer or model."""
+    """Copy the optimizer state of a checkpoint into the tensors ``own``.
+
+    Raises ValueError if names or shapes differ, because it is the state of another optimizer or another network.
+    """
     found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
     needed = {name: tuple(tensor.shape) for name, tensor in own.items()}
     if found != needed:

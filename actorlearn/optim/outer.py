@@ -1,16 +1,18 @@
-"""Outer optimizers: they treat the result of several optimizer steps as one gradient, and take a step with it.
+"""Outer optimizers, for several learners that exchange weights only after several optimizer steps of their own.
 
-Learners take H steps alone and then average their weights. The change from the weights of the last exchange to this
-mean is the outer gradient. Reads the mean; writes parameters and its state.
+At an exchange the learners average their weights. The difference between the weights after the last exchange and this
+mean is the outer gradient, with which the outer optimizer takes a step. The rules are:
 
-    none       the mean itself: local SGD, of which GALA's mixing is a case
-    nesterov   DiLoCo (Douillard et al. 2023, arXiv 2311.08105, algorithm 1): rate 0.7 with momentum 0.9
-    momentum   NoLoCo (Kolehmainen et al. 2025, arXiv 2506.10911), learners in random pairs: rate 0.7 with momentum 0.5
+    none       the weights become the mean (local SGD; GALA's mixing is an example)
+    nesterov   Nesterov momentum, as in DiLoCo (Douillard et al. 2023, arXiv 2311.08105, algorithm 1), which has a
+               learning rate of 0.7 and momentum 0.9
+    momentum   as in NoLoCo (Kolehmainen et al. 2025, arXiv 2506.10911), in which random pairs of learners exchange,
+               with a learning rate of 0.7 and momentum 0.5
 
-NoLoCo adds a term to the outer gradient, with the factor gamma: the distance from the weights of a learner's last
-exchange to the pair's mean of these. The paper gives a range for gamma; its code uses the outer learning rate, as here.
-The two terms together are then the distance to the mean of the pair's present weights, and one message with weights is
-enough.
+NoLoCo's outer gradient has a second term: gamma times the distance from a learner's weights after its last exchange to
+the mean of these weights of both learners. The paper gives a range for gamma. Its code uses the outer learning rate, as
+does this one. Both terms together are then the distance to the mean of both learners' present weights, so a single
+message of weights is enough.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ from actorlearn.optim.specs import OuterSettings
 
 
 class Outer:
-    """The weights after the last exchange, and the momentum of the outer gradients."""
+    """The outer optimizer of one learner; its state is the weights after the last exchange, and the momentum."""
 
     def __init__(self, settings: OuterSettings, parameters: Tensor) -> None:
-        """Begin at the flat ``parameters``, without momentum; both vectors are on their device."""
+        """Begin at the flat ``parameters``, without momentum; the state is on the same device."""
         self.settings = settings
         self.anchor = parameters.clone()
         """The weights after the last exchange, from which the next local steps began."""
@@ -36,12 +38,12 @@ class Outer:
 
     @torch.no_grad()
     def begin(self, parameters: Tensor) -> None:
-        """Begin again at these parameters, with the present momentum."""
+        """Begin local steps from these parameters instead of those after the last exchange; the momentum is kept."""
         self.anchor.copy_(parameters)
 
     @torch.no_grad()
     def step(self, parameters: Tensor) -> None:
-        """Change ``parameters`` in place, from the mean of the learners' weights to the weights after the exchange."""
+        """Replace ``parameters``, the mean of the learners' weights, in place by the weights after an outer step."""
         s = self.settings
         if s.rule != "none":
             gradient = self.anchor - parameters
@@ -55,5 +57,5 @@ class Outer:
         return {"anchor": self.anchor, "velocity": self.velocity}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's state into this one; raises ValueError for another model or rule."""
+        """Copy a checkpoint's state into this one; raises ValueError if it is of another network or rule."""
         copy_state(state, self.state())

@@ -1,6 +1,6 @@
-"""RMSProp in all forms of the papers' code; torch.optim.RMSprop is one of them (epsilon outside, zeros).
+"""RMSProp in all forms of the papers' code, on a flat vector of parameters.
 
-Reads gradients; writes parameters and its two accumulators.
+torch.optim.RMSprop is one of them: ``epsilon_inside_root: false`` and ``accumulator_init: 0``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ from actorlearn.optim.specs import RMSPropSettings
 
 
 class RMSProp:
-    """Divides each gradient by the root of the decaying mean of its square (minus the squared mean, if centered)."""
+    """RMSProp: a step is the gradient, divided by the root of the running mean of its square.
+
+    If ``centered``, the squared running mean of the gradient is subtracted under the root.
+    """
 
     def __init__(self, settings: RMSPropSettings, parameters: Tensor, spread: Spread = whole) -> None:
-        """Make the accumulators, as long as the flat `parameters` and on their device."""
+        """Make the running means, of the length and on the device of the flat `parameters`.
+
+        ``spread`` may divide a step among several cores (`interface.make`).
+        """
         self.settings = settings
         self.spread = spread
         self.square = torch.full_like(parameters, settings.accumulator_init)
@@ -48,9 +54,9 @@ class RMSProp:
         parameters.addcdiv_(gradients, root, value=-learning_rate)
 
     def state(self) -> dict[str, Tensor]:
-        """Return the accumulators themselves; "mean" is empty unless centered."""
+        """Return both running means, without a copy; "mean" is empty unless ``centered``."""
         return {"square": self.square, "mean": self.mean}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's accumulators into this state."""
+        """Copy the state of a checkpoint into this optimizer."""
         copy_state(state, self.state())

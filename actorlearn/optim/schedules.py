@@ -1,6 +1,6 @@
-"""Numbers that change along a run, as functions of its completed fraction (in env steps, as in PAAC).
+"""Schedules of the learning rate along a run, and its scaling with the size of the batch and the number of learners.
 
-Also the scaling of the learning rate with the number of learners and the size of the batch.
+The progress of a run is measured in agent steps of all environments, as in PAAC.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Numbers = TypeVar("Numbers", OptimizerSettings, GroupSettings)
 
 
 def linear(start: float, end: float, fraction: float) -> float:
-    """Return the linear interpolation between start (`fraction` 0 or less) and end (1 or more)."""
+    """Return the linear interpolation between start (`fraction` 0 or less) and end (`fraction` 1 or more)."""
     fraction = min(max(fraction, 0.0), 1.0)
     return start * (1.0 - fraction) + end * fraction
 
 
 def rate_after(settings: OptimizerSettings, env_steps: int, end_steps: int) -> float:
-    """Return the learning rate after some steps of a run whose schedule ends at ``end_steps``."""
+    """Return the learning rate after ``env_steps`` agent steps of a run whose schedule ends at ``end_steps``."""
     if env_steps < settings.warmup_steps:
         return settings.learning_rate * env_steps / settings.warmup_steps
     progress = min((env_steps - settings.warmup_steps) / (end_steps - settings.warmup_steps), 1.0)
@@ -32,23 +32,26 @@ def rate_after(settings: OptimizerSettings, env_steps: int, end_steps: int) -> f
 
 
 def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
-    """Return the rate for a batch `batches` times as large: unchanged, times `batches`, or times its square root.
+    """Return the learning rate for a batch `batches` times as large as the one for which it was chosen.
 
-    A batch counts as smaller if its effective sample size is below its size (VCPO, arXiv 2602.17616, equation 5: the
-    root of this share, divided by the share of on-policy samples, which is 1 if one network does both).
-
-    Linear scaling is from Goyal et al. (2017) and from PAAC (.0007 for each environment), sqrt from GALA; Stooke &
+    ``scaling`` is "none" (unchanged), "linear" (multiplied by `batches`) or "sqrt" (by the square root of `batches`).
+    Linear scaling is from Goyal et al. (2017) and from PAAC (.0007 for each environment), sqrt from GALA. Stooke &
     Abbeel's A3C does not scale.
+
+    With ``optimizer.sample_size_scaling``, `batches` is the effective sample size of a batch as a share of its size, so
+    that a batch with unequal importance ratios counts as a smaller one. VCPO (arXiv 2602.17616, equation 5) multiplies
+    the rate by the root of this share, divided by that of on-policy samples, which is 1 if one network acts and learns.
     """
     return learning_rate * {"none": 1.0, "sqrt": sqrt(batches), "linear": batches}[scaling]
 
 
 def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> OptimizerSettings:
-    """Return settings for a batch `batches` times as large: learning rates by ``scale_rate``, Adam's epsilon divided.
+    """Return the settings for a batch `batches` times as large as the one for which they were chosen.
 
-    The gradient of a larger batch is smaller (Stooke & Abbeel, appendix C), so epsilon must also be smaller to have the
-    same effect: theirs is 0.01 / batch (5.4.1). Their learning rates of RMSProp, 2.5, 7.5 and 15e-4 at batches of 32,
-    512 and 1,024, approximately follow sqrt; those of Adam, 4.2e-4 from 256 on, are not scaled.
+    Learning rates are scaled by `scale_rate`, and Adam's epsilon is divided by `batches`. The reason for the latter is
+    that the gradient of a larger batch is smaller (Stooke & Abbeel 2018, appendix C), so epsilon must be smaller too to
+    have the same effect; theirs is 0.01 / batch (section 5.4.1). Their learning rates of RMSProp, 2.5e-4, 7.5e-4 and
+    15e-4 at batches of 32, 512 and 1,024, approximately follow sqrt. Those of Adam, 4.2e-4 from 256 on, are not scaled.
     """
 
     def rate(value: float) -> float:

@@ -1,6 +1,7 @@
-"""Settings and specs of optimizers: the keys, the default numbers and the state of each. Loads no torch.
+"""Settings of optimizers, which are the keys of the section ``optimizer`` of a topology, and specs of optimizers.
 
-Forms used in the papers' code (PAAC's are the defaults):
+A spec describes an optimizer without importing it. This file does not load torch. Optimizers and numbers in the papers'
+code, of which PAAC's are the defaults ("inside" and "outside": epsilon is added inside or outside the square root):
 
     system            name     decay / betas  epsilon         other
     PAAC              rmsprop  .99            .1 inside       accumulator_init 1, clip_norm 3 (of the 5x loss)
@@ -55,7 +56,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def given(self) -> dict[str, float]:
-        """The numbers that are given here, and not by the section ``optimizer``."""
+        """The keys that are set here, with their values; for others the section ``optimizer`` applies."""
         return {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
@@ -113,7 +114,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the state's vectors that have one element for each parameter."""
+        """Names of the tensors of the optimizer's state that have one element for each parameter."""
         return ()
 
     @property
@@ -122,7 +123,10 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
         return self.learning_rate if self.schedule == "constant" else self.learning_rate_final
 
     def of_group(self, name: str) -> Self:
-        """Return the settings for one network: the numbers of its group, and otherwise these."""
+        """Return the settings for the network of this name: the keys of its group replace these settings.
+
+        If the group sets only ``learning_rate``, ``learning_rate_final`` changes in proportion.
+        """
         own = self.groups[name].given if name in self.groups else {}
         if "learning_rate" in own:
             share = self.learning_rate_final / self.learning_rate
@@ -131,7 +135,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
 
 
 class OuterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The outer optimizer of several learners (``optim/outer.py``); without a rule the mean of weights is taken."""
+    """Settings of the outer optimizer of several learners; ``optim/outer.py`` explains the rules."""
 
     rule: OuterRule = "none"
     learning_rate: Rate = 1.0
@@ -157,7 +161,7 @@ class RMSPropSettings(OptimizerSettings, frozen=True, kw_only=True, tag="rmsprop
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the state's vectors that have one element for each parameter."""
+        """Names of the tensors of the optimizer's state that have one element for each parameter."""
         return ("square", "mean") if self.centered else ("square",)
 
 
@@ -182,19 +186,19 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
 
     @property
     def state_vectors(self) -> tuple[str, ...]:
-        """Names of the state's vectors that have one element for each parameter."""
+        """Names of the tensors of the optimizer's state that have one element for each parameter."""
         return ("mean", "square")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec(Spec):
-    """Description of an optimizer; its class is called with settings, parameters and spread."""
+    """Description of an optimizer that does not import it; its class is called as `interface.make` does."""
 
     methods = ("step", "state", "restore")
     described_in = "actorlearn/optim/interface.py"
     settings: type[OptimizerSettings]
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Default numbers by kind of environment, where they differ from those of the settings."""
+    """Defaults for each kind of environment, where they differ from the defaults of the settings."""
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
