@@ -28,14 +28,14 @@ class ActionSpace:
     """Converts, checks and draws the actions of one space."""
 
     def __init__(self, env_id: str, space: Space[Any], scales: bool) -> None:
-        """Bind to a space; ``scales``: actions in [-1, 1] are scaled to a Box's bounds.
+        """Set the space; ``scales``: policies choose numbers in [-1, 1], which are scaled to the bounds of a Box.
 
         ``env_id`` is for errors. Raises ValueError for an unsupported space, and for bounds too far apart to scale.
         """
         self.actions = actions_of(env_id, space)
         self.space = space
         self._scales = scales
-        if scales and isinstance(space, Box) and not _can_be_stretched(space):
+        if scales and isinstance(space, Box) and not _can_be_scaled(space):
             raise ValueError(
                 f"env.scale_actions: true cannot scale {env_id!r}: the bounds of {short(space)} are too far apart"
             )
@@ -44,12 +44,18 @@ class ActionSpace:
         self._shifted = bool(np.any(start))
 
     def taken(self, action: npt.NDArray[Any], count: int) -> list[Any]:
-        """Return ``count`` actions [B, …] as a list of actions for environments; raises ActionError if invalid."""
+        """Convert ``count`` actions [B, …] of a policy to a list of actions for single environments.
+
+        Raises ActionError if one is invalid.
+        """
         together = self.taken_together(action, count)
         return together.tolist() if isinstance(self.space, Discrete) else list(together)
 
     def taken_together(self, action: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-        """Return ``count`` actions [B, …] as one array of the space's dtype; raises ActionError if invalid."""
+        """Convert ``count`` actions [B, …] of a policy to an array for a vector environment.
+
+        Raises ActionError if one is invalid.
+        """
         check_actions(action, count, self.actions)
         space: Any = self.space
         taken: npt.NDArray[Any] = action
@@ -65,7 +71,10 @@ class ActionSpace:
     def draw(
         self, count: int, random: np.random.Generator, valid: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[Any]:
-        """Draw ``count`` uniform random actions, in the form in which policies choose them; ``valid``: of these."""
+        """Draw ``count`` actions uniformly, in the form in which policies choose them.
+
+        ``valid`` [B, n]: masks of valid actions, from which they are drawn; None: all are valid.
+        """
         space = self.space
         if isinstance(space, Box):
             low, high = (-1.0, 1.0) if self._scales else (space.low, space.high)
@@ -74,7 +83,7 @@ class ActionSpace:
 
 
 def actions_of(env_id: str, space: Space[Any]) -> Actions:
-    """Return the actions of a space as policies choose them; raises ValueError for an unsupported space."""
+    """Return the description of a space's actions for policies; raises ValueError for an unsupported space."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscreteSpace):
@@ -89,7 +98,7 @@ def actions_of(env_id: str, space: Space[Any]) -> Actions:
     raise ValueError(f"env.id: {env_id!r} has action space {short(space)}; {rule}; wrap the environment (env.wrappers)")
 
 
-def _can_be_stretched(space: Box) -> bool:
-    """Whether the distance between the bounds is finite, so that [-1, 1] can be scaled to them."""
+def _can_be_scaled(space: Box) -> bool:
+    """Whether the distance between the bounds is finite, so that [-1, 1] can be scaled to the bounds."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(space.high - space.low).all())

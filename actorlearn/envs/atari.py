@@ -1,11 +1,10 @@
 """Atari games through ale-py's C++ vector environment. The only file that imports ale_py.
 
-Reads: AtariSettings, one seed per environment, actions. Writes: rows; one copy from ALE's array into `row.observation`.
-Does not depend on blocks, on clipping of rewards, or on the meaning of a lost life for learning.
+Rewards are not clipped here, and a lost life is only reported; the learner decides what it means.
 
-A preset determines how a screen becomes an observation. Every preset sums rewards over the skipped frames and resizes
-by area, the only way that ale-py offers. All presets but ba3c take the maximum of the last two frames, in gray. The
-presets differ from the papers' code as follows:
+A preset (``env.preset``) determines how screens become an observation. Every preset sums rewards over the skipped
+frames and resizes by area, the only way that ale-py offers. All presets but ba3c take the maximum of the last two
+frames ("pooling"), in gray. The presets differ from the papers' code as follows:
 
     | preset        | observation      | of               | differs from that paper's code in                      |
     |---------------|------------------|------------------|--------------------------------------------------------|
@@ -36,9 +35,9 @@ This file works around these properties of ale-py 0.12.1, each with a test:
   and not 0, as in ale-py and in baselines' EpisodicLife.
 * An action out of range makes `step` wait forever, so such an action is refused here.
 * `noop_max=n` draws from 0 … n-1, so n + 1 is passed.
-* It cannot save or load an emulator's state, so seeds and actions are recorded instead (``envs/history.py``).
-* The step in which a game ends (over or truncated) stops before its last frame is used. The final observation is made
-  from earlier frames of the step and the previous observation, so it may lag by a frame.
+* It cannot save or load the state of an emulator, so seeds and actions are recorded instead (``envs/history.py``).
+* The step in which a game ends or is truncated does not use its last frame. The final observation is made from earlier
+  frames of the step and the previous observation, so it may lag by a frame.
 """
 
 from __future__ import annotations
@@ -65,22 +64,23 @@ from actorlearn.envs.specs import AtariSettings
 from actorlearn.nearest import nearest
 
 UNLIMITED_FRAMES = 2**30
-"""Limit for games without a time limit: months of play, and far below the overflow of ALE's 32-bit counter."""
+"""Value of ALE's time limit, in frames, for games that have none: months of play, without overflow of 32 bits."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Size of the resized screen, the lines of it that are kept, and how a frame is made."""
+    """How screens become the frames of an observation: size, lines that are kept, colours and pooling."""
 
     render_height: int
+    """Height of the resized screen in pixels, of which ``kept_lines`` lines are kept."""
     render_width: int
     kept_lines: int
     first_line: int = 0
-    """The first of the kept lines."""
+    """Index of the first line that is kept."""
     colours: int = 1
-    """Channels of a frame: 1: gray; 3: red, green and blue."""
+    """Channels of a frame: 1 (gray) or 3 (red, green and blue)."""
     pooled: bool = True
-    """Whether a frame is the maximum of the last two emulated frames, and not the last one only."""
+    """Whether a frame is the maximum of the last two emulated frames; False: the last one only."""
 
     @property
     def lines(self) -> slice:
@@ -111,7 +111,7 @@ class Atari(ShortRepr):
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed. ``beat`` is called before each move while games are replayed."""
+        """Make one game per seed; ``beat``, which gives a sign of life, is called while recorded games are replayed."""
         preset = PRESETS[settings.preset]
         self.spec = spec(settings)
         self.count = len(seeds)
@@ -189,7 +189,7 @@ class Atari(ShortRepr):
         self._lives = info["lives"]
 
     def _kept(self, observation: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return ALE's screens [B, stack, lines, columns (, 3)] as observations [B, C, kept lines, columns]."""
+        """Convert ALE's screens [B, stack, height, width (, 3)] to observations [B, C, kept lines, width]."""
         kept = observation[:, :, self._lines]
         if self._colours == 1:
             return kept
@@ -200,13 +200,13 @@ class Atari(ShortRepr):
         return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the history of the games, and a checksum of each game's current screens."""
+        """Return the recorded seeds and actions of the games, and a checksum of each game's current screens."""
         shown, lives, frames = self._seen()
         own = {"ended": self._ended, "shown": shown, "lives": lives, "frames": frames}
         return {name: array.copy() for name, array in own.items()} | self._history.state()
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Replay the games of a state; raises ValueError if the result differs from the recorded state."""
+        """Replay the recorded games; raises ValueError if they do not reach the saved screens, lives and frames."""
         env = self._open()
         try:
             wanted = {name: state[name] for name in ("ended", "shown", "lives", "frames")}
@@ -243,7 +243,10 @@ class Atari(ShortRepr):
         return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]
 
     def _reset(self, chosen: npt.NDArray[np.bool_], seeds: npt.NDArray[np.int64] | None = None) -> Any:
-        """Reset the chosen environments (a seed of -1 keeps the random numbers); returns observations of all."""
+        """Reset the chosen environments [B]; returns the observations of all, and the info.
+
+        ``seeds`` has a seed for each chosen environment; with -1 it continues its random numbers.
+        """
         return self._open().reset(seed=seeds, options={"reset_mask": chosen})
 
     def close(self) -> None:
@@ -257,32 +260,32 @@ class Atari(ShortRepr):
 
 
 class Shown:
-    """Two vector environments with the same games: one makes the policy's observations, one screens in colour."""
+    """Two vector environments that play the same games: one makes observations, the other whole screens in colour."""
 
     def __init__(self, seen: AtariVectorEnv, screens: AtariVectorEnv) -> None:
-        """Bind to the two vector environments, which must not have been reset yet."""
+        """Join the vector environments of observations and of screens; neither must have been reset yet."""
         self._seen, self._screens = seen, screens
         self.pictures: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
-        """Whole screens in colour [B, lines, columns, 3]; empty before the first reset."""
+        """Whole screens in colour [B, height, width, 3]; empty before the first reset."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset both vector environments; returns the result of the policy's."""
+        """Reset both vector environments; return the result of the one that makes observations."""
         self.pictures = self._screens.reset(seed=seed, options=options and dict(options))[0][:, -1]
         return self._seen.reset(seed=seed, options=options)
 
     def step(self, action: npt.NDArray[np.int64]) -> Any:
-        """Step both vector environments; returns the result of the policy's."""
+        """Step both vector environments; return the result of the one that makes observations."""
         self.pictures = self._screens.step(action)[0][:, -1]
         return self._seen.step(action)
 
 
 class RenderedAtari(Atari):
-    """B games with pictures. Making pictures does not change a game: only seeds and actions determine it."""
+    """B games that also make pictures, which does not change the games."""
 
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed, each emulated twice."""
+        """Make one game per seed; each game is emulated twice, for observations and for pictures."""
         super().__init__(settings, seeds, beat)
         lines, columns = _load(rom(settings.id)).getScreenDims()
         screens = AtariVectorEnv(**self._game, img_height=lines, img_width=columns, grayscale=False, stack_num=1)
@@ -290,7 +293,7 @@ class RenderedAtari(Atari):
         self._env = self._shown  # type: ignore[assignment]  # it has `reset` and `step`
 
     def render(self) -> npt.NDArray[np.uint8]:
-        """Return the whole screens [B, lines, columns, 3]."""
+        """Return the whole screens in colour, [B, height, width, 3]."""
         return self._shown.pictures
 
 
@@ -298,7 +301,7 @@ make, make_rendered = Atari, RenderedAtari
 
 
 def spec(settings: AtariSettings) -> EnvSpec:
-    """Return shapes and counts; reads the ROM once per process for its actions."""
+    """Return shapes and counts; loads the ROM, once per process, for its actions."""
     preset, actions = PRESETS[settings.preset], _actions(rom(settings.id), settings.full_action_space)
     return EnvSpec(
         observation_shape=(settings.stack * preset.colours, preset.kept_lines, preset.render_width),
@@ -317,7 +320,7 @@ def ids() -> Mapping[str, str]:
 
 
 def rom(env_id: str) -> str:
-    """Return the ROM of an id; raises ValueError with the most similar known id."""
+    """Return the ROM of an id; raises ValueError for an unknown id, with the most similar known id."""
     known = ids()
     if env_id in known:
         return known[env_id]

@@ -1,9 +1,9 @@
-"""CartPole with all poles in one array: gymnasium's vector class, with games identical to those of `CartPoleEnv`.
+"""CartPole with the state of all games in one array, for speed: a subclass of gymnasium's vector class.
 
-gymnasium's vector class draws the starts of all games from one generator and resets all games together. Here each
-environment has its own generator and draws as `CartPoleEnv` does. So games can be begun one by one, and they are
-bit-identical to those of `CartPoleEnv` (``tests/envs/test_cartpole.py``). A step computes the parent's equations in the
-parent's order, without its checks of the action.
+gymnasium's class draws the starts of all games from one generator and resets all games together. Here each environment
+has its own generator and draws as gymnasium's `CartPoleEnv` does. So single games can be begun, and games are
+bit-identical to those of `CartPoleEnv` (``tests/envs/test_cartpole.py``). A step computes the equations of the parent
+class in the same order, without its checks of the action.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EDGE = 0.05
 
 
 class CartPole(CartPoleVectorEnv):
-    """B poles in mode NEXT_STEP; games can also be reset by mask."""
+    """B games in gymnasium's autoreset mode NEXT_STEP, in which chosen games can also be reset by a mask."""
 
     metadata = CartPoleVectorEnv.metadata | {"reset_mask": True}
     state: Any
@@ -42,7 +42,7 @@ class CartPole(CartPoleVectorEnv):
         return self._observations(), {}
 
     def step(self, action: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
-        """Push all carts left (0) or right (1); a game that had ended begins anew instead."""
+        """Push all carts left (0) or right (1); where a game ended in the previous step, begin a new one instead."""
         x: Array
         x, x_dot, theta, theta_dot = self.state  # views
         force = np.where(action == 1, self.force_mag, -self.force_mag)
@@ -69,7 +69,7 @@ class CartPole(CartPoleVectorEnv):
 
     @property
     def generators(self) -> list[Any]:
-        """States of the environments' generators, for ``envs/states.py``; can be assigned."""
+        """States of the environments' random generators, which ``envs/states.py`` saves and assigns."""
         return [generator.bit_generator.state for generator in self._generators]
 
     @generators.setter

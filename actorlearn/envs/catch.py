@@ -1,7 +1,6 @@
-"""Catch: a ball falls through a 10x10 image, and the paddle on the bottom line must be under it at the end.
+"""Catch (`env.id: actorlearn.envs.catch:Catch`): a game of pixels for tests and first tries, learned in seconds.
 
-This game of pixels can be learned in seconds; it is meant for tests and first tries: `actorlearn.envs.catch:Catch`. It
-depends only on its seed and the actions.
+A ball falls through an image of 10x10 pixels. At the end the paddle on the bottom line must be under it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import numpy.typing as npt
 Image = npt.NDArray[np.uint8]
 
 SIZE = 10
-"""Lines and columns of the image; the ball takes SIZE - 1 steps to fall."""
+"""Height and width of the image; the ball takes SIZE - 1 steps to fall."""
 REACH = 1
-"""The paddle covers its column and this number of columns on each side."""
+"""Number of columns that the paddle covers on each side of its own column."""
 
 
 class Catch(gymnasium.Env[Image, np.int64]):
@@ -29,7 +28,7 @@ class Catch(gymnasium.Env[Image, np.int64]):
     """
 
     def __init__(self, render_mode: str | None = None) -> None:
-        """All arguments are optional, as for every environment named by its class; ``render_mode``: rgb_array."""
+        """Make the game; ``render_mode`` may be "rgb_array"."""
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0, 255, (1, SIZE, SIZE), np.uint8)
         self.action_space = gymnasium.spaces.Discrete(3)
@@ -38,14 +37,14 @@ class Catch(gymnasium.Env[Image, np.int64]):
         self._paddle = SIZE // 2
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
-        """Draw the columns of a new ball, at the top, and of the paddle from the environment's generator."""
+        """Draw the columns of the paddle and of a new ball, which is at the top, from the environment's generator."""
         super().reset(seed=seed, options=options)
         self._line = 0
         self._column, self._paddle = (int(number) for number in self.np_random.integers(SIZE, size=2))
         return self._image(), {}
 
     def step(self, action: np.int64 | int) -> tuple[Image, float, bool, bool, dict[str, Any]]:
-        """Move the paddle by action - 1 columns, let the ball fall one line."""
+        """Move the paddle by action - 1 columns, and let the ball fall by one line."""
         self._paddle = min(max(self._paddle + int(action) - 1, 0), SIZE - 1)
         self._line += 1
         down = self._line == SIZE - 1

@@ -1,7 +1,7 @@
-"""Gathers the values that environments in Python return, checks them together, and only then writes them to a row.
+"""The common part of `VectorEnv`s of environments in Python: it checks the values that environments return.
 
-An invalid value changes no row: MalformedStepError names the environment, the field and the value. `CheckedRows` also
-has the parts of saving and restoring that such environments share.
+All values of a step are gathered and checked before any is written to the row, so an invalid value changes no row. It
+raises MalformedStepError, which names the environment, the field and the value.
 """
 
 from __future__ import annotations
@@ -27,17 +27,14 @@ NUMBERS = (float, int, np.floating, np.integer)
 
 
 class CheckedRows(ShortRepr):
-    """Base of `VectorEnv`s that gather the values of B environments."""
+    """Base of `VectorEnv`s that gather and check the values of B environments; also saves and restores states."""
 
     spec: EnvSpec
     interface: ClassVar[str]
-    """Interface of the environments, for errors."""
+    """Name of the interface of the environments, such as gymnasium.Env, for errors."""
 
     def __init__(self, env_id: str, spaces: Spaces, count: int) -> None:
-        """Allocate observations for ``count`` environments with these spaces; ``env_id`` is for errors.
-
-        With masks the cells after an observation are the mask of its valid actions.
-        """
+        """Allocate observations for ``count`` environments with these spaces; ``env_id`` is for errors."""
         self._id, self.count = env_id, count
         self._actions, self._layout, self._masks = spaces.actions, spaces.rows, spaces.masks
         self._valid: Valid = np.ones((count, spaces.masks.length if spaces.masks else 0), np.bool_)
@@ -55,7 +52,10 @@ class CheckedRows(ShortRepr):
             raise RuntimeError("the environments are closed")
 
     def _saved(self, envs: Sequence[states.Environment], own: dict[str, Any]) -> states.Arrays:
-        """Return the numbers of ``own`` and the environments' states; raises RuntimeError if these cannot be read."""
+        """Return the state of the ``VectorEnv``: the numbers in ``own``, masks, and the states of ``envs``.
+
+        Raises RuntimeError if the environments' states cannot be saved.
+        """
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
@@ -63,7 +63,7 @@ class CheckedRows(ShortRepr):
         return {name: np.array(values) for name, values in (own | valid).items()} | states.read(envs)
 
     def _restore_valid(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the mask of a state; raises KeyError or ValueError if it does not fit."""
+        """Restore the masks of a saved state; raises KeyError or ValueError if they are missing or do not fit."""
         if self._masks:
             self._valid[...] = state[MASK]
 
@@ -77,13 +77,16 @@ class CheckedRows(ShortRepr):
             raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
 
     def _answered(self, i: int | None, method: str, answer: Any, values: int) -> Any:
-        """Return the answer of an environment's method; raises MalformedStepError unless it has so many values."""
+        """Return ``answer``, which ``method`` of environment ``i`` returned (None: of all environments).
+
+        Raises MalformedStepError unless it is a tuple of ``values`` values.
+        """
         if type(answer) is not tuple or len(answer) != values:
             self._refuse(i, f"{method}()", answer, f"it must return {values} values: see {self.interface}.{method}")
         return answer
 
     def _gather(self, i: int, observation: Any, info: Any, ended: bool = False) -> None:
-        """Gather an environment's observation, and the mask in it or in the info; ``ended``: with it a game ends."""
+        """Gather the observation of environment ``i``, and its mask; ``ended``: the observation is a game's last."""
         try:
             self._layout.store(observation, self._observation, i)
             if self._masks:
@@ -109,7 +112,7 @@ class CheckedRows(ShortRepr):
     ) -> None:
         """Check all gathered values, then write them and the flags to a row; raises MalformedStepError.
 
-        ``steps``: those of each running game, for errors.
+        ``steps`` [B]: number of steps of each running game, for errors.
         """
         for field, values in (("reward", self._reward), ("observation", self._observation)):
             good = _finite(values)
@@ -131,13 +134,16 @@ class CheckedRows(ShortRepr):
         row.first[...] = first
 
     def _write_first(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
-        """Check all gathered values, and write those of the chosen environments [B] as the first rows of games."""
+        """Check all gathered values, and write those of the chosen environments [B] as first rows of games."""
         begun = empty_row(self.spec, self.count)
         self._write(begun, False, False, True)
         row.take(begun, chosen)
 
     def _refuse_no_choice(self, masks: Masks, ended: npt.NDArray[np.bool_], steps: Sequence[int] | Counts) -> None:
-        """Refuse masks without a valid choice; after a game's end, where no action is taken, all become valid."""
+        """Raise MalformedStepError for a mask without a valid choice, except at a game's end.
+
+        At a game's end the next action is ignored, so all choices become valid there.
+        """
         none = without_choice(masks.actions, self._valid)
         if not none.any():
             return
@@ -156,7 +162,7 @@ class CheckedRows(ShortRepr):
 
 
 def _finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return elementwise whether values are finite as float32; always true for integers."""
+    """Return for each element whether it is finite as float32; for integers a single True."""
     if values.dtype.kind != "f":
         return np.ones((), np.bool_)
     finite: npt.NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX

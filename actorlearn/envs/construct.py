@@ -1,8 +1,7 @@
-"""Makes one gymnasium environment from env.id, env.kwargs and env.wrappers, or a vector of them by env.vector.
+"""Makes a gymnasium environment from env.id, env.kwargs and env.wrappers, or a vector environment from env.vector.
 
-Every failure becomes a ValueError of one line.
-
-Reads the settings and imports the code that they name, which is trusted. ``envs/registered.py`` finds ids.
+It imports and runs the code that the settings name. Every failure becomes a ValueError with a message of one line.
+``envs/registered.py`` finds registered ids.
 """
 
 from __future__ import annotations
@@ -32,7 +31,10 @@ OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "act
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Return an environment with its wrappers, and its registered time limit in steps or None; raises ValueError."""
+    """Return an environment with its wrappers, and its registered time limit in steps, or None if it has none.
+
+    The environment does not apply this limit; the caller must. Raises ValueError.
+    """
     env, limit = _bare(settings)
     try:
         for number, wrapper in enumerate(settings.wrapper_settings):
@@ -45,10 +47,11 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, int] | None:
-    """Return the vector environment that ``env.vector`` selects, and the time limit that the caller must count.
+    """Return the vector environment of ``count`` environments that ``env.vector`` selects, and a time limit.
 
-    The limit is in steps, 0 for none. Returns None if environments are stepped one after the other. Raises ValueError,
-    one line, like `construct`.
+    The limit is the number of steps after which the caller must truncate a game; 0: the vector environment does so
+    itself, or there is no limit. Returns None if the environments must be made and stepped one by one. Raises
+    ValueError.
     """
     found = _vector_class(settings)
     if found is None:
@@ -67,7 +70,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
 
 
 def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
-    """Raise ValueError unless the attributes for the two spaces, whose names begin with ``prefix``, are spaces."""
+    """Raise ValueError unless ``env`` has an observation space and an action space; ``prefix``: of the attributes."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         found = getattr(env, name, None)
         if not isinstance(found, gymnasium.Space):
@@ -78,7 +81,10 @@ def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
 
 
 def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:
-    """Return the maker of the vector environment, its arguments except ``num_envs``, and its name in errors."""
+    """Return the class or function of the vector environment, its arguments, and the key that names it in errors.
+
+    The arguments do not include ``num_envs``. Returns None if the environments must be made one by one.
+    """
     if settings.vector == "none":
         return None
     if settings.vector != "auto":
@@ -101,9 +107,9 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
 
 
 def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Maker, Arguments, str] | None:
-    """Return the vector class registered for an id, if it can replace environments stepped one by one.
+    """Return the vector class registered for an id, as `_vector_class` does; None if it cannot be used.
 
-    It must reset by mask and accept all arguments, and there must be no wrappers.
+    It can be used if it resets chosen games by a mask, accepts all arguments, and there are no wrappers.
     """
     found = registered.find(env_id)
     if found is None or found.vector_entry_point is None or settings.wrappers or found.additional_wrappers:
@@ -117,7 +123,10 @@ def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tu
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Make the environment without wrappers, from a class or a registered id; a module in the id is imported first."""
+    """Return the environment without wrappers, and its registered time limit.
+
+    ``env.id`` is a registered id, module:id or module:Class; the module is imported first.
+    """
     what, (module_name, colon, name) = f"env.id: {settings.id!r}", settings.id.partition(":")
     if not colon:
         return _registered(settings, settings.id, what)
@@ -144,7 +153,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def _made_by(maker: Maker, kwargs: Arguments, what: str) -> Environment:
-    """Return what a function, or a class of dm_env, makes, as a gymnasium environment."""
+    """Call a function, or a class of dm_env, and return the environment that it makes as a gymnasium environment."""
     made = called(maker, (), kwargs, what)
     with _one_line(what, getattr(maker, "__module__", "")):
         env = dm_env.as_gymnasium(made, maker, kwargs)
@@ -154,7 +163,7 @@ def _made_by(maker: Maker, kwargs: Arguments, what: str) -> Environment:
 
 
 def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Environment, int | None]:
-    """Return a registered environment, and its time limit in steps."""
+    """Make a registered environment; return it and its registered time limit in steps."""
     found = registered.find(env_id)
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
@@ -187,14 +196,17 @@ def _wrapped(env: Environment, name: str, kwargs: Mapping[str, Any], key: str) -
 
 
 def called(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], what: str) -> Any:
-    """Call a class or function; any exception it raises becomes a one-line ValueError."""
+    """Call a class or function; any exception that it raises becomes a ValueError with a message of one line.
+
+    ``what`` names the key and its value, with which the message begins.
+    """
     _check_arguments(maker, arguments, kwargs, f"{what} cannot be made with kwargs {dict(kwargs)}")
     with _one_line(what, getattr(maker, "__module__", "")):
         return maker(*arguments, **copy.deepcopy(dict(kwargs)))
 
 
 def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[str, Any], failure: str) -> None:
-    """Raise ValueError for unknown or missing arguments of a class or function."""
+    """Raise ValueError for unknown or missing arguments of a class or function; ``failure`` begins the message."""
     try:
         signature = inspect.signature(maker)
     except (TypeError, ValueError):  # code that is not Python has no signature: the call itself raises
@@ -209,7 +221,10 @@ def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[s
 
 @contextmanager
 def _one_line(what: str, module: str) -> Iterator[None]:
-    """Turn any exception raised while an environment is made into a one-line ValueError."""
+    """Turn any exception raised while an environment is made into a ValueError with a message of one line.
+
+    ``module`` is the one that makes the environment; it determines which package the message tells to install.
+    """
     try:
         yield
     except (ImportError, gymnasium.error.Error) as error:

@@ -1,9 +1,10 @@
-"""Environments of the interface ``dm_env.Environment`` as gymnasium environments.
+"""Converts environments of the interface ``dm_env.Environment`` to gymnasium environments.
 
-Reads: what a class or function has made. Environments are known by their methods, so dm_env itself is not imported.
-Those of dm_control are converted by shimmy, which can also seed and draw them.
+Environments are recognised by their methods, so dm_env itself is not imported. Environments of dm_control are converted
+by the package shimmy, which can also seed and draw them.
 
-A game that ends with discount 0 is terminated, and with any other discount truncated. Other discounts are not used.
+A game that ends with discount 0 counts as terminated, and with any other discount as truncated. Discounts within a game
+are not used.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from gymnasium import spaces
 from actorlearn import imports
 
 METHODS = ("reset", "step", "observation_spec", "action_spec")
-"""Methods by which an environment of dm_env is known."""
+"""Methods by which an environment of dm_env is recognised."""
 _CONVERTED = "_converted_from_dm_env"
 """Attribute of environments that `as_gymnasium` has converted."""
 _SEED = "seed"
-"""Argument of a class or function with which an environment is made again at a reset with a seed."""
+"""Name of the argument by which a class or function can make an environment with a seed."""
 
 
 def has_interface(found: object) -> bool:
@@ -34,9 +35,10 @@ def has_interface(found: object) -> bool:
 
 
 def as_gymnasium(made: Any, maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any] | None:
-    """Return a gymnasium environment for what ``maker`` has made of ``kwargs``; None if it is no environment.
+    """Convert ``made``, which ``maker(**kwargs)`` returned, to a gymnasium environment; None if it is no environment.
 
-    Raises ValueError for specs that are not supported, and if an environment of dm_control needs shimmy.
+    ``maker`` is kept, because a reset with a seed may make the environment again. Raises ValueError if the spec of
+    actions or observations is not supported, or if shimmy is needed but not installed.
     """
     if isinstance(made, gymnasium.Env):
         return made
@@ -53,7 +55,7 @@ def as_gymnasium(made: Any, maker: Callable[..., Any], kwargs: Mapping[str, Any]
 
 
 def is_converted(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether `as_gymnasium` has converted the environment, which may be in wrappers now."""
+    """Whether `as_gymnasium` has converted the environment, which may have wrappers."""
     return hasattr(env.unwrapped, _CONVERTED)
 
 
@@ -61,7 +63,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
     """A gymnasium environment that plays an environment of dm_env."""
 
     def __init__(self, env: Any, make: Callable[[int], Any]) -> None:
-        """Play ``env``; at a reset with a seed, ``make(seed)`` replaces it unless that is None."""
+        """Play ``env``; at a reset with a seed, the result of ``make(seed)`` replaces it, unless this is None."""
         self.played = env
         self._make = make
         self._action = env.action_spec()
@@ -78,7 +80,7 @@ class DmEnv(gymnasium.Env[Any, Any]):
         return _plain(self.played.reset().observation, self._observation), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take an action in the type of the environment's spec."""
+        """Take an action, which is cast to the dtype of the environment's action spec."""
         kind = self._action.dtype.type
         taken = self.played.step(np.asarray(action, kind) if self._action.shape else kind(action))
         ended = taken.last()
@@ -107,7 +109,10 @@ def _by_shimmy(made: Any) -> gymnasium.Env[Any, Any]:
 
 
 def _space(spec: Any, what: str) -> spaces.Space[Any]:
-    """Return the space of a spec, or of a mapping or sequence of specs, as observations have them."""
+    """Return the gymnasium space for a spec of dm_env, or for a mapping or sequence of specs.
+
+    ``what`` names the spec in errors.
+    """
     if isinstance(spec, Mapping):
         return spaces.Dict({name: _space(part, f"{what}[{name!r}]") for name, part in spec.items()})
     if isinstance(spec, list | tuple):
@@ -129,7 +134,7 @@ def _space(spec: Any, what: str) -> spaces.Space[Any]:
 
 
 def _action_space(spec: Any) -> spaces.Space[Any]:
-    """Return the space of actions; one integer between bounds is a choice."""
+    """Return the gymnasium space for an action spec; a single integer with bounds becomes Discrete."""
     space = _space(spec, "action_spec()")
     if isinstance(space, spaces.Box) and not space.shape and space.dtype.kind in "iu" and hasattr(spec, "maximum"):
         return spaces.Discrete(int(space.high) - int(space.low) + 1, start=int(space.low))
@@ -137,7 +142,7 @@ def _action_space(spec: Any) -> spaces.Space[Any]:
 
 
 def _plain(observation: Any, spec: Any) -> Any:
-    """Return an observation with the types of the spaces of its spec; parts without a spec become arrays."""
+    """Return an observation of plain dicts, tuples and arrays, as its gymnasium space needs."""
     if isinstance(spec, Mapping) and isinstance(observation, Mapping):
         return {name: _plain(part, spec.get(name)) for name, part in observation.items()}
     if isinstance(spec, list | tuple) and isinstance(observation, list | tuple):

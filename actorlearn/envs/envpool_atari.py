@@ -1,9 +1,9 @@
 """Atari games through EnvPool: an alternative to ale-py's vector environment (``envs/atari.py``), with the same keys.
 
-Ids are ale-py's with a prefix: envpool:ALE/Pong-v5. Rows have the same shape and meaning as ale-py's. Both use ALE, sum
-rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area with rounding. After
-the same number of no-ops all rows are bit-identical, except the last row of a game. A test shows this, and that random
-games have similar lengths, scores and observations (``tests/envs/test_envpool_atari.py``). The two differ in:
+Ids are ale-py's with a prefix: envpool:ALE/Pong-v5. Rows have the same shape and meaning as with ale-py. Both programs
+use ALE, sum rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area with
+rounding. After the same number of no-ops all rows are bit-identical, except the last row of a game. Random games have
+similar lengths, scores and observations. ``tests/envs/test_envpool_atari.py`` tests both. The programs differ in:
 
     |                       | ale-py 0.12.1                        | EnvPool 1.2.5                                  |
     |-----------------------|--------------------------------------|------------------------------------------------|
@@ -13,15 +13,13 @@ games have similar lengths, scores and observations (``tests/envs/test_envpool_a
     | game's first          |                                      |                                                |
     | newest frame of a     | may lag by a frame                   | may be that of the previous step               |
     | game's last row       |                                      |                                                |
-    | preset ba3c           | the last frame only                  | always pooled, so it is refused                |
+    | preset ba3c           | supported                            | not supported: frames are always pooled        |
     | screens of more than  | whole                                | without the lines below the 210th              |
     | 210 lines             |                                      |                                                |
 
 These games have screens of 214 to 250 lines: Adventure, Air Raid, Carnival, Journey Escape, Keystone Kapers, King Kong,
 Klax, Laser Gates, Mr. Do!, Pac-Man, Pooyan, Sir Lancelot and Space War. EnvPool does not have Combat, Joust, Maze Craze
 and Warlords.
-
-Reads: EnvPoolAtariSettings, seeds, actions. Writes: rows.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.specs import EnvPoolAtariSettings
 
 UNLIMITED_STEPS = 2**30
-"""Limit for games without a time limit: years of play, and far below the overflow of EnvPool's 32-bit counter."""
+"""Value of EnvPool's time limit for games that have none: years of play, and below the overflow of a 32-bit counter."""
 
 Array = npt.NDArray[Any]
 
@@ -78,7 +76,10 @@ class EnvPoolAtari(Pooled):
         return action.astype(np.int32, copy=False)
 
     def _converted(self, observation: Array, info: dict[str, Any]) -> Array:
-        """Return the kept lines of screens [n, stack, lines, columns]; frames before a game's first become black."""
+        """Return the lines of screens [n, stack, height, width] that the preset keeps.
+
+        Frames before a game's first frame become black.
+        """
         observation = observation[:, :, self._lines]
         black = self._stack - 1 - info["elapsed_step"]
         for i in np.flatnonzero(black > 0).tolist():
@@ -107,7 +108,7 @@ def _name(env_id: str) -> str:
 
 
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
-    """Return the reason why a run with these games cannot be resumed exactly; empty if it can."""
+    """Return the reason why a run with these games cannot be resumed exactly; "" if it can."""
     if settings.repeat_action_probability > 0:
         return "EnvPool cannot restore sticky actions within a game; an env.id without envpool: (ale-py) can"
     if rom in KEEPS_MEMORY:

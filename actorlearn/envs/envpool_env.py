@@ -1,19 +1,19 @@
 """Environments of EnvPool, written in C++, as a `VectorEnv`. The only file that imports envpool.
 
-Reads: settings, one seed per environment, actions. Writes: rows. ``envs/envpool_atari.py`` is for EnvPool's Atari
-games. This file is for all others whose observations and actions are single spaces or a Dict of them: classic control,
-MuJoCo, dm_control and more. Ids are EnvPool's with a prefix: envpool:HalfCheetah-v4, envpool:CartpoleBalance-v1.
+`EnvPool` is for classic control, MuJoCo, dm_control and all other environments whose observations and actions are
+single spaces or a Dict of spaces, except Atari games (``envs/envpool_atari.py``). Ids are EnvPool's with a prefix:
+envpool:HalfCheetah-v4, envpool:CartpoleBalance-v1.
 
-EnvPool begins a game in the step after the previous game's end, as rows need it. A pool has one thread, which steps the
-environments one after the other while the calling thread waits. Simulators are processes, so more threads would take
-cores from other simulators.
+As rows need it, EnvPool begins a game in the step after the end of the previous game. A pool, EnvPool's set of B
+environments, has one thread, which steps the environments one after the other while the calling thread waits. More
+threads would take cores from other simulator processes.
 
 This file works around these properties of EnvPool 1.2.5, each with a test:
 
 * A seed has an effect only when a pool is made. So `reset` makes a new pool unless the present one is unused.
-* State cannot be saved or loaded, so the running game's actions are recorded and repeated (``envs/history.py``). This
-  works for the families in REPLAYED: their games depend on the seed and on the number of earlier games, not on their
-  course.
+* State cannot be saved or loaded, so the actions of the running game are recorded and repeated (``envs/history.py``).
+  This works for the modules in REPLAYED: a game depends on the seed and on the number of earlier games, but not on what
+  happened in them.
 * A game that ends in the step in which it reaches its time limit is reported as truncated, not as terminated.
 * The bounds of dm_control's observation spaces are wrong (from 2.2e-308) and are not used here.
 """
@@ -43,7 +43,7 @@ from actorlearn.nearest import nearest
 
 
 def _opengl() -> bool:
-    """Load the library with which MuJoCo draws; returns whether it exists and is loaded before EnvPool."""
+    """Load the OpenGL library, with which MuJoCo draws; return whether this succeeded before EnvPool was imported."""
     try:
         ctypes.CDLL("libGL.so.1", ctypes.RTLD_GLOBAL)
     except OSError:
@@ -77,7 +77,7 @@ POOLS = frozenset(
         "thread_affinity_offset",
     }
 )
-"""Arguments of all EnvPool's environments that the topology determines, so that env.kwargs may not have them."""
+"""Arguments that all environments of EnvPool have and the topology determines; env.kwargs may not have them."""
 
 Array = npt.NDArray[Any]
 Tree = Any
@@ -85,12 +85,15 @@ Tree = Any
 
 
 class Pooled(ShortRepr):
-    """B environments of one EnvPool id: rows, restarts and states; subclasses convert observations and actions."""
+    """Base of `VectorEnv`s of one EnvPool id; subclasses convert observations and actions."""
 
     def __init__(
         self, env_id: str, spec: EnvSpec, seeds: Sequence[int], options: Mapping[str, Any], beat: Callable[[], object]
     ) -> None:
-        """Make one environment per seed. ``options`` are EnvPool's arguments; ``beat`` is called during a replay."""
+        """Make one environment per seed; ``options`` are EnvPool's arguments.
+
+        ``beat``, which gives a sign of life, is called while recorded actions are replayed.
+        """
         self.spec, self.count = spec, len(seeds)
         self._id, self._options, self._beat = env_id, options, beat
         self._ids = np.arange(self.count, dtype=np.int32)
@@ -144,14 +147,14 @@ class Pooled(ShortRepr):
         return draw(self.spec.actions, (self.count,), random)
 
     def state(self) -> dict[str, Array]:
-        """Return the history of the games, and a checksum of each environment's newest observation."""
+        """Return the recorded actions of the games, and a checksum of each environment's newest observation."""
         self._need_open()
         if self.spec.inexact:
             raise RuntimeError(self.spec.inexact)
         return {"ended": self._ended.copy(), "shown": self._checksums()} | self._history.state()
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Replay the games of a state; raises ValueError if the result differs from the recorded state."""
+        """Replay the recorded actions; raises ValueError if the newest observations then differ from the saved ones."""
         self._need_open()
         try:
             ended, shown = state["ended"], state["shown"]
@@ -169,7 +172,7 @@ class Pooled(ShortRepr):
                 )
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return pictures of all environments of a pool made with render_mode; raises ValueError."""
+        """Return pictures of all environments; raises ValueError if the pool cannot make any."""
         try:
             return list(self._pool.render(self._ids))
         except Exception as error:  # the C++ code of some family may raise anything
@@ -185,16 +188,16 @@ class Pooled(ShortRepr):
         raise NotImplementedError
 
     def _converted(self, observation: Tree, info: dict[str, Any]) -> Array:
-        """Return observations in the form of rows: [B, *observation_shape]."""
+        """Return the observations of n environments in the form of rows: [n, *observation_shape]."""
         raise NotImplementedError
 
     def _ends(self, terminated: Array, truncated: Array, info: dict[str, Any]) -> tuple[Array, Array]:
-        """Return which games are over, and which were truncated, [B] each."""
+        """Return the environments whose games are over, and those whose games were truncated: [n] each."""
         del info
         return terminated, truncated
 
     def _made(self) -> Any:
-        """Make a pool whose games begin from the history's seeds; raises ValueError."""
+        """Make a pool whose games begin from the recorded seeds; raises ValueError if that fails."""
         seeds = self._history.seeds().tolist()
         with _quiet():
             try:
@@ -248,7 +251,7 @@ class Pooled(ShortRepr):
 
 
 class EnvPool(Pooled):
-    """B environments of any EnvPool id except Atari games."""
+    """B environments of one EnvPool id that is not an Atari game."""
 
     def __init__(
         self,
@@ -294,7 +297,7 @@ def make_rendered(
 
 
 def spec(settings: EnvPoolSettings) -> EnvSpec:
-    """Return shapes and counts; makes one environment, because only this shows whether its arguments are valid."""
+    """Return shapes and counts; makes one environment, because only this checks all arguments."""
     env = EnvPool(settings, [0])
     env.close()
     return env.spec
@@ -333,7 +336,7 @@ def _check_arguments(settings: EnvPoolSettings, config: Any) -> None:
 
 
 def known(env_id: str) -> str:
-    """Return EnvPool's module of an id; raises ValueError with the most similar known id."""
+    """Return the EnvPool module of an id; raises ValueError for an unknown id, with the most similar known id."""
     name = re.sub(r"^envpool:(ALE/)?", "", env_id)
     if name not in registry.specs or (registry.specs[name][0] == ATARI) != ("ALE/" in env_id):
         closest = _written(nearest(name, registry.specs, likeness=0.0))

@@ -1,7 +1,6 @@
-"""gymnasium environments as a `VectorEnv` that steps them one after the other, and the choice of a vector class.
+"""Gymnasium environments as a `VectorEnv` (``envs/interface.py``), which steps them one after the other.
 
-Reads: settings, one seed per environment, actions. Writes: rows. Does not depend on frame stacks or blocks.
-``envs/gymnasium_vector.py`` steps environments together; ``envs/observations.py`` converts their observations.
+`make` uses a vector environment instead (``envs/gymnasium_vector.py``) if ``env.vector`` selects one.
 """
 
 from __future__ import annotations
@@ -25,20 +24,24 @@ from actorlearn.envs.specs import GymnasiumSettings
 
 Beat = Callable[[], object]
 BEAT_EVERY_S = 0.1
-"""Shortest time between two signs of life within a step, because most environments take only microseconds."""
+"""Least time in seconds between two calls of ``beat`` within a step; most environments need only microseconds."""
 
 
 class Gymnasium(CheckedRows):
-    """B environments of one kind, stepped one after the other.
+    """B environments of one id, stepped one after the other.
 
-    This class counts the time limit, not gymnasium's wrapper: the registered limit or `time_limit_steps`, whichever is
-    shorter. A step that ends the game and reaches the limit counts as terminated, not as truncated.
+    This class applies the time limit, instead of gymnasium's wrapper. The limit is the registered one or
+    `time_limit_steps`, whichever is shorter. A step that ends the game and reaches the limit counts as terminated, not
+    as truncated.
     """
 
     interface = "gymnasium.Env"
 
     def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
-        """Make one environment per seed. ``beat`` is called between environments; in a step at most every 0.1 s."""
+        """Make one environment per seed.
+
+        ``beat``, which gives a sign of life, is called between environments, within a step at most every 0.1 s.
+        """
         self._beat, self._beat_s = beat, 0.0
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
@@ -53,7 +56,7 @@ class Gymnasium(CheckedRows):
         )
         super().__init__(settings.id, spaces, len(seeds))
         self.spec = spaces.spec(inexact=states.inexact(first))
-        _refuse_others(settings.id, self._envs)
+        _check_equal_spaces(settings.id, self._envs)
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
         self._steps = [0] * self.count  # of the running game
         self._ended = [False] * self.count
@@ -122,7 +125,7 @@ class Gymnasium(CheckedRows):
             env.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the environments' pictures; raises ValueError if there are none."""
+        """Return the environments' pictures; raises ValueError if they cannot make any."""
         return [picture_of(self._id, env) for env in self._envs]
 
     def _first_info(self) -> Any:
@@ -145,7 +148,7 @@ class Gymnasium(CheckedRows):
 
 
 def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
-    """Make one environment per seed, stepped together or one after the other as ``env.vector`` says."""
+    """Make one environment per seed, as a vector environment or as single environments, as ``env.vector`` says."""
     made = construct_vector(settings, len(seeds))
     if made is None:
         return Gymnasium(settings, seeds, beat)
@@ -166,7 +169,7 @@ def make(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda:
 
 
 def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> RenderedEnv:
-    """Make one environment per seed with pictures, by render_mode rgb_array."""
+    """Make one environment per seed that can be rendered."""
     return make(with_pictures(settings), seeds, beat)
 
 
@@ -177,8 +180,8 @@ def spec(settings: GymnasiumSettings) -> EnvSpec:
     return env.spec
 
 
-def _refuse_others(env_id: str, envs: Sequence[Environment]) -> None:
-    """Raise ValueError if an environment's actions or observations differ from those of the first."""
+def _check_equal_spaces(env_id: str, envs: Sequence[Environment]) -> None:
+    """Raise ValueError if an environment's action space or shape of observations differs from those of the first."""
     first = envs[0]
     shape = _shape(env_id, first)
     for i, env in enumerate(envs[1:], 1):
@@ -194,5 +197,5 @@ def _refuse_others(env_id: str, envs: Sequence[Environment]) -> None:
 
 
 def _shape(env_id: str, env: Environment) -> list[int]:
-    """Return the shape of an environment's observations in rows, with a mask in them."""
+    """Return the shape of an environment's observations in the form of rows, including a mask in them."""
     return [int(size) for size in layout_of(env_id, env.observation_space)[0].shape]

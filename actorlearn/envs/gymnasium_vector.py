@@ -1,10 +1,8 @@
-"""A vector environment of gymnasium, in any autoreset mode, as a `VectorEnv` with the rows of the interface.
+"""Adapts a ``gymnasium.vector.VectorEnv`` of any autoreset mode ("the vector") to our `VectorEnv`.
 
-Reads: a ``gymnasium.vector.VectorEnv``, seeds, actions. Writes: rows. All values are checked before a row is changed.
-
-``metadata["autoreset_mode"]`` tells how the vector behaves when a game ends
-(https://farama.org/Vector-Autoreset-Mode). Rows always have the final observation, and the next game's first
-observation in the following row:
+``metadata["autoreset_mode"]`` says how the vector behaves when a game ends
+(https://farama.org/Vector-Autoreset-Mode). Rows always have a game's final observation, and in the following row the
+first observation of the next game (``envs/interface.py``). They are made from the vector's results as follows:
 
 =========  ======================================  ================================================================
 mode       the step that ends a game returns       the following row
@@ -16,14 +14,16 @@ DISABLED   its final observation                   `reset` begins a game before 
                                                    and again after the step
 =========  ======================================  ================================================================
 
-Instead of the action chosen from a last row, the vector receives the space's zero, or with masks the first valid one.
-``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and other
-vectors that have ``metadata["reset_mask"] = True``. A vector without it cannot begin games at will
-(``spec.no_restart``); in mode SAME_STEP its first rows then have the observation after one such action, whose reward is
-not counted.
+The action that a policy chose for a final observation is not used. In its place the vector gets action 0, or with masks
+the first valid action.
 
-Seeds: ``reset`` is called with a list of seeds, one for each environment. If it refuses the list, it is called with one
-seed derived from all, and games then depend on the number and the seeds of the other environments.
+``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and so do
+vectors that have ``metadata["reset_mask"] = True``. Another vector cannot begin single games (``spec.no_restart``). If
+its mode is SAME_STEP, the first row of a game has the observation after one action that no policy chose; the reward of
+this action is not counted.
+
+The vector's ``reset`` is called with a list of seeds, one for each environment. If this raises an exception, ``reset``
+is called with a single seed derived from all. Games then depend on the number and the seeds of the other environments.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Vector = VectorEnv[Any, Any, Any]
 Flags = npt.NDArray[np.bool_]
 FOREVER = 2**62
 FLAGS = ("ended", "cut")
-"""Names of the flags in a state."""
+"""Names, in a saved state, of the flags of each environment."""
 PLAYABLE = "playable"
-"""Name in a state of the masks of newly begun games."""
+"""Name, in a saved state, of the masks of newly begun games."""
 
 
 class GymnasiumVector(CheckedRows):
@@ -68,11 +68,11 @@ class GymnasiumVector(CheckedRows):
         time_limit_steps: int = 0,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
-        """Bind to a vector with one environment per seed; raises ValueError if it is unsuitable.
+        """Adapt a vector with one environment per seed; raises ValueError if it is unsuitable.
 
-        ``env_id`` is for errors; ``action_mask`` is that of the settings. ``time_limit_steps`` is a limit that is
-        counted here because the vector does not count it; 0 means none. ``beat`` is called before each call of the
-        vector.
+        ``env_id`` is for errors. ``scale_actions`` and ``action_mask`` are keys of the section ``env``.
+        ``time_limit_steps`` is a limit that this class must apply, because the vector does not; 0: none. ``beat``,
+        which gives a sign of life, is called before each call of the vector.
         """
         self._vector, self._beat = vector, beat
         name = _name(vector)
@@ -101,8 +101,8 @@ class GymnasiumVector(CheckedRows):
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)
         self._playable = self._valid.copy()
-        """Masks [B, n] with which the vector's newly begun games were last observed; their first action, which no
-        policy chooses, is taken from these."""
+        """Masks [B, n] of the first observations of the vector's newest games; the first action of such a game, which
+        no policy chooses, must be valid in them."""
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # of the running game
         self._ended = np.zeros(self.count, np.bool_)
@@ -183,7 +183,7 @@ class GymnasiumVector(CheckedRows):
             self._vector.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return the vector's pictures; raises ValueError if there are none."""
+        """Return the vector's pictures; raises ValueError if it cannot make any."""
         return pictures_of(self._id, self._vector)
 
     def _reset_from_seeds(self) -> None:
@@ -195,7 +195,7 @@ class GymnasiumVector(CheckedRows):
         self._ended, self._cut = np.zeros(self.count, np.bool_), np.zeros(self.count, np.bool_)
 
     def _seeded(self) -> Any:
-        """Return the result of a reset with the seeds, or with one derived from all."""
+        """Reset the vector with the list of seeds, or with one seed derived from all; return the result."""
         self._beat()
         try:
             return self._vector.reset(seed=self._seeds)  # type: ignore[arg-type]  # gymnasium's classes take lists
@@ -203,7 +203,7 @@ class GymnasiumVector(CheckedRows):
             return self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
 
     def _begin_after(self, first: Flags) -> None:
-        """Turn the rows of these environments into first rows, after a step whose action was not chosen for them."""
+        """After a step in which the environments ``first`` [B] began a game, make their values those of first rows."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
@@ -217,23 +217,23 @@ class GymnasiumVector(CheckedRows):
         self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
 
     def _unchosen(self) -> npt.NDArray[Any]:
-        """Return the actions of games that have just begun, which no policy chooses: zeros, or the first valid ones."""
+        """Return actions for games for which no policy chooses one: zeros, or with masks the first valid actions."""
         actions = self._actions.actions
         if not self._masks or isinstance(actions, tuple):
             return self._zero
         return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
 
     def _reset(self, chosen: Flags) -> Any:
-        """Return the observations and the info of a reset of the chosen environments."""
+        """Reset the chosen environments [B]; return the observations of all, and the info."""
         self._beat()
         return self._answered(None, "reset", self._vector.reset(options={"reset_mask": chosen.copy()}), 2)
 
     def _gather_all(
         self, observations: Any, info: Any, *, chosen: Flags | None = None, ended: bool | Flags = False
     ) -> None:
-        """Gather observations and masks of the chosen environments (None: of all) from those of B environments.
+        """Gather the observations and masks of the chosen environments [B]; None: of all.
 
-        ``ended`` [B]: whose games end with them.
+        ``ended`` [B]: environments whose games end with these observations.
         """
         into = self._observation if chosen is None else np.zeros_like(self._observation)
         try:
@@ -248,7 +248,7 @@ class GymnasiumVector(CheckedRows):
             self._observation[chosen] = into[chosen]
 
     def _observe_final(self, info: Any, over: Flags) -> None:
-        """Gather the final observations of the games that have ended, for a vector of mode SAME_STEP."""
+        """Gather the final observations of games that have ended (``over`` [B]), for a vector of mode SAME_STEP."""
         try:
             final = info["final_obs"]
             parts = [(i, _part(final, i), _part(info.get("final_info", {}), i)) for i in np.flatnonzero(over).tolist()]
@@ -272,7 +272,7 @@ class GymnasiumVector(CheckedRows):
 
 
 def resets_by_mask(vector: object) -> bool:
-    """Whether a vector, or a vector class, begins chosen games by ``reset(options={"reset_mask": …})``."""
+    """Whether a vector, or a vector class, can begin chosen games by ``reset(options={"reset_mask": …})``."""
     metadata: Mapping[str, Any] = getattr(vector, "metadata", {})
     mode = metadata.get("autoreset_mode")
     own = isinstance(getattr(vector, "unwrapped", None), SyncVectorEnv | AsyncVectorEnv)
@@ -295,14 +295,14 @@ def _name(vector: Vector) -> str:
 
 
 def _part(batch: Any, i: int) -> Any:
-    """Return element i of a batch of observations, through dicts and tuples."""
+    """Return element ``i`` of a batch of observations, which may be nested dicts and tuples of arrays."""
     if isinstance(batch, Mapping):
         return {key: _part(part, i) for key, part in batch.items()}
     return tuple(_part(part, i) for part in batch) if isinstance(batch, tuple) else batch[i]
 
 
 def _array(value: Any) -> npt.NDArray[Any]:
-    """Return a value as an array; an array of objects if it cannot be one."""
+    """Return a value as an array; if that fails, an array of objects, which later checks refuse."""
     try:
         return np.asarray(value)
     except Exception:  # a vector may return anything

@@ -1,16 +1,17 @@
-"""History of games: the seeds and actions that bring new emulators to the same state.
+"""History of games: the seeds and actions by which new environments can be brought to the same state.
 
-Neither ALE's vector interface nor EnvPool can save or load the state of a game. But the same seed and actions always
-lead to the same state, so these are stored (a byte per step of an Atari game) and repeated. How much is stored depends
-on how games depend on one another:
+Neither ALE's vector interface nor EnvPool can save or load the state of a game. But equal seeds and actions always lead
+to the same state. So these are recorded, a byte per step of an Atari game, and repeated when a run is resumed. How much
+must be recorded depends on the games:
 
-* With sticky actions (their random numbers continue across games) and for ROMs in KEEPS_MEMORY, a game depends on all
-  games since the seed, so everything since the seed is stored. To limit this, the first game after RESEED_STEPS steps
-  starts from a new seed derived from the first one; this takes 0.1 s, because the ROM is loaded again.
-* Otherwise a game depends only on the number of games before it. Their resets are repeated (5 ms each), and then the
-  actions of the running game.
+* A game may depend on all games since the environment was seeded. This is so with sticky actions, whose random numbers
+  continue across games, and for the ROMs in KEEPS_MEMORY. Then all actions since the seed are recorded. To limit their
+  number, the first game that begins after RESEED_STEPS steps gets a new seed, derived from the first one. This takes
+  0.1 s, because the ROM is loaded again.
+* Otherwise a game depends only on the number of games before it. Then this number and the actions of the running game
+  are recorded. A replay repeats a reset for each earlier game (5 ms), and then these actions.
 
-Pure: reads and writes arrays. The owner of the emulators carries out the moves that ``replay`` yields.
+The history only yields the moves of a replay; the class that has the environments carries them out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESEED_STEPS = 25_000
-"""Steps between two seeds. At 0.4 ms a step, loading the ROM adds 1 %; a replay of 16 environments takes 3 minutes."""
+"""Least number of steps of an environment between two seeds.
+
+At 0.4 ms a step, loading the ROM for a new seed adds 1 % of the time, and a replay of 16 environments takes up to 3
+minutes."""
 
 KEEPS_MEMORY = frozenset(
     [
@@ -48,31 +52,36 @@ KEEPS_MEMORY = frozenset(
 RESTART = 255
 """Code in place of an action where a game was started by ``restart``."""
 ROOM = 4096
-"""Steps allocated at first."""
+"""Number of steps for which memory is allocated at first."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """One call when a history is replayed: a step of all environments, or a reset of some."""
+    """One call during a replay: a reset of some environments if ``action`` is None, else a step."""
 
     chosen: NDArray[np.bool_]
-    """[B] bool: the environments to reset, from ``seeds`` if given; for a step, the environments that it belongs to."""
+    """[B]: the environments to reset, or those whose recorded action the step has; others take an arbitrary action."""
     seeds: NDArray[np.int64] | None = None
+    """For a reset, the seed of each chosen environment; None: they continue their random numbers."""
     action: NDArray[Any] | None = None
-    """[B, …] the actions of a step, integers or floats."""
+    """[B, …]: the actions of a step, integers or floats."""
 
 
 class ActionHistory:
-    """Seeds, number of games and actions of B environments."""
+    """The recorded seeds, numbers of games and actions of B environments."""
 
     def __init__(self, seeds: Sequence[int], whole: bool, action: tuple[str, tuple[int, ...]] = ("uint8", ())) -> None:
-        """Begin an empty history. ``whole``: a game depends on those before it. ``action``: stored dtype and shape."""
+        """Begin an empty history.
+
+        ``whole``: all actions since the seed are recorded, because a game depends on those before it; otherwise only
+        those of the running game. ``action``: dtype and shape in which an action is recorded.
+        """
         self._first = np.array(seeds, np.int64)
         self._whole = whole
         self._environments = np.arange(len(seeds))
         self._seedings = np.zeros(len(seeds), np.int64)
         self._games = np.ones(len(seeds), np.int64)
-        """[B] games since the seed, including the running one; counted only if older actions are not stored."""
+        """[B] games since the seed, including the running one; counted only if not ``whole``."""
         self._log = np.zeros((len(seeds), ROOM, *action[1]), action[0])
         self._length = np.zeros(len(seeds), np.int64)
         self._room = ROOM
@@ -88,14 +97,21 @@ class ActionHistory:
         self._seedings[:], self._games[:], self._length[:] = 0, 1, 0
 
     def step(self, action: NDArray[Any], begun: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-        """Record a step; in environments ``begun`` [B] it only started a game. Returns which to reseed [B], or None."""
+        """Record a step; in the environments ``begun`` [B] it only started a game and ignored the action.
+
+        Returns the environments [B] that the caller must now reset with a new seed (`seeds`), or None if there are
+        none.
+        """
         self._record(slice(None), action)
         if not begun.any():
             return None
         return self._new_games(begun)
 
     def restart(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Record that the chosen environments [B] start a game; returns their new seeds, -1 for an unchanged one."""
+        """Record that the chosen environments [B] start a game; return the seed of each of them for the reset.
+
+        The seed is -1 if the environment continues its random numbers.
+        """
         reseeded = self._new_games(chosen)
         if self._whole:
             again = chosen if reseeded is None else chosen & ~reseeded
@@ -112,7 +128,7 @@ class ActionHistory:
         return {name: array.copy() for name, array in own.items()} | {"log": log}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore the arrays of ``state``; raises KeyError or ValueError."""
+        """Restore what `state` returned; raises KeyError or ValueError if it does not fit."""
         names, count = ("first", "seedings", "games", "length"), len(self._first)
         first, seedings, games, length = (state[name].astype(np.int64) for name in names)
         if any(array.shape != (count,) or array.min() < 0 for array in (first, seedings, games, length)):
@@ -128,9 +144,10 @@ class ActionHistory:
             log[: len(part)] = part
 
     def replay(self) -> Iterator[Move]:
-        """Yield the moves that bring newly made environments to the recorded state.
+        """Yield the moves that bring newly made environments to the recorded state, for the caller to carry out.
 
-        All environments are stepped together, so one with fewer steps to repeat starts later, and all end together.
+        All environments are stepped together. An environment with fewer recorded steps is reset later, so that all
+        reach the recorded state after the same move.
         """
         logs = [log[:length].tolist() for log, length in zip(self._log, self._length, strict=True)]
         steps = np.array([len(log) - (log.count(RESTART) if self._whole else 0) for log in logs])
@@ -182,7 +199,7 @@ class ActionHistory:
 
 
 def _derived(first: int, seeding: int) -> int:
-    """Return the 31-bit seed with number ``seeding`` that is derived from the first seed (number 0)."""
+    """Return an environment's seed number ``seeding``: ``first`` for 0, else a 31-bit seed derived from it."""
     if not seeding:
         return first
     return int(np.random.SeedSequence([first, seeding]).generate_state(1)[0]) >> 1

@@ -1,8 +1,7 @@
-"""The interface of environments: their shapes, and the row that they fill. Their settings are in ``specs.py``.
+"""The interface of environments: `VectorEnv`, the `Row` to which it writes, and `EnvSpec`, which describes shapes.
 
-Reads and writes nothing. Does not depend on ALE, gymnasium or torch, or on whether a row is in shared memory.
-
-A `VectorEnv` steps B environments and writes their results to the views of a `Row`. A row has, for each environment:
+A `VectorEnv` steps B environments and writes their results to a `Row`, whose arrays may be in shared memory. A row has,
+for each environment:
 
     | row                   | observation         | reward | terminated | truncated | life_lost | first |
     |-----------------------|---------------------|--------|------------|-----------|-----------|-------|
@@ -11,14 +10,16 @@ A `VectorEnv` steps B environments and writes their results to the views of a `R
     | last, game over       | the game's final    | raw    | yes        | no        | no        | no    |
     | last, at a time limit | the game's final    | raw    | no         | yes       | no        | no    |
 
-The row after a last row is the first row of the next game; the action chosen from the last row is ignored (NEXT_STEP
-autoreset). So there is always a final observation to bootstrap from, without an extra column. `restart` can also begin
-a game at any time: then its first row is written immediately, and no action is ignored.
+A game is an episode. The row after its last row is the first row of the next game; the action that was chosen for the
+last observation is ignored (gymnasium's autoreset mode NEXT_STEP). So the final observation, from which returns
+bootstrap, needs no extra column. `restart` begins a game at any other time. It writes the first row of the game
+immediately, and no action is ignored.
 
-A game of several agents has adjacent rows, one for each agent, and each agent's rows end and begin independently. While
-an agent is not in its game, because it has ended or has not come yet, its rows are *void*: first is set, reward 0, no
-other flag, any observation. The newest such row may turn out to be the agent's first: the next row shows it. A new game
-begins at the rows in which all agents of a game have first set, because within a game at least one agent continues.
+In a game of several agents each agent counts as an environment. The agents of a game are adjacent, and each one ends
+and begins independently. While an agent is not in its game, because it has ended or has not joined yet, its rows are
+*void*: first is set, the reward is 0, no other flag is set, and the observation is arbitrary. The last void row before
+an agent joins has its first observation. A new game begins where first is set for all agents of a game, because within
+a game at least one agent is not void.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from actorlearn.image_part import ImagePart
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Shapes and counts of one environment, which determine networks, blocks and reports."""
+    """Shapes and counts of one environment, from which networks and shared memory are planned."""
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
@@ -45,10 +46,10 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
     frames_per_step: int
     stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
     observation_from: str = ""  # in words: the space that observations are made from, and how
-    images: tuple[ImagePart, ...] = ()  # images in an observation of several parts, which is one vector
-    action_mask: ActionMask | None = None  # the mask of valid actions, the last cells of an observation
-    left_out: tuple[str, ...] = ()  # parts of the environment's observations that rows leave out
-    agents: int = 1  # rows of one game, which are adjacent: one for each of its agents
+    images: tuple[ImagePart, ...] = ()  # images in an observation of several parts, flattened to one vector
+    action_mask: ActionMask | None = None  # the mask of valid actions, the last elements of an observation
+    left_out: tuple[str, ...] = ()  # parts of the environment's observations that are not in rows, such as text
+    agents: int = 1  # agents of one game
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
     inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
     no_restart: str = ""  # why games cannot be begun at will (`VectorEnv.restart`); empty: they can
@@ -56,7 +57,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Row:
-    """One row of a block: B environments at one timestep. Environments fill its arrays and keep no references."""
+    """Results of B environments at one timestep. A `VectorEnv` fills the arrays and keeps no references to them."""
 
     observation: npt.NDArray[Any]  # [B, *observation_shape]
     reward: npt.NDArray[np.float32]  # [B] raw: neither clipped nor scaled
@@ -66,14 +67,14 @@ class Row:
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
     def begin(self, chosen: slice | npt.NDArray[np.bool_]) -> None:
-        """Make the chosen environments' cells those of a first or void row, without changing their observations."""
+        """Set reward and flags of the chosen environments [B] as in the first row of a game; keep observations."""
         self.reward[chosen] = 0.0
         for flag in (self.terminated, self.truncated, self.life_lost):
             flag[chosen] = False
         self.first[chosen] = True
 
     def take(self, other: Row, chosen: npt.NDArray[np.bool_]) -> None:
-        """Copy the chosen environments' cells from another row to this one."""
+        """Copy the values of the chosen environments [B] from another row to this one."""
         for column in fields(self):
             getattr(self, column.name)[chosen] = getattr(other, column.name)[chosen]
 
@@ -86,7 +87,7 @@ def empty_row(spec: EnvSpec, count: int) -> Row:
 
 
 class ShortRepr:
-    """Shows environments by their number and spaces."""
+    """Base of `VectorEnv`s with a short repr."""
 
     spec: EnvSpec
     count: int
@@ -102,7 +103,11 @@ class ShortRepr:
 
 
 class VectorEnv(Protocol):
-    """B environments, stepped one after the other in this process."""
+    """B environments, which a simulator process steps together.
+
+    The module describes the rows. Actions are in the form in which policies choose them: int64 [B] for Discrete
+    actions, int64 [B, k] for MultiDiscrete actions of k parts, and float32 [B, n] for a Box of n numbers.
+    """
 
     @property
     def spec(self) -> EnvSpec:
@@ -116,35 +121,37 @@ class VectorEnv(Protocol):
         """Start every environment from its seed and write the first row; the same seeds replay the same games."""
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
-        """Take actions, [B] or [B, k] integers or [B, n] floats, which are clipped to the bounds; write the row.
+        """Take an action in each environment and write the results to ``row``; floats are clipped to the bounds.
 
-        An environment whose last row was written starts a new game.
+        An environment whose game ended in the previous row ignores its action and starts a new game.
 
         Raises ActionError for an action outside the action space, and MalformedStepError for invalid values from an
-        environment; the row must then not be used.
+        environment. After such an error the row must not be used.
         """
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments [B] and write their cells of its first row.
+        """Start a new game in the chosen environments [B], and write its first row for them.
 
-        The others and their cells are not changed. Each environment continues its stream of random numbers. Raises
-        ValueError if only some of a game's agents are chosen, and RuntimeError if ``spec.no_restart`` is set.
+        Other environments, and their values in the row, are not changed. Each environment continues its sequence of
+        random numbers. Raises ValueError if only some agents of a game are chosen, and RuntimeError if
+        ``spec.no_restart`` is set.
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
         """Draw an action for each environment, in the form that `step` takes, uniformly from the valid actions."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything that determines the next rows, as arrays of numbers; after reset, restart or step.
+        """Return everything that determines the next rows, as arrays of numbers, for a snapshot.
 
-        Raises RuntimeError if ``spec.inexact`` is set, and any exception of an environment, which remains usable.
+        Raises RuntimeError if ``spec.inexact`` is set, and any exception that an environment raises. The environments
+        can be stepped further.
         """
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state of as many environments with the same settings; seeds may differ. No row is written.
+        """Restore the `state` of as many environments with the same settings but perhaps other seeds; write no row.
 
         It is called instead of `reset`, or at any time after it. Raises ValueError for a state that does not fit or
-        cannot be reached; the environments must then be reset.
+        cannot be reached. After such an error the environments must be reset.
         """
 
     def close(self) -> None:
@@ -152,24 +159,24 @@ class VectorEnv(Protocol):
 
 
 class RenderedEnv(VectorEnv, Protocol):
-    """B environments that also make pictures; with the same seeds their games are those without pictures."""
+    """B environments that also make pictures; games are the same as without pictures if the seeds are."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
-        """Return a picture of each game at its newest row: [lines, columns, 3], red, green and blue.
+        """Return a picture of each game at its newest row: RGB, uint8 [height, width, 3].
 
         Raises ValueError for environments that cannot make pictures.
         """
 
 
 class ActionError(ValueError):
-    """Actions are outside the action space, not finite, or too few or too many: an error of the policy."""
+    """A policy chose actions that are outside the action space, not finite, or too few or too many."""
 
 
 class MalformedStepError(ValueError):
     """An environment returned an invalid value; the text names the environment, the field, the value and the rule."""
 
     def __init__(self, env_id: str, environment: int | None, field: str, value: object, rule: str) -> None:
-        """Compose the text; `environment` is an index below B, None: all; `rule` says what the field must be."""
+        """Compose the text; `environment`: index below B, or None for all; `rule`: what the field's value must be."""
         self.environment = environment
         self.field = field
         shown = repr(value)
@@ -180,7 +187,7 @@ class MalformedStepError(ValueError):
 
 
 def check_actions(action: npt.NDArray[Any], count: int, actions: Actions) -> None:
-    """Raise ActionError unless these are `count` valid actions; floats must be finite and may exceed the bounds."""
+    """Raise ActionError unless ``action`` has `count` valid actions; floats must be finite but may exceed bounds."""
     if isinstance(actions, tuple):
         return _check_box_actions(action, (count, *actions))
     if isinstance(actions, MultiDiscrete):

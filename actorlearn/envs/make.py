@@ -1,6 +1,7 @@
-"""Makes environments of any kind: imports only the module of the kind that the settings select.
+"""Makes environments of any kind: Atari, gymnasium, EnvPool, PettingZoo, or a plug-in's.
 
-The module has `make` and `spec` with the same arguments as below, and `make_rendered` if its games have pictures.
+Each kind has a module with functions `make` and `spec`, which have the same arguments as below, and `make_rendered` if
+it can make pictures. Only the module of the kind that the settings select is imported.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ METHODS = ("reset", "step", "restart", "random_actions", "state", "restore", "cl
 def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None) -> VectorEnv:
     """Make one environment per seed; raises ValueError if that fails.
 
-    ``beat`` gives a sign of life. It is called between environments that are stepped one by one in Python, and while
-    the games of ALE and EnvPool are replayed.
+    The environments call ``beat`` during long operations, so that the supervisor sees that the process does not hang:
+    between environments that are stepped one by one in Python, and while games of ALE and EnvPool are replayed.
     """
     if not seeds:
         raise ValueError("seeds: there must be one seed per environment, and at least one")
@@ -48,13 +49,13 @@ def _complete(made: Any, methods: Sequence[str]) -> Any:
 
 
 def spec(settings: EnvSettings) -> EnvSpec:
-    """Return shapes and counts, without making B environments."""
+    """Return the shapes and counts of one environment; some kinds make one environment to find them."""
     found: EnvSpec = ENVIRONMENTS.spec(settings.kind).load().spec(settings)
     return found
 
 
 def like(settings: EnvSettings, found: EnvSpec) -> str:
-    """Return the kind of default numbers for this environment (``specs.FINER``), from its actions and its kind."""
+    """Return the kind whose defaults of algorithms and optimizers apply to this environment: see ``specs.FINER``."""
     kind = ENVIRONMENTS.spec(settings.kind).like
     finer = "continuous" if isinstance(found.actions, tuple) else kind
     return finer if FINER.get(finer) == kind else kind

@@ -1,7 +1,6 @@
 """Finds and reads the masks of valid actions that environments give, in info or in a Dict observation.
 
-Reads spaces, infos and observations; raises MisfitError for a mask that does not fit. ``action_mask.py`` says where the
-mask is in a row.
+``action_mask.py`` describes masks, and where a row has them.
 """
 
 from __future__ import annotations
@@ -27,20 +26,21 @@ class Masks:
     """Reads the masks of one environment's actions."""
 
     source: str
-    """info or observation."""
+    """The part of an environment's result that has the mask: "info" or "observation"."""
     actions: int | MultiDiscrete
 
     @property
     def length(self) -> int:
-        """Number of cells of a mask."""
+        """Number of elements of a mask: one for each choice."""
         return length_of(self.actions)
 
     def read(
         self, observation: Any, info: Any, batch: tuple[int, ...] = (), ended: bool | npt.NDArray[np.bool_] = False
     ) -> Valid:
-        """Return the mask [*batch, n] in an environment's answer; raises MisfitError.
+        """Return the mask [*batch, n] in an environment's observation or info.
 
-        Where a game has ``ended`` [*batch] no action is taken, and a missing mask makes all valid.
+        Where a game has ``ended`` [*batch] the next action is ignored, so a mask may be missing there; all actions then
+        count as valid. Raises MisfitError if the mask is missing elsewhere or has a wrong form.
         """
         held, name = (info if self.source == "info" else observation), f"{self.source}[{MASK!r}]"
         try:
@@ -64,11 +64,10 @@ class Masks:
 def find_masks(
     env_id: str, setting: str, space: Space[Any], actions: Actions, first_info: Callable[[], Any]
 ) -> tuple[Space[Any], Masks | None]:
-    """Return the space of the observations without their mask, and the masks of valid actions; None if there are none.
+    """Return the observation space without a mask, and the reader of masks; None if the environment has no masks.
 
-    ``setting`` is ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for the
-    setting auto, if there is no mask in the observations. Raises ValueError for a setting that the
-    environment does not support.
+    ``setting`` is the key ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for
+    the setting "auto", if observations have no mask. Raises ValueError if the environment does not support the setting.
     """
     length = length_of(actions)
     if setting == "none" or (setting == "auto" and not length):
@@ -94,7 +93,7 @@ def find_masks(
 
 
 def _has_mask(first_info: Callable[[], Any]) -> bool:
-    """Whether the info of a game's beginning has a mask; an error will be reported when the game is really begun."""
+    """Whether the info of a reset has a mask; if the reset fails, a later reset will report the error."""
     try:
         info = first_info()
         return isinstance(info, Mapping) and MASK in info

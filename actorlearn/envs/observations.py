@@ -1,10 +1,11 @@
-"""Converts observations of gymnasium's spaces to the form of rows: one array of numbers each.
+"""Converts observations of gymnasium's spaces to the form of rows: one array of numbers for each observation.
 
 =============  ==================================================================================
 space          in a row
 =============  ==================================================================================
-Box            unchanged: bytes stay bytes, other numbers become float32; three dimensions: an image, channels first
-Box of bools   bytes: 0 and 255
+Box            unchanged: uint8 stays uint8, other numbers become float32; of an image the channels become the first
+               dimension
+Box of bools   uint8: 0 and 255
 Discrete       one-hot
 MultiDiscrete  one-hot vectors of all parts
 MultiBinary    zeros and ones
@@ -12,14 +13,12 @@ Dict, Tuple    their parts, concatenated to one vector; a single Box in them is 
 text           left out of a Dict or Tuple, because networks need numbers
 =============  ==================================================================================
 
-gymnasium's images are [lines, columns, channels] and its stacks of grey images [frames, lines, columns]; networks take
-[channels, lines, columns] (see `channels_come_last`). Networks divide bytes by 255, so that bools become 0 and 1.
+A Box of three dimensions is an image. gymnasium's images are [height, width, channels], and its stacks of grey images
+are [frames, height, width]; networks take [channels, height, width]. `channels_come_last` says how they are told apart.
 
-Bytes in a vector are divided by 255, as networks do with an unchanged Box of bytes. MiniGrid's image, kinds and colours
-from 0 to 10, could be learned without the division, but two of three policies collapsed within 30,000 steps.
-
-Reads spaces and observations, and raises MisfitError for an observation outside its space. Does not depend on
-environments.
+Networks divide uint8 by 255, so a Box of bools becomes 0 and 1. In a vector of several parts, uint8 parts are divided
+by 255 here. For MiniGrid's image, which has numbers from 0 to 10, learning also worked without the division, but two of
+three policies collapsed within 30,000 steps.
 """
 
 from __future__ import annotations
@@ -44,19 +43,21 @@ Keys = tuple[str | int, ...]
 
 
 class SpaceError(ValueError):
-    """A space cannot be put into a row; the text names a remedy."""
+    """Observations of a space cannot be converted to the form of rows; the text names a remedy."""
 
 
 class MisfitError(ValueError):
-    """A value is outside the declared space; ``args`` are its name, the value and the rule."""
+    """An environment's value does not fit its declared space; ``args`` are its name, the value and the rule."""
 
     def __init__(self, name: str, value: object, rule: str) -> None:
-        """Store the three arguments as ``args``."""
         super().__init__(name, value, rule)
 
 
 def layout(space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
-    """Return the layout of a space's observations, and the parts that are left out; raises SpaceError."""
+    """Return the layout of a space's observations in rows, and the names of the parts that are left out.
+
+    Raises SpaceError for an unsupported space.
+    """
     held = list(_held(space, ()))
     left_out = tuple(f"{_path(keys)} ({type(part).__name__})" for keys, part in held if _is_text(part))
     kept = [(keys, part) for keys, part in held if not _is_text(part)]
@@ -69,7 +70,7 @@ def layout(space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
 
 
 def layout_of(env_id: str, space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
-    """Return `layout` of an environment's observations; raises ValueError, also if they are empty."""
+    """Return `layout` for an environment; raises ValueError if the space is unsupported or has no elements."""
     try:
         found, left_out = layout(space)
         if not prod(found.shape):
@@ -91,7 +92,7 @@ def _is_text(space: Space[Any]) -> bool:
 
 
 def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
-    """Yield the spaces in Dicts and Tuples, in order, with their keys; a space of another type yields itself."""
+    """Yield the spaces in nested Dicts and Tuples, in order, each with its keys; another space is yielded itself."""
     if isinstance(space, Dict | Tuple):
         for key, part in space.items() if isinstance(space, Dict) else enumerate(space):
             yield from _held(part, (*keys, key))
@@ -100,12 +101,12 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 
 
 class Whole:
-    """Layout of a single Box: unchanged, but images get their channels first."""
+    """Layout of observations that are a single Box: unchanged, except that the channels of images become first."""
 
     images: tuple[ImagePart, ...] = ()
 
     def __init__(self, box: Box, keys: Keys) -> None:
-        """Bind to the space, and the keys to it if it is in Dicts or Tuples."""
+        """Set the space, and the keys that lead to it if it is in Dicts or Tuples."""
         self._box, self._keys = box, keys
         self.channels_last, self._bools = channels_come_last(box.shape), bool(box.dtype == np.bool_)
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
@@ -137,22 +138,23 @@ class Whole:
             cells[...] = observation
 
     def name(self, place: list[int]) -> str:
-        """Return the name, in the observation, of the element at an index of the array."""
+        """Return the name of the element at index ``place`` of an observation in a row: observation['image'][3, 4]."""
         if self.channels_last and place:
             place = [*place[1:], place[0]]
         return f"{_name(self._keys)}{place or ''}"
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """Description of the only part, with its axes as in the environment (`Vector.parts`)."""
+        """Description of the only part, in the form of `Vector.parts`, with its axes as in the environment."""
         return [{"keys": self._keys, "shape": self._box.shape, "scale": 255 if self._bools else 1}]
 
 
 def channels_come_last(shape: tuple[int, ...]) -> bool:
-    """Whether an array of this shape is an image [lines, columns, channels], and not [channels, lines, columns].
+    """Whether an array of this shape is an image [height, width, channels], and not [channels, height, width].
 
-    If exactly two neighbouring sides are equal, they are lines and columns. Otherwise the channels are last if the last
-    side is not greater than the first. Three equal sides (MinAtar's Seaquest) are thus [lines, columns, channels].
+    If exactly two neighbouring dimensions are equal, they are height and width. Otherwise the channels are last if the
+    last dimension is not greater than the first. Three equal dimensions (MinAtar's Seaquest) are thus [height, width,
+    channels].
     """
     if len(shape) != 3:
         return False
@@ -163,12 +165,12 @@ def channels_come_last(shape: tuple[int, ...]) -> bool:
 
 
 class Vector:
-    """Layout of several spaces, or of one space of choices, as one vector."""
+    """Layout of observations of several spaces, or of Discrete, MultiDiscrete or MultiBinary, as one vector."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
-        """Lay out the spaces, each with its keys, in this order; ``name``: type of the whole space."""
+        """Lay out the spaces in this order; each has the keys that lead to it. ``name``: type of the whole space."""
         self._pieces: list[Piece] = []
         start = 0
         for keys, space in held:
@@ -189,13 +191,13 @@ class Vector:
             piece.write(_found(observations, piece.keys), into[:, piece.cells], into.shape[:1])
 
     def name(self, place: list[int]) -> str:
-        """Return the name, in the observation, of the element at an index of the vector."""
+        """Return the name of the element at index ``place`` of the vector, as in observation['goal'][2]."""
         piece = next(piece for piece in self._pieces if place[0] < piece.cells.stop)
         return f"{_name(piece.keys)}[{place[0] - piece.cells.start}]"
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The Boxes that are images: three sides, with at least SMALLEST_SIDE lines and columns."""
+        """The Boxes that are images: three dimensions, with height and width of at least SMALLEST_SIDE."""
         found = (
             ImagePart(piece.cells.start, piece.shape, channels_come_last(piece.shape))
             for piece in self._pieces
@@ -214,10 +216,10 @@ class Vector:
 
 
 class Indexed:
-    """Vectors of another layout, followed by the index of the row's agent in its game, one-hot."""
+    """Layout of vectors, followed by a one-hot index of the agent in its game."""
 
     def __init__(self, vectors: Whole | Vector, agents: int) -> None:
-        """Append the one-hot index of ``agents`` agents to the vectors of another layout."""
+        """Append the index of one of ``agents`` agents to the vectors of another layout."""
         (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
         self.shape: tuple[int, ...] = (self._length + agents,)
         self.dtype = vectors.dtype
@@ -232,21 +234,23 @@ class Indexed:
         into[i, self._length + i % self._agents] = self._one
 
     def name(self, place: list[int]) -> str:
-        """Return the name, in the observation, of the element at an index of the array."""
+        """Return the name of the element at index ``place``, as `Vector.name` does."""
         return self._vectors.name(place)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A Box in a vector; bytes are divided by 255."""
+    """A Box as a part of a vector; uint8 is divided by 255. Subclasses are for other spaces."""
 
     keys: Keys
     cells: slice
+    """Range of the vector that this part fills."""
     shape: tuple[int, ...]
     space: Any
     words: str
+    """Description for people."""
     conversion: Mapping[str, Any]
-    """The conversion of its numbers, as in `Vector.parts`."""
+    """How its numbers are converted, in the form of `Vector.parts`."""
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -256,7 +260,7 @@ class Piece:
 
 
 class Bits(Piece):
-    """A MultiBinary in a vector."""
+    """A MultiBinary as a part of a vector."""
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -268,11 +272,11 @@ class Bits(Piece):
 
 @dataclass(frozen=True)
 class OneHot(Piece):
-    """A Discrete or MultiDiscrete in a vector."""
+    """A Discrete or MultiDiscrete as a part of a vector."""
 
     sizes: npt.NDArray[np.int64]
     least: npt.NDArray[np.int64]
-    """Number of each part's first choice."""
+    """The smallest number of each part: the start of its space."""
 
     def write(self, value: Any, cells: Array, batch: tuple[int, ...] = ()) -> None:
         """Write a value to its cells [*batch, width]; raises MisfitError."""
@@ -284,7 +288,7 @@ class OneHot(Piece):
 
 
 def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
-    """Return a space's piece of a vector that begins at ``start``; raises SpaceError for an unsupported space."""
+    """Return the part of a vector, from index ``start``, for a space; raises SpaceError for an unsupported space."""
     shape = space.shape or ()
     if isinstance(space, Box | MultiBinary):
         cells = slice(start, start + prod(shape))
@@ -310,7 +314,7 @@ def _piece(space: Space[Any], keys: Keys, start: int) -> Piece:
 
 
 def _found(observation: Any, keys: Keys) -> Any:
-    """Return the part of an observation that the keys lead to; raises MisfitError if it is missing."""
+    """Return the part of an observation to which the keys lead; raises MisfitError if it is missing."""
     for depth, key in enumerate(keys):
         try:
             observation = observation[key]

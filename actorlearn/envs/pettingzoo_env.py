@@ -1,12 +1,12 @@
-"""PettingZoo's parallel environments as a `VectorEnv`: G games of A agents are B = G x A rows, played by one policy.
+"""PettingZoo's parallel environments as a `VectorEnv`; one policy plays all agents.
 
-Agent ``j`` of game ``g`` has row ``g * A + j``, in the order of ``possible_agents``. An agent that is not in its game,
-because it has ended while others continue or has not come yet, has void rows (``envs/interface.py``), and its action is
-ignored. A game is over when it has no agent left.
+Each agent counts as an environment: G games of A agents are B = G * A environments. Agent ``j`` of game ``g``, in the
+order of ``possible_agents``, is environment ``g * A + j``. While an agent is not in its game, because it has ended or
+has not joined yet, its rows are void (``envs/interface.py``) and its actions are ignored. A game is over when it has no
+agent left.
 
-Reads: settings, one seed per game, actions. Writes: rows, after all values are checked. Ids have the prefix
-``pettingzoo:``, followed by a registered id (butterfly/pistonball-v6), a module with a function ``parallel_env``
-(mpe2.simple_spread_v3) or package.module:Class.
+Ids have the prefix ``pettingzoo:``, followed by a registered id (butterfly/pistonball-v6), a module with a function
+``parallel_env`` (mpe2.simple_spread_v3) or package.module:Class.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ EXAMPLES = (
 
 
 class PettingZoo(CheckedRows):
-    """G games of one kind, stepped one after the other.
+    """G games of one id, stepped one after the other.
 
-    Each reset gets a seed: the first game of an environment its given seed, later games seeds derived from it and their
-    number. ``reset`` is never called without a seed, because its effect on random numbers depends on the environment.
+    Every reset of a game has a seed, because without one the effect on random numbers depends on the environment. The
+    first seed is given; each later seed is derived from it and from the number of resets so far.
     """
 
     interface = "pettingzoo.ParallelEnv"
@@ -52,7 +52,10 @@ class PettingZoo(CheckedRows):
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed. ``beat`` is called before a game is made, begun, stepped or closed."""
+        """Make one game per seed.
+
+        ``beat``, which gives a sign of life, is called before a game is made, begun, stepped or closed.
+        """
         self._beat = beat
         self._seeds = [seed31(seed) for seed in seeds]
         self._games: list[Game] = []
@@ -66,7 +69,7 @@ class PettingZoo(CheckedRows):
         self._begun = [0] * len(seeds)  # games begun, of each environment
         self._steps = [0] * len(seeds)  # of the running game
         self._present = np.zeros((len(seeds), len(self._agents)), np.bool_)
-        """[G, A] whether an agent is in its game and takes the next action; a game without any is over."""
+        """[G, A] whether an agent is in its game and takes the next action; a game without such agents is over."""
 
     def reset(self, row: Row) -> None:
         """Start every game from its seed, and write the first observations to ``row``."""
@@ -131,11 +134,11 @@ class PettingZoo(CheckedRows):
             game.close()
 
     def render(self) -> list[npt.NDArray[np.uint8]]:
-        """Return a picture of each game; raises ValueError if there are none."""
+        """Return a picture of each game; raises ValueError if the games cannot make any."""
         return [picture_of(self._id, game) for game in self._games]
 
     def _begin(self, game: int) -> None:
-        """Begin the next game of an environment; gathers its first observations."""
+        """Reset game number ``game`` with its next seed, and gather the first observations."""
         self._beat()
         begun, first = self._begun[game], game * len(self._agents)
         self._begun[game], self._steps[game] = begun + 1, 0
@@ -150,7 +153,7 @@ class PettingZoo(CheckedRows):
     def _step(
         self, game: int, chosen: Sequence[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
     ) -> None:
-        """Step one game; gathers observations and rewards, and writes its agents' flags [A]."""
+        """Step one game with the actions ``chosen`` [A]: gather observations and rewards, and write the flags [A]."""
         env, before = self._games[game], game * len(self._agents)
         acting = self._listed(game)
         answer = env.step({agent: chosen[j] for j, agent in enumerate(self._agents) if acting[j]})
@@ -175,7 +178,7 @@ class PettingZoo(CheckedRows):
                 self._arrive(i, observations, infos, agent, self._present[game, j])
 
     def _arrive(self, i: int, observations: Any, infos: Any, agent: Any, present: bool) -> None:
-        """Gather an agent's first observation, or the zeros of a void row."""
+        """Gather an agent's first observation or, if it is not ``present``, the zeros of a void row."""
         self._reward[i] = 0.0
         if present:
             self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
@@ -184,7 +187,7 @@ class PettingZoo(CheckedRows):
         self._valid[i] = True
 
     def _info_of(self, i: int, infos: Any, agent: Any) -> Any:
-        """Return an agent's info; only masks in it are read."""
+        """Return an agent's info, or {} if masks are not in infos, because nothing else in it is used."""
         reads = self._masks is not None and self._masks.source == "info"
         return self._of(i, "infos", infos, agent) if reads else {}
 
@@ -213,7 +216,7 @@ make = PettingZoo
 def make_rendered(
     settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> PettingZoo:
-    """Make one game per seed with pictures, by render_mode rgb_array."""
+    """Make one game per seed that can be rendered."""
     return PettingZoo(with_pictures(settings), seeds, beat)
 
 
@@ -225,7 +228,7 @@ def spec(settings: PettingZooSettings) -> EnvSpec:
 
 
 def _alike(settings: PettingZooSettings, game: Game, seed: int) -> tuple[list[Any], Spaces]:
-    """Return a game's agents, and the spaces that all of them have; raises ValueError if their spaces differ."""
+    """Return a game's agents, and the conversions of their common spaces; raises ValueError if spaces differ."""
     agents = list(getattr(game, "possible_agents", ()))
     if not agents:
         raise ValueError(
@@ -270,7 +273,7 @@ def _nth_seed(seed: int, number: int) -> int:
 
 
 def _constructed(settings: PettingZooSettings) -> Game:
-    """Make a game from env.id and env.kwargs; raises a one-line ValueError."""
+    """Make a game from env.id and env.kwargs; raises ValueError with a message of one line if that fails."""
     what = f"env.id: {settings.id!r}"
     made = called(_maker(settings.id, what), (), settings.kwargs, what)
     if not isinstance(made, ParallelEnv):
@@ -288,7 +291,7 @@ def _maker(env_id: str, what: str) -> Callable[..., Any]:
     try:
         module = imports.module(module_name, what)
     except ValueError:
-        _refuse_short(module_name, what)
+        _refuse_module_name(module_name, what)
         raise
     maker: Callable[..., Any] | None = getattr(module, attribute or "parallel_env", None)
     if not callable(maker):
@@ -296,8 +299,8 @@ def _maker(env_id: str, what: str) -> Callable[..., Any]:
     return maker
 
 
-def _refuse_short(name: str, what: str) -> None:
-    """Raise ValueError for a name of a module of PettingZoo's own without the package, such as sisl.pursuit_v4."""
+def _refuse_module_name(name: str, what: str) -> None:
+    """Raise ValueError with a suggestion if ``name`` is a module of a game of PettingZoo, such as sisl.pursuit_v4."""
     family, _, game = name.rpartition(".")
     registered = f"{family}/{game.replace('_v', '-v')}"
     near = [known for known in parallel_registry if known.rpartition("-v")[0] == registered.rpartition("-v")[0]]
@@ -311,7 +314,7 @@ def _refuse_short(name: str, what: str) -> None:
 
 
 def _registered(name: str, what: str) -> Callable[..., Any]:
-    """Return the maker of a registered id; the registration's arguments are its defaults."""
+    """Return the function or class that makes a registered id, with the arguments of the registration as defaults."""
     found = parallel_registry.get(name)
     if found is None:
         if name.startswith("mpe/"):

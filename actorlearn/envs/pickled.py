@@ -1,13 +1,15 @@
-"""Environments that a file holds: classes and factories of a program or of a notebook's cell, which cannot be imported.
+"""Environments whose class or function is stored in a file, because the processes of a run cannot import it.
 
-``write`` stores a class or a function with cloudpickle; ``Pickled`` reads it and makes the environment. In a topology::
+Such a class or function is defined in a program or in a cell of a notebook. ``write`` stores it with cloudpickle;
+``Pickled`` reads the file and makes the environment. In a topology::
 
     env:
       id: actorlearn.envs.pickled:Corridor
       kwargs: {file: /…/environment.pickle, sha256: 0f3a…, size: 5}
 
-The name behind the colon is for people: every name of this module stands for ``Pickled``. The other arguments are those
-of the class or function. Reading the file runs its code, so it is trusted like a package that a topology names.
+The name after the colon, here Corridor, is only for people: every name in this module means ``Pickled``. Other
+arguments, here ``size``, are passed to the class or function. Reading the file runs its code, so use only files that
+you trust.
 """
 
 from __future__ import annotations
@@ -72,10 +74,10 @@ def name_of(maker: Maker) -> str:
 
 
 class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """The environment that a stored class or function makes. It adds nothing and has no state of its own."""
+    """Wrapper of the environment that a stored class or function makes; it changes nothing and has no state."""
 
     def __init__(self, file: str, sha256: str, **kwargs: Any) -> None:
-        """Read the file and call what it holds with ``kwargs``; raises ValueError."""
+        """Read the class or function in ``file`` and call it with ``kwargs``; raises ValueError if that fails."""
         maker = read(Path(file), sha256)
         made = maker(**kwargs)
         env = as_gymnasium(made, maker, kwargs)

@@ -1,4 +1,4 @@
-"""Checks the pictures of environments made with ``render_mode`` rgb_array, and knows what drawing them needs."""
+"""Gets pictures from environments with ``render_mode`` rgb_array, and says in errors which package draws them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from actorlearn.envs.specs import GymnasiumSettings, PettingZooSettings
 DrawnT = TypeVar("DrawnT", GymnasiumSettings, PettingZooSettings)
 
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")
-"""Variables that tell MuJoCo where to draw; without any of them it looks for a screen and fails."""
+"""Environment variables that tell MuJoCo where to draw; if none of them is set, it needs a screen."""
 NEEDED = {
     "minatar.": "seaborn draws it: pip install 'actorlearn[minatar]'",
     "gymnasium.envs.mujoco.": "it draws with OpenGL; without a screen it needs EGL (libegl1), or OSMesa "
     "(libosmesa6) and MUJOCO_GL=osmesa",
 }
-"""Prefix of environments' modules -> the packages or libraries that draw them."""
+"""Prefix of an environment's module -> the package or library that draws its pictures, as the end of an error."""
 
 
 def with_pictures(settings: DrawnT) -> DrawnT:
-    """Return the settings with render_mode rgb_array, and let MuJoCo draw with EGL if there is no screen.
+    """Return the settings with render_mode rgb_array; call this before MuJoCo is imported.
 
-    Must be called before MuJoCo is imported.
+    If no variable of ``SCREENS`` is set, it also sets MUJOCO_GL=egl, so that MuJoCo draws without a screen.
     """
     if not any(name in os.environ for name in SCREENS):
         os.environ["MUJOCO_GL"] = "egl"
@@ -34,12 +34,12 @@ def with_pictures(settings: DrawnT) -> DrawnT:
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
-    """Return an environment's picture [lines, columns, 3]; raises ValueError if there is none."""
+    """Return an environment's picture, uint8 [height, width, 3]; raises ValueError if it cannot make one."""
     return _checked(env_id, _rendered(env_id, env))
 
 
 def pictures_of(env_id: str, vector: Any) -> list[npt.NDArray[np.uint8]]:
-    """Return the pictures of a vector environment of gymnasium, one per environment; raises ValueError."""
+    """Return the pictures of a gymnasium vector environment, one per environment; raises ValueError if it has none."""
     return [_checked(env_id, picture) for picture in _rendered(env_id, vector) or (None,)]
 
 

@@ -1,7 +1,7 @@
-"""Recall: a game's first observation shows a cue, which the last action must repeat.
+"""Recall (`env.id: actorlearn.envs.recall:Recall`): a tiny game that needs memory, for tests and first tries.
 
-This is the smallest task that needs memory, for tests and first tries: `actorlearn.envs.recall:Recall`. Games differ
-only in their first observation, so every policy without memory scores 0 on average.
+The first observation of a game shows a cue, which the last action must repeat. Games differ only in their first
+observation, so every policy without memory scores 0 on average.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ LENGTH = 6
 
 
 class Recall(gymnasium.Env[Seen, np.int64]):
-    """Observation float32 [2]: the cue, -1 or 1, in the first row and 0 after it; 1 in the row of the last action.
+    """A game of 6 steps with observations float32 [2] and actions 0 and 1.
 
-    There are two actions, 0 and 1. The reward of the last action is 1 if it is 0 for the cue -1 or 1 for the cue 1,
-    and -1 otherwise. The other actions have no effect.
+    Element 0 of an observation is the cue, -1 or 1, in the first observation of a game, and 0 afterwards. Element 1 is
+    1 if the next action is the last, and 0 before. The reward of the last action is 1 if the action is 0 for the cue -1
+    or 1 for the cue 1, and -1 otherwise. Other actions have no effect.
     """
 
     def __init__(self) -> None:
-        """Take no arguments: an environment named by its class must not need any."""
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self._cue = 0
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Seen, dict[str, Any]]:
-        """Show a cue drawn from the environment's generator."""
+        """Begin a game: draw its cue from the environment's generator, and return it in the observation."""
         super().reset(seed=seed, options=options)
         self._cue = int(self.np_random.integers(2))
         self._steps = 0
         return np.array([2 * self._cue - 1, 0], np.float32), {}
 
     def step(self, action: np.int64 | int) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
-        """Show only whether the next action is the last one, and reward the last action."""
+        """Take an action; only the last action of a game has a reward."""
         self._steps += 1
         over = self._steps == LENGTH
         reward = (1.0 if int(action) == self._cue else -1.0) if over else 0.0

@@ -1,6 +1,7 @@
-"""Recipes of environments: calls that make an environment as in a run, with only gymnasium and its own package.
+"""Recipes of environments, with which a trained policy can be played where actorlearn is not installed.
 
-Reads settings, and makes one environment to read its spaces. Only environments of gymnasium have a recipe.
+A recipe is a list of calls that make the environment of a run with only gymnasium and the environment's own package.
+Only environments of gymnasium have one.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH, EnvSettings, GymnasiumSettings
 
 Call = tuple[str, dict[str, Any]]
-"""Function or class, package.module:name, or file@sha256 if a file holds it, and its keyword arguments."""
+"""A function or class, and its keyword arguments; the name is package.module:name, or file@sha256 for a stored one."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Calls, and how their environment differs from the observations and actions of the policy."""
+    """Calls that make an environment, and how its observations and actions differ from those of the policy."""
 
     calls: tuple[Call, ...] = ()
     """The first call makes the environment; each further call wraps the result of the previous one."""
     parts: tuple[dict[str, Any], ...] = ()
-    """Parts of an observation, without a mask, that make a row (`Vector.parts`); empty if there is no recipe."""
+    """Parts of an observation, without a mask, from which the policy's observation is made, in the form of
+    `observations.Vector.parts`; empty if there is no recipe."""
     channels_last: bool = False
-    """Whether observations are images [lines, columns, channels]; the policy needs channels first."""
+    """Whether observations are images [height, width, channels]; the policy needs the channels first."""
     action_space: Space[Any] | None = None
-    """Actions that the environment accepts; None if there is no recipe."""
+    """Action space of the environment; None if there is no recipe."""
     missing: str = ""
     """Reason why there is no recipe; empty if there is one."""
 
 
 def recipe(settings: EnvSettings) -> Recipe:
-    """Return the recipe of an environment; the settings of a policy name the source of its masks, so none is sought."""
+    """Return the recipe of an environment, or one with the reason in ``missing``; makes an environment for a moment.
+
+    ``action_mask`` of the settings must not be "auto": the settings of a trained policy say where masks are.
+    """
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
@@ -58,14 +63,17 @@ def recipe(settings: EnvSettings) -> Recipe:
 
 
 def stored(settings: EnvSettings) -> Path | None:
-    """Return the file that holds the class or function of an environment (``envs/pickled.py``); None if none does."""
+    """Return the file that stores the environment's class or function (``envs/pickled.py``); None for other ids."""
     if isinstance(settings, GymnasiumSettings) and settings.id.startswith(STORED):
         return Path(settings.kwargs[STORED_FILE])
     return None
 
 
 def _calls(settings: GymnasiumSettings, limit: int | None) -> list[Call]:
-    """Return the calls; ``limit``: the registered time limit, which a run counts outside all wrappers."""
+    """Return the calls of a recipe; ``limit``: the registered time limit in steps, or None.
+
+    In a run, actorlearn counts this limit outside all wrappers. A recipe therefore has a TimeLimit as the last wrapper.
+    """
     module, colon, name = settings.id.partition(":")
     own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})

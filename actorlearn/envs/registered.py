@@ -1,6 +1,6 @@
-"""Ids of environments: the packages that register them, and suggestions for ids that are not registered.
+"""Finds the registrations of gymnasium ids, and suggests ids or packages for ids that are not registered.
 
-Reads entry points and the source of installed packages that need gymnasium. Makes no environment.
+It loads entry points, and searches the source of installed packages that need gymnasium. It makes no environment.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from actorlearn import imports
 from actorlearn.nearest import ROUGHLY, nearest
 
 ENTRY_POINTS = ("gymnasium.envs", "gymnasium.envs.__root__")
-"""Groups of entry points that register environments; highway-env uses the second."""
+"""Groups of entry points by which packages register environments; highway-env uses the second."""
 NO_NAMESPACE = ("__root__", "__internal__")
-"""Entry points of the first group whose ids have no prefix; the ids of others begin with their name and a slash."""
+"""Names of entry points of the first group whose ids have no prefix. The prefix of others is their name and a slash."""
 
 COME_WITH = {
     "flappy_bird_gymnasium": r"FlappyBird-",
@@ -38,20 +38,20 @@ COME_WITH = {
     "shimmy": r"dm_control/",
     "vizdoom.gymnasium_wrapper": r"Vizdoom",
 }
-"""Module of a known package, which may not be installed -> pattern of the beginning of the ids that it registers."""
+"""Module of a known package, which need not be installed -> pattern of the beginning of the ids that it registers."""
 
 FEW_IDS = 2
-"""Number of ids below which those that a package's files contain as text are not all: shimmy's contain one."""
+"""If the source of a package contains fewer ids than this as text, it computes its ids, so other ids may exist too."""
 EXAMPLES = "Ids are like 'CartPole-v1', 'ALE/Pong-v5', 'minigrid:MiniGrid-Empty-5x5-v0' or 'package.module:Class'"
 _OLD_ATARI = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
 """Ids of Atari games in gym and in older versions of ale-py, such as PongNoFrameskip-v4."""
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
-"""A class as Python's import writes it, such as shop.Shop."""
+"""A class written with a dot instead of a colon, such as shop.Shop."""
 _ID = re.compile(r"""["']((?:[\w-]+/)?[\w.-]+-v\d+)["']""")
 
 
 def find(env_id: str) -> Registered | None:
-    """Return the registration of an id, also by an entry point of an installed package; None if there is none."""
+    """Return the registration of an id, or None; loads the entry points of installed packages if needed."""
     if env_id not in gymnasium.registry:
         load_entry_points()
     return gymnasium.registry.get(env_id)
@@ -59,7 +59,10 @@ def find(env_id: str) -> Registered | None:
 
 @cache
 def load_entry_points() -> tuple[str, ...]:
-    """Let installed packages register their environments, as gymnasium did before 1.0. Returns the failures."""
+    """Let installed packages register their environments by entry points, as gymnasium did before 1.0.
+
+    Returns a message for each entry point that failed.
+    """
     failed = []
     for point in (point for group in ENTRY_POINTS for point in metadata.entry_points(group=group)):
         bare = point.group != ENTRY_POINTS[0] or point.name in NO_NAMESPACE
@@ -86,7 +89,7 @@ def module_of(registered: Registered) -> str:
 
 
 def list_module(module: ModuleType) -> dict[str, str]:
-    """Return a module's classes of environments and its package's registered ids: name -> value for env.id."""
+    """Return the environment classes of a module, and the ids that its package registers: name -> value for env.id."""
     root = module.__name__.partition(".")[0]
     found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
     classes = [name for name, value in found.items() if issubclass(value, gymnasium.Env)]
@@ -95,13 +98,13 @@ def list_module(module: ModuleType) -> dict[str, str]:
 
 
 def did_you_mean(word: str, known: Mapping[str, str]) -> str:
-    """Suggest the most similar known word; empty if none is similar."""
+    """Return a suggestion of the most similar word in ``known`` (name -> how to write it); "" if none is similar."""
     close = nearest(word, known, ROUGHLY)
     return f"did you mean {known[close]!r}? " if close else ""
 
 
 def way_out(env_id: str) -> str:
-    """Suggest a similar id, or the package to install, for an id that is not registered."""
+    """Return advice for an id that is not registered: a similar id, or a package to install."""
     from actorlearn.envs import atari
 
     packaged = dict(_packaged())

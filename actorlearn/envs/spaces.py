@@ -1,6 +1,6 @@
-"""The spaces of an environment, and how its observations, masks of valid actions and actions are converted.
+"""Conversions between an environment's gymnasium spaces and the form of rows and policies.
 
-Reads gymnasium's spaces. Does not depend on environments.
+They convert its observations, its masks of valid actions, and actions.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Spaces(NamedTuple):
     layout: Whole | Vector
     """Layout of observations, without their masks."""
     masks: Masks | None
-    """Masks of valid actions; None if there are none."""
+    """Reader of masks of valid actions; None if the environment has no masks."""
     left_out: tuple[str, ...]
-    """Parts of the observations that rows leave out."""
+    """Parts of the observations that are not in rows, such as text."""
     indexed: int = 0
-    """Number of agents of a game, if rows end with the index of their agent; else 0."""
+    """Number of agents of a game if observations in rows end with the agent's index (``env.agent_index``); else 0."""
 
     @classmethod
     def of(
@@ -44,7 +44,8 @@ class Spaces(NamedTuple):
     ) -> Self:
         """Return the conversions for these spaces; raises ValueError for spaces that are not supported.
 
-        ``scale_actions`` and ``action_mask`` are keys of ``env``; ``first_info`` begins a game and returns its info.
+        ``scale_actions`` and ``action_mask`` are keys of the section ``env``. ``first_info`` begins a game and returns
+        its info, in which a mask may be found.
         """
         actions = ActionSpace(env_id, action, scale_actions)
         space, masks = find_masks(env_id, action_mask, observation, actions.actions, first_info)
@@ -53,11 +54,11 @@ class Spaces(NamedTuple):
 
     @property
     def rows(self) -> Whole | Vector | Indexed:
-        """Layout of rows, without their masks."""
+        """Layout of observations in rows, with the agent's index and without masks."""
         return Indexed(self.layout, self.indexed) if self.indexed else self.layout
 
     def spec(self, **more: Any) -> EnvSpec:
-        """Return the spec of environments with these spaces; ``more``: its other fields."""
+        """Return the `EnvSpec` of environments with these spaces; ``more``: fields that the spaces do not determine."""
         rows = self.rows
         shape = tuple(int(size) for size in rows.shape)
         mask = ActionMask(self.masks.source, self.masks.length, shape) if self.masks else None

@@ -92,9 +92,9 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
         return 1
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """Return the settings for evaluators; ``noop_max`` is ``evaluator.noop_max``, for kinds that have no-ops.
+        """Return the settings for evaluators; ``noop_max`` is the key ``evaluator.noop_max``.
 
-        Raises ValueError, with only the rule as its text, for a number that the kind does not support.
+        Kinds without no-ops ignore it. Raises ValueError, whose text is only the rule, for an unsupported number.
         """
         del noop_max
         return self
@@ -240,7 +240,7 @@ class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):
 
 
 FINER: Mapping[str, str] = {"continuous": "vector"}
-"""Finer kind of environments -> the kind that it is part of; algorithms have default numbers for each kind.
+"""Special case of a kind of environments -> this kind. Algorithms have defaults for each kind and special case:
 
 ==========  ==============================  ====================  ==============================================
 kind        observations                    actions               determined by
@@ -251,7 +251,7 @@ continuous  any                             numbers (a Box)       the environmen
                                                                   is loaded (``make.like``)
 ==========  ==============================  ====================  ==============================================
 
-An algorithm without numbers for a finer kind uses the numbers of the kind that it is part of.
+An algorithm without defaults for a special case uses the defaults of the kind.
 """
 
 DEFAULTS: Mapping[str, Any] = {
@@ -265,10 +265,10 @@ DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec(Spec):
-    """Description of a kind of environments, without an import of its module.
+    """Description of a kind of environments that does not import the kind's module, ``made_by``.
 
-    The module has ``make(settings, seeds, beat) -> VectorEnv`` and ``spec(settings) -> EnvSpec``, as in
-    ``actorlearn/envs/make.py``.
+    The module has ``make(settings, seeds, beat) -> VectorEnv`` and ``spec(settings) -> EnvSpec``, which
+    ``actorlearn/envs/make.py`` describes.
     """
 
     tag_field = "kind"
@@ -276,23 +276,26 @@ class EnvironmentSpec(Spec):
     described_in = "actorlearn/envs/make.py"
     settings: type[EnvSettings]
     prefix: str
-    """Prefix of the kind's ids, such as ALE/; the kind with the longest matching prefix is used. Empty only for
-    gymnasium, which makes all other ids."""
+    """Prefix of the kind's ids, such as ALE/; it is empty only for gymnasium, the kind of all other ids.
+
+    If several prefixes match an id, the longest one determines its kind."""
     example: str
     """An id of this kind."""
     like: str = "vector"
-    """Kind of the default numbers of algorithms and optimizers: vector (cheap, small observations) or atari; a finer
-    kind (``FINER``) replaces it if the environment's spaces have one."""
+    """The defaults of algorithms and optimizers that apply to this kind: "vector" (cheap environments with small
+    observations) or "atari". For some environments a special case (``FINER``) replaces it."""
     environments: int = 16
     """Default number of environments of all simulators together."""
     most_simulators: int = 2
-    """Most simulators by default: a step of a cheap environment takes less time than a wakeup of another process."""
+    """Largest default number of simulator processes. It is small for cheap environments, because waking another process
+    takes longer than a step."""
     most_trainer_threads: int = 1
-    """Most threads of a trainer by default: a network for small observations is too small for more threads."""
+    """Largest default number of threads of a trainer; a network for small observations does not use more of them."""
     needs: tuple[str, ...] = ()
     """Distributions that the kind's module imports."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Defaults that differ from ``DEFAULTS``: section of a topology -> key -> default, and keys outside sections."""
+    """Defaults of a topology that differ from ``DEFAULTS``: section -> key -> default, or key outside sections ->
+    default."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for an empty prefix, which only gymnasium may have."""

@@ -1,14 +1,14 @@
-"""State of a gymnasium environment and its wrappers: read as arrays, and restored in another environment made alike.
+"""Saving and restoring the state of gymnasium environments and their wrappers, so that runs can be resumed exactly.
 
 An environment defines its state by two methods of its class:
 
-    def state(self) -> dict: ...            # numbers, strings, None, arrays, and lists and dicts (by strings) of these
-    def restore(self, state: dict) -> None  # a tuple is restored as a list; everything else is equal
+    def state(self) -> dict: ...            # values are numbers, strings, None, arrays, and lists and dicts of these
+    def restore(self, state: dict) -> None  # gets an equal dict, in which tuples have become lists
 
-The state includes the generator: ``self.np_random.bit_generator.state`` is such a dict and can be assigned. A wrapper
-with state needs both methods too. For some of gymnasium's classes ATTRIBUTES lists the state.
+The state must include that of the random generator: ``self.np_random.bit_generator.state`` is such a dict and can be
+assigned. A wrapper with state needs both methods too. For some of gymnasium's classes ATTRIBUTES lists the state.
 
-Pickle is not used: a state is one line of JSON, and arrays.
+A saved state is a line of JSON and arrays. Pickle is not used, because a pickle could run code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "gymnasium.wrappers.common:RecordEpisodeStatistics": (),  # its state affects only `info`
     "gymnasium.wrappers.common:TimeLimit": ("_elapsed_steps",),
 }
-"""Class -> the attributes that are its whole state, besides the generator of an environment."""
+"""Class of an environment or wrapper -> the attributes that are its whole state, apart from the random generator."""
 STATELESS = ("gymnasium.wrappers.transform_",)
 """Prefixes of modules whose wrappers have no state: they convert single observations, actions or rewards."""
 
@@ -50,7 +50,7 @@ _TEXT = "text"
 
 
 def inexact(env: Environment) -> str:
-    """Return the reason why an environment's state cannot be read; empty if it can."""
+    """Return the reason why the state of an environment, with its wrappers, cannot be saved; "" if it can."""
     for layer in _layers(env):
         name = _name(layer)
         if not (_has_pair(layer) or name in ATTRIBUTES or name.startswith(STATELESS)):
@@ -60,14 +60,20 @@ def inexact(env: Environment) -> str:
 
 
 def read(envs: Sequence[Environment]) -> Arrays:
-    """Return the state as arrays; raises TypeError for values of unsupported types, and exceptions of ``state()``."""
+    """Return the state of environments and their wrappers as arrays.
+
+    Raises TypeError for values of unsupported types, and any exception that a method ``state`` raises.
+    """
     arrays: list[npt.NDArray[Any]] = []
     text = json.dumps([[_plain(_of(layer), arrays, _name(layer)) for layer in _layers(env)] for env in envs])
     return {_TEXT: np.frombuffer(text.encode(), np.uint8), **{str(n): array for n, array in enumerate(arrays)}}
 
 
 def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Restore the state of environments that have been reset; raises ValueError for a state that does not fit them."""
+    """Restore the state that `read` returned; the environments must have been reset before.
+
+    Raises ValueError if the number of environments or their wrappers differ from those of the state.
+    """
     try:
         kept = json.loads(state[_TEXT].tobytes())
     except RecursionError as error:
@@ -91,7 +97,10 @@ def _layers(env: Environment) -> Iterator[Environment]:
 
 
 def _has_pair(layer: Environment) -> bool:
-    """Whether the class has both methods; a wrapper's instance would forward them to the wrapped environment."""
+    """Whether the class has the methods ``state`` and ``restore``.
+
+    The class is asked, because the instance of a wrapper forwards unknown attributes to the wrapped environment.
+    """
     return all(callable(getattr(type(layer), name, None)) for name in ("state", "restore"))
 
 
@@ -118,7 +127,10 @@ def _put(layer: Any, state: dict[str, Any]) -> None:
 
 
 def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
-    """Return a value for JSON; numpy arrays and numbers are appended to ``arrays`` and replaced by their index."""
+    """Return a value as JSON can store it: numpy arrays and numbers move to ``arrays``, and their index stays.
+
+    ``name`` is the class whose state contains the value, for errors.
+    """
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
         arrays.append(np.array(value))
         return {_ARRAY: len(arrays) - 1}
@@ -135,7 +147,7 @@ def _plain(value: Any, arrays: list[npt.NDArray[Any]], name: str) -> Any:
 
 
 def _whole(value: Any, state: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Invert ``_plain``."""
+    """Return the value from which `_plain` made ``value``; ``state`` has the arrays by their index."""
     if isinstance(value, dict):
         if set(value) == {_ARRAY}:
             array = np.array(state[str(value[_ARRAY])])

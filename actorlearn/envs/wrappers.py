@@ -1,6 +1,6 @@
-"""Wrappers for packages whose observations networks cannot use directly; ``env.wrappers`` names them.
+"""Wrappers, for the key ``env.wrappers``, that convert observations of some packages to a form that networks can use.
 
-Each converts an environment's observations. Only gymnasium is imported, not the packages.
+Only gymnasium is imported, not these packages.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict
 
 SYMBOLS = ("", "|-", ".", "#", "+", "<", ">", "")
-"""NetHack's characters by kind: unseen, walls and open doors, floor, corridors, closed doors, stairs up, stairs down.
-Letters and @ are monsters, kind ``MONSTER``; all other characters are things, kind ``THING``."""
+"""Characters of NetHack's map for each kind of cell; the index in this tuple is the kind.
+
+The kinds are: unseen, walls and open doors, floor, corridors, closed doors, stairs up, stairs down, and monsters
+(``MONSTER``: letters and @). All other characters are objects (``THING``)."""
 MONSTER = len(SYMBOLS) - 1
 THING = len(SYMBOLS)
 
 
 class DictEntry(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """One entry of a Dict of observations, such as VizDoom's screen."""
+    """Replaces Dict observations by one of their entries, such as VizDoom's screen."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], key: str) -> None:
-        """Select the entry ``key``; raises ValueError if there is none of this name."""
+        """Select the entry ``key``; raises ValueError if observations do not have it."""
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, Dict) or key not in space.spaces:
@@ -38,12 +40,12 @@ class DictEntry(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Shrinks images of bytes [lines, columns] or [lines, columns, channels]: each pixel is the mean of a square."""
+    """Shrinks uint8 images [height, width] or [height, width, channels]: each new pixel is the mean of a square."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], by: int = 2) -> None:
         """Make each pixel the mean of ``by`` x ``by`` pixels.
 
-        Raises ValueError if observations are not images of bytes, or if ``by`` does not divide their sides.
+        Raises ValueError if observations are not such images, or if ``by`` does not divide height and width.
         """
         super().__init__(env)
         space, self._by = env.observation_space, by
@@ -65,14 +67,15 @@ class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """NetHack's map around the hero as an image of kinds: bool [kinds, lines, columns].
+    """Replaces NetHack's observations by an image of the map around the hero: bool [kinds, height, width].
 
-    The codes of characters have no order, so each kind of characters (``SYMBOLS``) is a channel. The hero is in the
-    middle, and cells beyond the map are unseen. Reads ``chars`` and ``blstats`` of the NetHack Learning Environment.
+    Each kind of cell (``SYMBOLS``) is a channel, because the codes of NetHack's characters have no order. The hero is
+    in the middle, and cells beyond the map are of kind "unseen". The observations must have ``chars`` and ``blstats``,
+    as in the NetHack Learning Environment.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], reach: int = 8) -> None:
-        """``reach``: number of cells that are seen in each direction, 1 to 79; raises ValueError for others."""
+        """Set the number of cells that are shown in each direction, 1 to 79; raises ValueError for other numbers."""
         super().__init__(env)
         if not 1 <= reach <= 79:
             raise ValueError(f"reach: {reach} must be 1 to 79, the columns of the map")
