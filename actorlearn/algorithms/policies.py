@@ -134,7 +134,7 @@ class Gaussian:
 
     def log_prob(self, action: Tensor) -> Tensor:
         """Return the logarithm of each action's density: […]."""
-        distance = (action - self.mean) * (-self.log_std).exp()  # in standard deviations
+        distance = (action - self.mean) * (-self.log_std).exp()  # number of standard deviations
         return -(0.5 * distance.square() + self.log_std + 0.5 * log(2.0 * pi)).sum(-1)
 
     def entropy(self) -> Tensor:

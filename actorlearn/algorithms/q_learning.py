@@ -134,8 +134,8 @@ class QLearning(ActionValues):
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the column "target" and drop row 1.
 
-        Outputs are [1, B, size] of row 1: "target.<head>" of the target network and, with `double`, "<head>" of the
-        network itself, which then selects the best action.
+        ``outputs`` [1, B, size] are those for row 1: "target.<head>" of the target network and, with `double`, "<head>"
+        of the network itself, which then selects the best action.
         """
         prefix = "target."
         target = {name.removeprefix(prefix): o for name, o in outputs.items() if name.startswith(prefix)}

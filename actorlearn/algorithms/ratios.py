@@ -26,7 +26,7 @@ def effective_sample_size(log_ratio: Tensor) -> Tensor:
     """
     if not len(log_ratio):
         return torch.ones((), dtype=log_ratio.dtype, device=log_ratio.device)
-    weight = (log_ratio - log_ratio.max()).exp()  # the largest is 1, so that no square overflows
+    weight = (log_ratio - log_ratio.max()).exp()  # divided by the largest, so that no square overflows
     return weight.sum().square() / (len(weight) * weight.square().sum())
 
 

@@ -293,7 +293,8 @@ class AlgorithmSpec(Spec):
         for what, said in facts.items():
             if not (isinstance(said, Mapping) and all(isinstance(inner, Mapping) for inner in said.values())):
                 raise ValueError(
-                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must map each kind to a mapping"
+                    f"algorithm {self.name!r}: its {what} are {said!r:.100}; they must map each kind of "
+                    "environment to a mapping"
                 )
         for kind, sections in self.defaults.items():
             if strange := sections.get("algorithm", {}).keys() - set(self.settings.__struct_fields__):

@@ -84,7 +84,7 @@ class Preset:
 
     @property
     def lines(self) -> slice:
-        """The kept lines of the resized screen."""
+        """The lines of the resized screen that are kept, as a slice."""
         return slice(self.first_line, self.first_line + self.kept_lines)
 
 
@@ -106,7 +106,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 
 class Atari(ShortRepr):
-    """B games of one ROM, stepped by one thread of ALE while the calling thread waits without spinning."""
+    """B games of one ROM, stepped by one thread of ALE while the calling thread sleeps."""
 
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
@@ -237,7 +237,7 @@ class Atari(ShortRepr):
                 self._ended = terminated | truncated
 
     def _seen(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Return, for each environment [B], a checksum of its screens, its lives, and the frames of its game."""
+        """Return a checksum of the screens, the lives, and the number of frames of the running game: [B] each."""
         observation, info = self._reset(np.zeros(self.count, np.bool_))
         shown = [zlib.crc32(screens.tobytes()) for screens in observation]
         return np.array(shown, np.int64), info["lives"], info["episode_frame_number"]
@@ -250,7 +250,7 @@ class Atari(ShortRepr):
         return self._open().reset(seed=seeds, options={"reset_mask": chosen})
 
     def close(self) -> None:
-        """Join ALE's thread and free its memory."""
+        """End ALE's thread and free its memory."""
         self._env = None  # AtariVectorEnv.close does nothing; its C++ part is freed with the last reference
 
     def _open(self) -> AtariVectorEnv:

@@ -20,11 +20,12 @@ REACH = 1
 
 
 class Catch(gymnasium.Env[Image, np.int64]):
-    """Observation [1, 10, 10] uint8 of 0 and 255; actions left, stay, right; reward +1 or -1 when the ball is down.
+    """A game of Catch, with observations uint8 [1, 10, 10] of 0 and 255, and the actions left, stay and right.
 
-    A game lasts 9 steps. Ball and paddle start in columns that are drawn independently. Every ball can be caught. A
-    paddle that never moves catches 28 of 100. If the paddle always started in the middle, an untrained policy would
-    hardly ever catch a ball at the edge, and some runs would never learn to.
+    The reward is 0 until the ball is down, and then +1 if it is caught and -1 if not. A game lasts 9 steps. Ball and
+    paddle start in columns that are drawn independently. Every ball can be caught. A paddle that never moves catches 28
+    of 100. If the paddle always started in the middle, an untrained policy would hardly ever catch a ball at the edge,
+    and some runs would never learn to.
     """
 
     def __init__(self, render_mode: str | None = None) -> None:

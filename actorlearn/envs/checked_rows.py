@@ -69,7 +69,7 @@ class CheckedRows(ShortRepr):
 
     @contextmanager
     def _restoring(self) -> Iterator[None]:
-        """Turn any exception raised while a state is restored into a ValueError."""
+        """Turn any exception that is raised in the block, in which a state is restored, into a ValueError."""
         self._need_open()
         try:
             yield

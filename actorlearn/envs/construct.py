@@ -27,7 +27,7 @@ Maker = Callable[..., Any]
 Arguments = Mapping[str, Any]
 
 OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "actorlearn.envs.cartpole:CartPole"}
-"""Vector classes of gymnasium that do not reset by mask -> our subclasses of them that do."""
+"""Vector class of gymnasium that cannot reset chosen games by a mask -> our subclass of it that can."""
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
@@ -101,7 +101,7 @@ def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] |
             return own, settings.kwargs, what
         if isinstance(own, type) and (
             issubclass(own, gymnasium.Env) or dm_env.has_interface(own)
-        ):  # no id, so packages that register ids are unread
+        ):  # a class has no id, so entry points that register ids need not be loaded
             return None
     return _registered_class(settings, name if colon else settings.id, what)
 
@@ -137,7 +137,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
         if missing := [name for name in ("reset", "step") if getattr(found, name) is getattr(gymnasium.Env, name)]:
             raise ValueError(f"{what} does not define {' and '.join(missing)} (see gymnasium.Env)")
         return made, None
-    if registered.find(name) is not None:  # by the import, or by an entry point
+    if registered.find(name) is not None:  # registered by the import above, or by an entry point
         return _registered(settings, name, what)
     if found is not None:
         if callable(found) and (not isinstance(found, type) or dm_env.has_interface(found)):
@@ -167,7 +167,7 @@ def _registered(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[En
     found = registered.find(env_id)
     if found is None:
         raise ValueError(f"{what} is not registered with gymnasium; {registered.way_out(env_id)}")
-    if registered.is_ale(found):  # ale_py registers ids that skip frames at random, in colour
+    if registered.is_ale(found):  # ale_py's own environments skip a random number of frames, in colour
         raise ValueError(f"{what} is not an id of an Atari game in actorlearn; {registered.way_out(env_id)}")
     own = copy.copy(found)
     own.kwargs = {**found.kwargs, **settings.kwargs}
@@ -228,10 +228,10 @@ def _one_line(what: str, module: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, gymnasium.error.Error) as error:
-        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__  # of a DependencyNotInstalled
+        missing = error if isinstance(error, ModuleNotFoundError) else error.__cause__  # gymnasium has wrapped it
         if isinstance(missing, ModuleNotFoundError) and missing.name:
             install = imports.to_install(module, missing.name)
             raise ValueError(f"{what} needs {missing.name!r}, which is not installed: {install}") from error
-        raise ValueError(f"{what} cannot be made: {words_of(error)}") from error  # its own message is written for users
+        raise ValueError(f"{what} cannot be made: {words_of(error)}") from error  # gymnasium's messages are for users
     except Exception as error:
         raise ValueError(f"{what} cannot be made: {in_one_line(error)}") from error

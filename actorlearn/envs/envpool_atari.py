@@ -45,7 +45,7 @@ Array = npt.NDArray[Any]
 
 
 class EnvPoolAtari(Pooled):
-    """B games of one ROM."""
+    """B games of one ROM, played by EnvPool."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ def spec(settings: EnvPoolAtariSettings) -> EnvSpec:
 
 
 def _name(env_id: str) -> str:
-    """Return EnvPool's id of a game; one of them differs from ale-py's in its capitals."""
+    """Return EnvPool's name of a game; one name has other capital letters than ale-py's."""
     return env_id.removeprefix("envpool:ALE/").replace("TicTacToe3D", "TicTacToe3d")
 
 

@@ -175,12 +175,12 @@ class Pooled(ShortRepr):
         """Return pictures of all environments; raises ValueError if the pool cannot make any."""
         try:
             return list(self._pool.render(self._ids))
-        except Exception as error:  # the C++ code of some family may raise anything
+        except Exception as error:  # EnvPool's C++ code may raise anything
             said = f"{type(error).__name__}: {error}".splitlines()[0]
             raise ValueError(f"env.id: {self._id!r} cannot be rendered: {said}") from error
 
     def close(self) -> None:
-        """Join the pool's thread and free its memory."""
+        """End the pool's thread and free its memory."""
         self._closed, self._pool = True, None  # the pool ends with its last reference
 
     def _taken(self, action: Array) -> Array:
@@ -202,7 +202,7 @@ class Pooled(ShortRepr):
         with _quiet():
             try:
                 pool = envpool.make_gymnasium(**self._options, num_envs=self.count, num_threads=1, seed=seeds)
-            except Exception as error:  # C++ code of many families
+            except Exception as error:  # EnvPool's C++ code may raise anything
                 said = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise ValueError(f"env.id: {self._id!r} cannot be made: {said}") from error
             _ = pool.observation_space  # EnvPool makes it, with warnings, at its first use
@@ -304,7 +304,10 @@ def spec(settings: EnvPoolSettings) -> EnvSpec:
 
 
 def _described(settings: EnvPoolSettings) -> tuple[Spaces, dict[str, Any]]:
-    """Return the spaces of observations and actions, and EnvPool's arguments; raises ValueError."""
+    """Return the conversions of observations and actions, and the arguments for EnvPool.
+
+    Raises ValueError if the id or an argument is not supported.
+    """
     known(settings.id)
     name, what = settings.id.removeprefix("envpool:"), f"env.id: {settings.id!r}"
     config = envpool.make_spec(name).config
@@ -317,7 +320,7 @@ def _described(settings: EnvPoolSettings) -> tuple[Spaces, dict[str, Any]]:
         try:
             made = envpool.make_spec(name, **settings.kwargs)
             observation, action = made.observation_space, made.action_space
-        except Exception as error:  # C++ code of many families
+        except Exception as error:  # EnvPool's C++ code may raise anything
             said = f"{type(error).__name__}: {error}".splitlines()[0]
             raise ValueError(f"{what} cannot be made with kwargs {settings.kwargs}: {said}") from error
     limits = [limit for limit in (config.max_episode_steps, settings.time_limit_steps) if limit > 0]

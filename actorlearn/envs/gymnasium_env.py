@@ -58,7 +58,7 @@ class Gymnasium(CheckedRows):
         self.spec = spaces.spec(inexact=states.inexact(first))
         _check_equal_spaces(settings.id, self._envs)
         self._limit = min(limits[0] or 2**62, settings.time_limit_steps or 2**62)
-        self._steps = [0] * self.count  # of the running game
+        self._steps = [0] * self.count  # steps of each running game
         self._ended = [False] * self.count
 
     def reset(self, row: Row) -> None:
@@ -106,7 +106,7 @@ class Gymnasium(CheckedRows):
         return self._saved(self._envs, {"steps": self._steps, "ended": self._ended})
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; each environment is reset first, because some allocate their attributes in ``reset``."""
+        """Restore a state; each environment is reset before, because some set their attributes only in ``reset``."""
         with self._restoring():
             steps, ended = state["steps"].tolist(), state["ended"].tolist()
             if len(steps) != self.count or len(ended) != self.count:

@@ -104,7 +104,7 @@ class GymnasiumVector(CheckedRows):
         """Masks [B, n] of the first observations of the vector's newest games; the first action of such a game, which
         no policy chooses, must be valid in them."""
         self._limit = time_limit_steps or FOREVER
-        self._steps = np.zeros(self.count, np.int64)  # of the running game
+        self._steps = np.zeros(self.count, np.int64)  # steps of each running game
         self._ended = np.zeros(self.count, np.bool_)
         self._cut = np.zeros(self.count, np.bool_)  # truncated by the limit counted here; the vector would continue
 
@@ -140,7 +140,7 @@ class GymnasiumVector(CheckedRows):
         observations, reward, terminated, truncated, info = answer
         self._reward[:] = self._rewards(reward)
         terminated, truncated = self._flags("terminated", terminated), self._flags("truncated", truncated)
-        begun_already = self._mode is AutoresetMode.SAME_STEP  # then these are observations of the next games
+        begun_already = self._mode is AutoresetMode.SAME_STEP  # then the observations are those of the next games
         self._gather_all(observations, info, ended=False if begun_already else terminated | truncated)
         self._steps += 1
         if games_begin:
@@ -163,7 +163,7 @@ class GymnasiumVector(CheckedRows):
         return self._saved([self._vector], own | playable)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; the vector is reset first, because some allocate their attributes in ``reset``."""
+        """Restore a state; the vector is reset before, because some set their attributes only in ``reset``."""
         with self._restoring():
             own: list[Any] = [state["steps"].astype(np.int64), *(state[name].astype(np.bool_) for name in FLAGS)]
             if any(array.shape != (self.count,) for array in own):

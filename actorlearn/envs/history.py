@@ -50,7 +50,7 @@ KEEPS_MEMORY = frozenset(
 """ROMs whose memory after a reset depends on the previous game; found by filling the memory with random bytes."""
 
 RESTART = 255
-"""Code in place of an action where a game was started by ``restart``."""
+"""Number that is recorded in place of an action where ``restart`` started a game."""
 ROOM = 4096
 """Number of steps for which memory is allocated at first."""
 
@@ -85,7 +85,7 @@ class ActionHistory:
         self._log = np.zeros((len(seeds), ROOM, *action[1]), action[0])
         self._length = np.zeros(len(seeds), np.int64)
         self._room = ROOM
-        """Records allocated per environment."""
+        """Number of records that can be added for each environment before more memory must be allocated."""
 
     def seeds(self) -> NDArray[np.int64]:
         """Return the seed [B] from which each environment was last seeded, or will be seeded next."""

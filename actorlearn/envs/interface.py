@@ -159,7 +159,7 @@ class VectorEnv(Protocol):
 
 
 class RenderedEnv(VectorEnv, Protocol):
-    """B environments that also make pictures; games are the same as without pictures if the seeds are."""
+    """B environments that also make pictures, which does not change their games."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
         """Return a picture of each game at its newest row: RGB, uint8 [height, width, 3].
@@ -193,7 +193,9 @@ def check_actions(action: npt.NDArray[Any], count: int, actions: Actions) -> Non
     if isinstance(actions, MultiDiscrete):
         return _check_choices(action, count, actions.sizes)
     if action.shape != (count,) or action.dtype.kind not in "iu":
-        raise ActionError(f"action is {action.dtype}{list(action.shape)}; it must be one integer for each of {count}")
+        raise ActionError(
+            f"action is {action.dtype}{list(action.shape)}; it must be one integer for each of {count} environments"
+        )
     if action.min() < 0 or action.max() >= actions:
         environment = int(np.flatnonzero((action < 0) | (action >= actions))[0])
         raise ActionError(f"environment {environment}: action {action[environment]} must be in 0 … {actions - 1}")
@@ -207,8 +209,8 @@ def _check_choices(action: npt.NDArray[Any], count: int, sizes: tuple[int, ...])
     if not possible.all():
         environment = int(np.argmin(possible))
         raise ActionError(
-            f"environment {environment}: action {action[environment].tolist()} must be below {list(sizes)}, and not "
-            "below 0"
+            f"environment {environment}: action {action[environment].tolist()} must be below {list(sizes)} "
+            "and at least 0 in each element"
         )
 
 
@@ -222,7 +224,10 @@ def _check_box_actions(action: npt.NDArray[Any], shape: tuple[int, ...]) -> None
 
 
 def seed31(seed: int) -> int:
-    """Return the low 31 bits of a seed, which every environment accepts; raises ValueError for a negative seed."""
+    """Return the low 31 bits of a seed, because some environments accept no larger numbers.
+
+    Raises ValueError for a negative seed.
+    """
     if seed < 0:
         raise ValueError(f"seed {seed} must be 0 or more")
     return seed % 2**31

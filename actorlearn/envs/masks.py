@@ -52,7 +52,7 @@ class Masks:
         if mask is None:
             rule = f"it must contain {MASK!r} after each reset and step (env.action_mask: {self.source})"
             raise MisfitError(self.source, held, f"{rule}; or {_WAY_OUT}")
-        if isinstance(mask, np.ndarray) and mask.dtype == object and mask.shape == batch != ():  # of a vector
+        if isinstance(mask, np.ndarray) and mask.dtype == object and mask.shape == batch != ():  # of a vector env
             over = np.broadcast_to(ended, batch)
             mask = [[1] * self.length if own is None and over[i] else own for i, own in enumerate(mask)]
         try:

@@ -35,11 +35,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from actorlearn.image_part import SMALLEST_SIDE, ImagePart
 
 MOST_CHOICES = 65_536
-"""Longest one-hot vector."""
+"""Limit on the length of a one-hot vector."""
 
 Array = npt.NDArray[Any]
 Keys = tuple[str | int, ...]
-"""Keys and indices from an observation to a part of it, through Dicts and Tuples."""
+"""Keys and indices that lead through Dicts and Tuples to a part of an observation."""
 
 
 class SpaceError(ValueError):
@@ -112,7 +112,7 @@ class Whole:
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
         """Shape of one observation in a row."""
         self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
-        """Number type that `store` writes; all types but uint8 are cast to float32 in a row."""
+        """Number type that `store` writes; in a row it is uint8 or float32."""
         channels = ", channels first" if self.channels_last else ""
         self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 

@@ -66,8 +66,8 @@ class PettingZoo(CheckedRows):
         super().__init__(settings.id, spaces, len(seeds) * len(self._agents))
         self.spec = spaces.spec(agents=len(self._agents), inexact=states.inexact(self._games[0]))
         self._limit = settings.time_limit_steps or 2**62
-        self._begun = [0] * len(seeds)  # games begun, of each environment
-        self._steps = [0] * len(seeds)  # of the running game
+        self._begun = [0] * len(seeds)  # number of resets so far, of each game
+        self._steps = [0] * len(seeds)  # steps of each running game
         self._present = np.zeros((len(seeds), len(self._agents)), np.bool_)
         """[G, A] whether an agent is in its game and takes the next action; a game without such agents is over."""
 
@@ -80,7 +80,7 @@ class PettingZoo(CheckedRows):
         self._write_first(row, np.ones(self.count, np.bool_))
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start the chosen games anew, and write their first observations to ``row``.
+        """Start a new game for the chosen agents, and write their first observations to ``row``.
 
         Raises ValueError if only some of a game's agents are chosen.
         """
@@ -114,7 +114,7 @@ class PettingZoo(CheckedRows):
         return self._saved(self._games, own)
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore a state; each game is begun first, because some allocate their attributes in ``reset``."""
+        """Restore a state; each game is reset before, because some set their attributes only in ``reset``."""
         with self._restoring():
             seeds, begun, steps = (state[name].tolist() for name in ("seeds", "begun", "steps"))
             present = np.array(state["present"], np.bool_)
@@ -192,7 +192,7 @@ class PettingZoo(CheckedRows):
         return self._of(i, "infos", infos, agent) if reads else {}
 
     def _listed(self, game: int) -> list[bool]:
-        """Return which agents the environment lists as present."""
+        """Return for each possible agent whether the game's ``agents`` contain it."""
         listed = set(self._games[game].agents)
         if strangers := listed.difference(self._agents):
             first = game * len(self._agents)

@@ -57,7 +57,7 @@ def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
     if isinstance(picture, np.ndarray) and picture.shape[2:] == (3,):
         if picture.dtype == np.uint8:
             return picture
-        if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # MinAtar's
+        if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # as MinAtar makes them
             return np.round(255.0 * picture).astype(np.uint8)
     raise ValueError(
         f"env.id: {env_id!r} cannot be rendered: its render() does not return uint8[height, width, 3]; add a wrapper "

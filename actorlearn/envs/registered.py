@@ -118,7 +118,7 @@ def way_out(env_id: str) -> str:
         if importlib.util.find_spec(package) is None:
             return f"{package} registers such ids: {imports.own_extra(package)}, and write '{module}:{env_id}'"
         literal = [known for known in packaged if re.match(beginning, known)]
-        if len(literal) < FEW_IDS:  # it computes its ids
+        if len(literal) < FEW_IDS:  # the package computes its ids, so they are not in its source
             return f"{package} registers such ids when it is imported: write '{module}:{env_id}'"
     if (old := _OLD_ATARI.fullmatch(env_id)) and (game := f"ALE/{old[1]}-v5") in atari.ids():
         return f"did you mean {game!r}? {EXAMPLES}"

@@ -19,9 +19,9 @@ from actorlearn import imports
 from actorlearn.registry import Registry, Settings, Spec
 
 STORED = "actorlearn.envs.pickled:"
-"""Beginning of the ids of environments that a file holds (``envs/pickled.py``)."""
+"""Beginning of the ids of environments that are stored in a file (``envs/pickled.py``)."""
 STORED_FILE, STORED_HASH = "file", "sha256"
-"""Arguments of an environment in a file that name the file; all others are passed to the class or function in it."""
+"""Keys of ``env.kwargs`` that name the file of such an environment; others are arguments of the stored function."""
 
 
 def without_stored_path(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
 
     @property
     def frames_stacked(self) -> int:
-        """Number of frames in an observation; a replay stores single frames and stacks this number of them."""
+        """Number of stacked frames in an observation, of which a replay stores only the newest."""
         return 1
 
     def for_evaluation(self, noop_max: int) -> Self:
@@ -126,7 +126,7 @@ class AtariSettings(EnvSettings, frozen=True, kw_only=True, tag="atari"):
 
     @property
     def frames_stacked(self) -> int:
-        """Number of frames in an observation; 1 for observations in colour, which a replay stores as whole stacks."""
+        """Number of stacked frames of which a replay stores only the newest; 1 for colour, which is stored whole."""
         return 1 if self.preset == "ba3c" else self.stack
 
     def for_evaluation(self, noop_max: int) -> Self:
@@ -170,7 +170,7 @@ Argument = Annotated[
 
 
 class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A wrapper of the environment; in a topology its name alone will do."""
+    """A wrapper of the environment; in a topology, a wrapper without arguments can be written as its name alone."""
 
     name: Annotated[Code, Meta(description="package.module:Class, called with the environment")]
     kwargs: Annotated[dict[Argument, Any], Meta(description="and with these arguments")] = {}
@@ -292,7 +292,7 @@ class EnvironmentSpec(Spec):
     most_trainer_threads: int = 1
     """Largest default number of threads of a trainer; a network for small observations does not use more of them."""
     needs: tuple[str, ...] = ()
-    """Distributions that the kind's module imports."""
+    """Names of the packages that must be installed for this kind."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of a topology that differ from ``DEFAULTS``: section -> key -> default, or key outside sections ->
     default."""
@@ -370,7 +370,7 @@ class Environments(Registry[EnvironmentSpec]):
     """Registry of the kinds of environments, found by id."""
 
     def of(self, env_id: str) -> EnvironmentSpec:
-        """Return the kind that makes an id: that with the longest matching prefix; a shipped kind wins a tie."""
+        """Return the kind of an id, that with the longest matching prefix; of equal prefixes that of a shipped kind."""
         fitting = [spec for spec in self.specs() if env_id.startswith(spec.prefix)]
         return max(fitting, key=lambda spec: len(spec.prefix))
 

@@ -30,7 +30,7 @@ LEAST_DEVIATION = 0.5
 
 Without it, a pixel that has hardly changed so far would be +-LIMIT at its first change."""
 MOST_ROWS_BEFORE_LEARNING = 10_000
-"""Most observations for which learning waits by default; ``model.statistics_rows`` overrides it."""
+"""Limit on the default of ``model.statistics_rows``."""
 ROWS_AT_ONCE = 32
 """Number of observations whose moments are computed at a time, so that images in float64 stay in the cache.
 
@@ -92,7 +92,7 @@ class Normalized(nn.Module):
         self.register_buffer("variance", torch.full(shape, LARGEST_BYTE**2 if pixels else 1.0))
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
-        """Call the network with the normalised observation [..., *shape] and the further arguments."""
+        """Call the network with normalised observations; ``further`` are a recurrent network's arguments."""
         variance = self.variance
         if self.pixels:
             variance = torch.maximum(variance, LEAST_DEVIATION**2 * variance.mean())

@@ -28,7 +28,7 @@ class SeveralNetworks(nn.Module):
         self.state_size = state_size(actor)
 
     def forward(self, observation: Tensor, *further: Tensor) -> Any:
-        """Call the actor."""
+        """Return the actor's outputs, and its next state if it is recurrent."""
         return self.networks[ACTOR](observation, *further)
 
 

@@ -103,7 +103,7 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
 
 
 class StackSettings(ImageSettings, frozen=True, kw_only=True):
-    """Keys of networks that are a stack of convolutions and a layer behind it."""
+    """Keys of networks that consist of convolutions and one fully connected layer."""
 
     layer_norm: LayerNorm = False
 

@@ -48,10 +48,10 @@ def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
 def for_batches(settings: OptimizerSettings, batches: float, scaling: str) -> OptimizerSettings:
     """Return the settings for a batch `batches` times as large as the one for which they were chosen.
 
-    Learning rates are scaled by `scale_rate`, and Adam's epsilon is divided by `batches`. The reason for the latter is
-    that the gradient of a larger batch is smaller (Stooke & Abbeel 2018, appendix C), so epsilon must be smaller too to
-    have the same effect; theirs is 0.01 / batch (section 5.4.1). Their learning rates of RMSProp, 2.5e-4, 7.5e-4 and
-    15e-4 at batches of 32, 512 and 1,024, approximately follow sqrt. Those of Adam, 4.2e-4 from 256 on, are not scaled.
+    Learning rates are scaled by `scale_rate`, and Adam's epsilon is divided by `batches`. The gradient of a larger
+    batch is smaller (Stooke & Abbeel 2018, appendix C), so only a smaller epsilon has the same effect. Theirs is
+    0.01 / batch (section 5.4.1). Their learning rates of RMSProp, 2.5e-4, 7.5e-4 and 15e-4 at batches of 32, 512 and
+    1,024, approximately follow sqrt. Those of Adam, 4.2e-4 from 256 on, are not scaled.
     """
 
     def rate(value: float) -> float:
