@@ -1,10 +1,11 @@
-"""The account of a learner's experience: counts in shared memory that outlive the trainer's process.
+"""The account of a learner: counts of its environment steps in shared memory, which outlive the trainer's process.
 
-Environment steps produced = used + dropped (for one of REASONS) + in flight (in blocks, not learned from yet).
+Each step that was made is used (learned from), dropped (for one of REASONS) or in flight (in shared memory, neither
+used nor dropped yet).
 
-The trainer commits after it has stored the new weights and before it frees the rollout's blocks. A restarted trainer
-reads the next rollout and the counts from one record (``memory/record.py``), so they belong together. A trainer killed
-before the commit has changed nothing, and its successor learns the rollout again.
+The trainer updates the account ("commits") after it has published new weights, and before the memory of the rollout may
+be overwritten. The number of the next rollout and the counts are one atomic record (``memory/record.py``). So if the
+trainer is killed before the commit, a new trainer learns from the same rollout again, and no step is counted twice.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from actorlearn.memory.shared import Segment
 REASONS = {
     "unfinished": "their simulator ended during a rollout",
     "stale": "the acting weights were too old (algorithm.on_policy_lag: drop)",
-    "no_room": "the replay had no ring for their environment",
+    "no_room": "the replay had no room for their environment",
     "statistics": (
         "they were played before model.statistics_rows observations were collected, and used only for statistics"
     ),
     "not_finite": "all optimizer steps with them were skipped, because the loss or gradient was not finite",
     "rolled_back": "they were learned by a trainer that died before its next checkpoint",
-    "not_resumed": "they were in flight at the checkpoint from which the run was resumed",
+    "not_resumed": "they were not learned from yet at the checkpoint from which the run was resumed",
 }
-"""Reasons for which steps are dropped: keys of ``StepCounts.dropped``, and columns ``dropped_…`` of a report."""
+"""Reasons for which steps are dropped: keys of ``StepCounts.dropped``, and metrics ``dropped_…``."""
 
 
 def account_fields() -> list[Field]:
-    """Fields of a learner's account segment."""
+    """Return the arrays of a learner's account segment."""
     return [Field("commits", "int64", (8,), 0), Field("records", "int64", (SLOTS, 16), 0)]
 
 
@@ -38,12 +39,12 @@ class StepCounts(msgspec.Struct, kw_only=True):
     """Environment steps of one learner."""
 
     used: int = 0
-    """Steps learned from, except those rolled back."""
+    """Steps learned from, except those whose learning was lost with a dead trainer (reason "rolled_back")."""
     dropped: dict[str, int] = {}
-    """Steps that will never be learned from, or were rolled back, by reason (REASONS)."""
+    """Number of steps by the reason for which they are not in the weights (REASONS)."""
 
     def __post_init__(self) -> None:
-        """Fill in zero for reasons that are not given, in the order of REASONS."""
+        """Set reasons that are not given to 0, and sort them as in REASONS."""
         self.dropped = {reason: self.dropped.get(reason, 0) for reason in REASONS}
 
     @property
@@ -53,11 +54,11 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
     @property
     def passed(self) -> int:
-        """Steps of passes over batches, also those whose optimizer steps were skipped."""
+        """Steps with which the trainer has computed gradients, including those whose optimizer steps were skipped."""
         return self.used + self.dropped["not_finite"]
 
     def roll_back(self, saved: StepCounts) -> None:
-        """Count what was learned since ``saved`` as rolled back; counts of the weights become those of ``saved``."""
+        """Go back to the counts ``saved`` in a checkpoint, and count the steps learned from since as "rolled_back"."""
         of_weights = ("statistics", "not_finite")
         before = self.used + sum(self.dropped[reason] for reason in of_weights)
         self.used = saved.used
@@ -66,28 +67,28 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
 
 class LearnerSteps(msgspec.Struct, kw_only=True):
-    """All environment steps of one learner, from its segments, whether or not its trainer lives."""
+    """All environment steps of one learner, read from shared memory, which needs no living trainer."""
 
     counts: StepCounts
     in_flight: int = 0
-    """Steps in blocks that are not learned from and not dropped."""
+    """Steps in shared memory that are neither used nor dropped yet."""
     rollouts_learned: int = 0
-    """Number of the next rollout to be learned."""
+    """Number of the next rollout to be learned from."""
     commits: int = 0
-    """Number of times that the account was committed since the run was started or resumed."""
+    """Number of commits of the account since the run was started or resumed."""
     moved: dict[str, int] = {}
-    """Steps made on the learner's earlier nodes that are not counted on its present node, by the reason for which they
-    count as dropped."""
+    """If the learner has moved between nodes: steps made on earlier nodes that its present node does not count, by the
+    reason for which they count as dropped."""
 
 
 class Account:
-    """A learner's next rollout and counts of steps: as last committed, and as its trainer will commit them next."""
+    """A learner's account: its attributes are the trainer's present counts, which `commit` writes to shared memory."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to an account segment and start from its last commit, or from zero if there is none."""
+        """Read the last commit from an account segment; without a commit all counts are 0."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
         self.rollouts_learned, self.steps = self.read_committed()
-        """Number of the next rollout to be learned, and the counts of the steps of all rollouts before it."""
+        """Number of the next rollout to be learned from, and the counts of the steps of all rollouts before it."""
 
     @property
     def commits(self) -> int:
@@ -95,7 +96,7 @@ class Account:
         return self._record.commits
 
     def read_committed(self) -> tuple[int, StepCounts]:
-        """Return, as last committed, the number of rollouts learned, and their steps that were used and dropped.
+        """Return the number of rollouts learned from and the counts of their steps, as last committed.
 
         Any process may call this.
         """
@@ -104,5 +105,5 @@ class Account:
         return rollouts_learned, StepCounts(used=used, dropped=dict(zip(REASONS, dropped, strict=True)))
 
     def commit(self) -> None:
-        """Replace the committed record by the current counts; called by the trainer only."""
+        """Write the present counts to shared memory; only the trainer may call this."""
         self._record.replace([self.rollouts_learned, self.steps.used, *self.steps.dropped.values()])

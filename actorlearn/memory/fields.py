@@ -1,6 +1,6 @@
-"""Layout of a segment: a sequence of named arrays. Pure, except that ``views`` makes arrays over a buffer.
+"""Layout of a shared memory segment: a sequence of named arrays ("fields").
 
-Every array starts at a cache line, so that the writers of two arrays never share one.
+Every array starts at a new cache line, so that writers of two arrays do not slow one another down.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ CACHE_LINE_BYTES = 64
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One array of a segment; ``poison`` makes a read of unwritten memory noticeable."""
+    """Name, number type and shape of one array of a segment."""
 
     name: str
     dtype: str
+    """Name of a numpy dtype, such as "float32"."""
     shape: tuple[int, ...]
     poison: float | int | None = None
-    """Value of unwritten cells; None: zero. uint8 observations use 0xA5, rewards NaN, versions -1."""
+    """Initial value of all elements; None: 0. An impossible value, such as NaN for rewards or -1 for versions, makes a
+    read of memory that nobody has written noticeable."""
 
     @property
     def bytes(self) -> int:
-        """Size of the array without padding."""
+        """Size of the array in bytes, without padding."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -39,7 +41,7 @@ def layout(fields: list[Field]) -> tuple[list[int], int]:
 
 
 def views(buffer: Any, fields: list[Field]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return arrays over a buffer with the data of the fields, by name; nothing is copied."""
+    """Return the arrays of the fields by name, as views of a buffer that contains them; nothing is copied."""
     offsets, _ = layout(fields)
     return {
         field.name: np.frombuffer(buffer, field.dtype, prod(field.shape), offset).reshape(field.shape)

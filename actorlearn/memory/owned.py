@@ -1,7 +1,8 @@
-"""Directories that belong to a living process: each holds a lock file that its owner keeps locked (flock).
+"""Directories that belong to a living process, so that those of dead runs can be found and removed.
 
-The kernel releases the lock when the owner ends, for whatever reason, so a free lock proves that the owner is dead.
-This also holds across containers, in which process ids cannot be compared.
+Each directory has a lock file, which its owner keeps locked (flock). The kernel releases the lock when the owner ends,
+for whatever reason, so a free lock proves that the owner is dead. This works across containers too, where process ids
+cannot be compared.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class OwnedDirectory:
 
     @classmethod
     def create(cls, path: Path) -> OwnedDirectory:
-        """Make and lock a directory with mode 0700; raises FileExistsError if it exists, also as a temporary one."""
-        unnamed = path.with_name(f".{path.name}")  # another name until locked: a concurrent sweep would remove it
-        unnamed.mkdir(mode=0o700)
-        lock = os.open(unnamed / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Make and lock a directory with mode 0700; raises FileExistsError if it exists."""
+        hidden = path.with_name(f".{path.name}")  # until it is locked, a concurrent `sweep` would remove it
+        hidden.mkdir(mode=0o700)
+        lock = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unnamed.rename(path)
+        hidden.rename(path)
         return cls(path, lock)
 
     def close(self) -> None:
@@ -39,12 +40,12 @@ class OwnedDirectory:
 
 
 def name_of(run_id: str) -> str:
-    """Return the name of a run's directories, made from the user's id and the run's id."""
+    """Return the name of a run's directory, made from the user's id and the run's id."""
     return f"actorlearn-{os.getuid()}-{run_id}"
 
 
 def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
-    """Return this user's run directories in ``root``: those with a living owner, and those with a dead owner."""
+    """Return this user's run directories in ``root``: first those with a living owner, then those with a dead one."""
     living: list[Path] = []
     dead: list[Path] = []
     for path in sorted(root.glob(name_of("*"))):
@@ -72,7 +73,7 @@ def _owner_lives(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # unknown: do not remove it
+        return True  # unknown: keep the directory
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Progress segment: one row per process with its sign of life and its time per section.
+"""The progress segment: shared memory in which processes give signs of life, and record how they spend their time.
 
-Each process writes only its own row; the supervisor reads all rows. A waiting process also gives signs of life, so
-their absence means a long operation or a hang, never an idle process.
+Each process writes only its own row; the supervisor reads all rows. A process also gives signs of life while it waits.
+So if they stop, the process is in a long operation or hangs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 ROWS = 256
-"""Most processes that a run can have over its whole life; each incarnation reuses the row of its name."""
+"""Largest number of processes of a run over its whole life; a restarted process uses the row of its predecessor."""
 
 
 def progress_fields(sections: int) -> list[Field]:
-    """Return the fields of the progress segment; ``sections``: parts into which loops divide their time."""
+    """Return the fields of the progress segment; ``sections``: number of sections into which processes divide time."""
     return [
         Field("beat_ns", "int64", (ROWS, 8), -1),  # 8 words = one cache line: writers do not slow one another down
         Field("section_ns", "int64", (ROWS, max(8, sections)), 0),
@@ -32,10 +32,10 @@ class Progress:
     def __init__(self, segment: Segment, index: int) -> None:
         self._beat_ns = segment["beat_ns"][index]
         self.section_ns: NDArray[np.int64] = segment["section_ns"][index]
-        """Nanoseconds spent in each section since the process started [sections]; written by its Timings."""
+        """[sections] nanoseconds spent in each section since the process started; ``metrics/timings.py`` writes it."""
 
     def beat(self) -> None:
-        """Record a sign of life. A healthy loop calls it at least every 100 ms.
+        """Give a sign of life; a loop calls this at least every 100 ms.
 
         Long operations call it between their parts, such as minibatches, environments or parts of a file.
         """

@@ -1,8 +1,8 @@
-"""A record in shared memory that is replaced atomically and outlives its writer: two slots and a commit counter.
+"""A record in shared memory that its only writer replaces atomically, and that any process reads, without a lock.
 
-It has one writer, any number of readers and no lock. The parity of ``commits`` selects the current slot. The writer
-fills the other slot and increments ``commits`` last; if it is killed before that, the record is unchanged. The previous
-record stays intact until the next replacement begins. So a reader that finds ``commits`` unchanged after copying has
+There are two slots, and a counter ``commits`` whose parity selects the current slot. The writer fills the other slot,
+and increments ``commits`` last. If it is killed before that, the record is unchanged. The previous record stays intact
+until the next replacement begins, so a reader that finds ``commits`` unchanged after it has copied the current slot has
 read one whole record.
 """
 
@@ -24,7 +24,10 @@ class CommittedRecord:
     """Reader and writer of one record, which may consist of several arrays."""
 
     def __init__(self, commits: NDArray[np.int64], *slots: NDArray[Any]) -> None:
-        """Bind to ``commits`` [n], whose first word is used, and to one array [SLOTS, …] per part of the record."""
+        """Use arrays in shared memory: ``commits`` [n], of which only element 0 is used, and ``slots``.
+
+        The record consists of one or more arrays; for each of them ``slots`` has an array [SLOTS, …].
+        """
         self._commits = commits
         self._slots = [tuple(array[slot] for array in slots) for slot in range(SLOTS)]
 
@@ -35,7 +38,7 @@ class CommittedRecord:
 
     @property
     def now(self) -> tuple[NDArray[Any], ...]:
-        """Views of the current arrays; for the writer only, because a reader's view could be overwritten."""
+        """Views of the current record's arrays; only the writer may use them, because they may be overwritten."""
         return self._slots[self.commits % SLOTS]
 
     @property
@@ -44,9 +47,9 @@ class CommittedRecord:
         return self._slots[(self.commits + 1) % SLOTS]
 
     def replace(self, *values: ArrayLike) -> None:
-        """Replace the record by ``values``, one for each array, atomically; called by the writer only.
+        """Replace the record atomically by ``values``, one for each array; only the writer may call this.
 
-        A value shorter than its array leaves the rest of the slot as it is.
+        If a value is shorter than its array, the rest of the slot is not changed.
         """
         for array, value in zip(self.before, values, strict=True):
             array[: np.shape(value)[0]] = value
@@ -55,7 +58,7 @@ class CommittedRecord:
         hit("record.committed")
 
     def read(self, words: slice | Sequence[int] = slice(None)) -> tuple[NDArray[Any], ...]:
-        """Return copies of the given words of every array, all from one record; any process may call this.
+        """Return copies of the elements ``words`` of every array, all from one record; any process may call this.
 
         Raises RuntimeError if the record changed during each of 1,000 attempts.
         """

@@ -1,6 +1,8 @@
-"""Blocks of experience: the meaning of a row, the writer of each column, and the words that order the writers.
+"""Blocks of experience in shared memory, and the numbers by which processes know when they may read and write them.
 
-A row ``t`` of a block has, for the B environments of one simulator group:
+A simulator steps its environments in groups. A block holds a rollout of one group: T + 1 rows of its B environments
+(T is the horizon). "Inference" below is the process that runs the policy: an inference server, or the simulator itself.
+Row ``t`` of a block has these columns:
 
 ====================================================  ==========  ================================================
 column                                                written by  meaning
@@ -13,49 +15,51 @@ state[t + 1], recurrent networks only                 inference   the network's 
 ====================================================  ==========  ================================================
 
 Row T of a block is also row 0 of the next block: the simulator copies it. ``action[t]`` leads to ``reward[t + 1]``;
-``processes/batches.py`` is the one place that shifts them. If ``first[t]`` is set, readers use zeros instead of
-``state[t]``, because a game begins without memory. If a game ends inside a block, ``simulators.reset`` decides what
+``processes/batches.py`` aligns them for learning. If ``first[t]`` is set, readers use zeros instead of ``state[t]``,
+because a game begins without memory. If a game (episode) ends inside a block, the key ``simulators.reset`` decides what
 follows:
 
 ================  ===============================================  ===================================================
 reset             the row after a game's last row                  row 0 of the next block
 ================  ===============================================  ===================================================
 inside            the first row of the next game                   row T of this block
-wait              void, like all rows up to row T: first is set,   the first row of the next game; row T of this block
+wait              *void*, like all rows up to row T: first is set, the first row of the next game; row T of this block
                   reward 0, no other flag, any observation         if the game continues
 ================  ===============================================  ===================================================
 
 In games of several agents the rows of an agent that is not in its game are void too (``envs/interface.py``). Readers
-treat a void row as a longer reset: the action that leads to a row with ``first`` is always ignored. Row 0 of a
-simulator's first rollout is the first row of a game, or the state after ``simulators.decorrelation_steps``.
+need no special case for void rows: an action that leads to a row with ``first`` is always ignored. Row 0 of a
+simulator's first rollout is the first row of a game, or a row within a game after ``simulators.decorrelation_steps``.
 
-Words in shared memory, not messages, determine which process continues. Time is divided into *rollouts* of T rows,
-numbered over the whole run; rollout r is in block ``r % blocks`` of every group, and timestep n = r * T + t is row t of
-rollout r.
+Rollouts are numbered over the whole run. Rollout r is in block ``r % blocks`` of every group, and timestep n = r * T +
+t is row t of rollout r. Processes learn from *words*, 8-byte numbers in shared memory, how far the others are. Each
+word has one writer. A word is of the whole learner ("run"), of a simulator ("member") or of one of its groups:
 
 ==================  ==================  ==========================================================================
 word                one writer          meaning
 ==================  ==================  ==========================================================================
-open (run)          trainer             rollouts below it may be begun; raising it frees older blocks
-version, env_steps  trainer             of each open rollout: newest weights when it was opened, and steps before it
-judged (run)        trainer             newest rollout whose age was judged; ``judged_by``: the version it was judged by
-hold (run)          trainer             number of the newest snapshot it has requested; 0 = none
+open (run)          trainer             rollouts below it may be begun; raising it allows older blocks to be overwritten
+version, env_steps  trainer             for each open rollout: newest version of the weights when it was opened, and
+                                        number of environment steps before it
+judged (run)        trainer             newest rollout from which too old actions were left out; ``judged_by``: the
+                                        version of the weights with which their ages were compared
+hold (run)          trainer             number of the newest snapshot of simulators that it has requested; 0 = none
 hold_from (run)     trainer             first rollout whose rows belong in that snapshot
-held (member)       simulator           number of the newest snapshot it has answered; negative = it could not take it
-ready (member)      simulator           1 when it can begin its first rollout; it is not admitted before
-listed (member)     inference           1 when its server knows it; it is not admitted before. 1 from the start if
-                                        the simulator runs the policy itself
-joined (member)     trainer             first rollout the simulator takes part in; -1 until it is admitted
-left (member)       trainer             first rollout the simulator no longer takes part in
-released (member)   trainer             commit of the account after which the segment is no longer needed; 0 before
+held (member)       simulator           number of the newest snapshot that it has taken; negative = it failed
+ready (member)      simulator           1 when it can begin its first rollout; the trainer does not admit it before
+listed (member)     inference           1 when the server knows the simulator; the trainer does not admit it before.
+                                        1 from the start if the simulator runs the policy itself
+joined (member)     trainer             first rollout in which the simulator takes part; -1 until it is admitted
+left (member)       trainer             first rollout in which the simulator no longer takes part
+released (member)   trainer             commit of the account after which the segment may be removed; 0 before
 observed[group]     simulator           timesteps below it have an observation
 acted[group]        inference           timesteps below it have an action
 completed[group]    simulator           rollouts below it are complete
 ==================  ==================  ==========================================================================
 
-Members join and leave at numbered rollouts, ``open`` is one word for all processes, and trainer and server both know a
-member before it joins. Every process therefore derives the same participants for every timestep, and the composition of
-batches does not depend on timing.
+Simulators join and leave at numbered rollouts, all processes read the same word ``open``, and trainer and server both
+know a simulator before it joins. Every process therefore computes the same participants for every timestep, and the
+composition of batches does not depend on timing.
 """
 
 from __future__ import annotations
@@ -72,9 +76,9 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 MOST_BLOCKS = 64
-"""Most rollouts that can be open at once."""
+"""Largest number of rollouts that can be open at the same time."""
 FAR = 2**62
-"""Number of a rollout that is never reached: no limit."""
+"""A number that no rollout reaches, for "never"."""
 
 ARRIVAL_COLUMNS = ("observation", "reward", "terminated", "truncated", "life_lost", "first")
 
@@ -85,15 +89,15 @@ class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     blocks: int
     horizon: int
-    """T: rows that an update learns from; a block has one more."""
+    """T: steps of a rollout; a block has T + 1 rows."""
     envs_per_group: int
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
-    """The algorithm's columns, for each row and environment: name -> (dtype, shape)."""
+    """The columns that the algorithm records when acting: name -> (dtype, shape per row and environment)."""
     state_size: int = 0
-    """Length of a recurrent network's state, for each row and environment; 0: there is no such column."""
+    """Length of a recurrent network's state for one environment; 0: the network is not recurrent."""
 
 
 def block_fields(shape: BlockShape) -> list[Field]:
@@ -127,7 +131,7 @@ def block_fields(shape: BlockShape) -> list[Field]:
 
 
 def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
-    """Return the field of the action column; its poison value is no valid action."""
+    """Return the field of the action column; its initial value is no valid action."""
     dtype, shape = cell(actions)
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
@@ -146,10 +150,13 @@ def rollouts_fields() -> list[Field]:
 
 
 class Rollouts:
-    """Rollouts that simulators may begin, each with the newest version and the step count when it was opened."""
+    """The rollouts of a learner: which ones simulators may begin, and with which weights and step counts."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
-        """Bind to a learner's rollouts segment; ``steps``: steps of one rollout of all learners (trainer only)."""
+        """Use a learner's rollouts segment.
+
+        ``steps``, which only the trainer needs: environment steps of one rollout of all learners together.
+        """
         self._open = segment["open"]
         self._hold, self._hold_from = segment["hold"], segment["hold_from"]
         self._version = segment["version"]
@@ -158,11 +165,11 @@ class Rollouts:
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
-        """Version and steps of rollouts that were open at the checkpoint this run was resumed from."""
+        """Version and steps of the rollouts that were open at the checkpoint from which this run was resumed."""
 
     @property
     def open(self) -> int:
-        """Number below which all rollouts may be begun."""
+        """Number of rollouts that may be begun so far: all below this number."""
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:
@@ -170,17 +177,20 @@ class Rollouts:
         return int(self._version[rollout % MOST_BLOCKS])
 
     def env_steps(self, rollout: int) -> int:
-        """Return the environment steps before this open rollout; rollouts still in progress count in full."""
+        """Return the number of environment steps before this open rollout; rollouts in progress count in full."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
-        """Store a published version for rollouts opened from now on; ``env_steps``: steps learned from so far."""
+        """Set the newest version of the weights, for rollouts that are opened from now on.
+
+        ``env_steps`` and ``rollouts_learned``: numbers of steps and rollouts learned from so far.
+        """
         self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
-        """Return the version by which this rollout's rows are judged too old: the ``version`` of its first call.
+        """Return the version with which ages of this rollout's actions are compared: ``version`` at the first call.
 
-        A restarted trainer that finishes a half-learned rollout therefore leaves out the same rows as its predecessor.
+        So if a trainer dies while it learns from a rollout, the next trainer leaves out the same actions as too old.
         """
         if self._judged[0] != rollout:
             self._judged_by[0] = version
@@ -195,29 +205,32 @@ class Rollouts:
 
     @property
     def hold_from(self) -> int:
-        """First rollout whose rows belong in that snapshot: the next to be learned."""
+        """First rollout whose rows belong in that snapshot: the next to be learned from."""
         return int(self._hold_from[0])
 
     def ask(self, rollouts_learned: int) -> int:
-        """Request a snapshot of all simulators, with their rows from the next rollout on; returns its number."""
+        """Request a snapshot of all simulators, with their rows from rollout ``rollouts_learned`` on.
+
+        Returns the number of the snapshot.
+        """
         self._hold_from[0] = rollouts_learned
         hit("rollout.hold_from")
         self._hold[0] = self.hold + 1
         return self.hold
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
-        """Return version and steps of the open rollouts not learned yet, as plain numbers for a checkpoint."""
+        """Return versions and steps of the open rollouts not learned from yet, as plain numbers for a checkpoint."""
         opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state()``: the same rollouts get the same version and steps when they are opened again."""
+        """Restore what `state` returned, so that the same rollouts are opened with the same versions and steps."""
         version, env_steps, rollouts_learned = state["newest"]
         self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
 
     def raise_to(self, rollouts: int) -> None:
-        """Let simulators begin rollouts below this number; called by the trainer only."""
+        """Let simulators begin all rollouts below this number; only the trainer may call this."""
         version, env_steps, rollouts_learned = self._newest
         for rollout in range(max(self.open, rollouts - MOST_BLOCKS), rollouts):
             expected = version, env_steps + (rollout - rollouts_learned) * self._steps
@@ -228,9 +241,9 @@ class Rollouts:
 
 
 def make_segment(path: Any, shape: BlockShape, number: int = 0, *, has_server: bool = False) -> Segment:
-    """Create the segment of the simulator with this number and write its shape into it.
+    """Make the segment of the simulator with this number.
 
-    ``has_server``: an inference server chooses the actions, and has to list the simulator first.
+    ``has_server``: an inference server chooses the actions, and must mark the simulator as known (`mark_listed`) first.
     """
     segment = Segment.create(path, block_fields(shape))
     segment["listed"][0] = not has_server
@@ -239,10 +252,10 @@ def make_segment(path: Any, shape: BlockShape, number: int = 0, *, has_server: b
 
 
 class Blocks:
-    """The words and columns of a simulator's segment."""
+    """The words and columns of a simulator's segment, as the module describes them."""
 
     def __init__(self, segment: Segment) -> None:
-        """Bind to a simulator's segment; its shape is read from it."""
+        """Use a simulator's segment, which also has its shape."""
         self.segment = segment
         self.groups, self.blocks, self.horizon, self.envs_per_group, self.number = (int(n) for n in segment["shape"])
         self._observed = segment["observed"]
@@ -258,7 +271,7 @@ class Blocks:
         self._carried = (*ARRIVAL_COLUMNS, *state)
         rows = (self.groups, self.blocks, self.horizon + 1)
         self.columns = [field.name for field in segment.fields if field.shape[:3] == rows]
-        """Names of the columns."""
+        """Names of all columns."""
 
     # Membership, written by the trainer except for `ready` and `listed` ------------------------------------------
 
@@ -268,25 +281,25 @@ class Blocks:
         return bool(self._ready[0] and self._listed[0])
 
     def mark_ready(self) -> None:
-        """Mark the environments as ready for the first rollout; simulator only."""
+        """Mark the environments as ready for the first rollout; only the simulator may call this."""
         self._ready[0] = 1
 
     def mark_listed(self) -> None:
-        """Mark the simulator as known to its server, which answers it from its first rollout on; inference only."""
+        """Mark the simulator as known to its inference server; only the server may call this."""
         self._listed[0] = 1
 
     @property
     def joined(self) -> int:
-        """First rollout that this member takes part in; -1 before it is admitted."""
+        """First rollout in which this simulator takes part; -1 until it is admitted."""
         return int(self._joined[0])
 
     @property
     def left(self) -> int:
-        """First rollout that this member no longer takes part in."""
+        """First rollout in which this simulator no longer takes part; FAR until it leaves."""
         return int(self._left[0])
 
     def admit(self, first_rollout: int) -> None:
-        """Let the member take part from this rollout on, and set its counters to this rollout."""
+        """Let the simulator take part from this rollout on, and set its words to the start of this rollout."""
         timestep = first_rollout * self.horizon
         self._observed[:, 0] = timestep
         self._acted[:, 0] = timestep
@@ -294,7 +307,7 @@ class Blocks:
         self._joined[0] = first_rollout
 
     def leave(self, first_rollout_without: int) -> None:
-        """Let the member finish its rollouts below this one and then leave."""
+        """Let the simulator finish the rollouts below this one and then leave."""
         self._left[0] = first_rollout_without
 
     @property
@@ -307,18 +320,18 @@ class Blocks:
         self._released[0] = commit
 
     def takes_part(self, rollout: int) -> bool:
-        """Whether this member's rows belong to that rollout."""
+        """Whether this simulator takes part in that rollout."""
         return 0 <= self.joined <= rollout < self.left
 
     # Snapshots -------------------------------------------------------------------------------------------------
 
     @property
     def held(self) -> int:
-        """Number of the newest snapshot that this simulator has answered; negative if it could not take it."""
+        """Number of the newest snapshot that this simulator has taken; negative if it failed."""
         return int(self._held[0])
 
     def mark_held(self, number: int, taken: bool) -> None:
-        """Mark the snapshot of this number as written, or as failed (not ``taken``); simulator only."""
+        """Mark the snapshot of this number as written, or as failed (not ``taken``); only the simulator calls this."""
         self._held[0] = number if taken else -number
 
     # Words that order the writers --------------------------------------------------------------------------------
@@ -336,27 +349,30 @@ class Blocks:
         return int(self._completed[group, 0])
 
     def rows(self, group: int, rollout: int) -> int:
-        """Return the number of actions of a group in this rollout whose results are written."""
+        """Return the number of a group's actions in this rollout whose results have been written, 0 to T."""
         if self.completed(group) > rollout:
             return self.horizon
         return min(max(self.observed(group) - rollout * self.horizon - 1, 0), self.horizon - 1)
 
     def mark_observed(self, group: int, timestep: int) -> None:
-        """Mark the observation of this timestep as written; simulator only."""
+        """Mark the observation of this timestep as written; only the simulator calls this."""
         self._observed[group, 0] = timestep + 1
 
     def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
-        """Mark the action of this timestep as written, chosen by this version of the weights; inference only."""
+        """Mark the action of this timestep as written, and record the version of the weights that chose it.
+
+        Only the process that runs the policy calls this.
+        """
         rollout, t = divmod(timestep, self.horizon)
         self.segment["policy_version"][group, rollout % self.blocks, t] = policy_version
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """Mark timesteps below this one as acted, in a resumed run; only if the simulator runs the policy itself."""
+        """In a resumed run, set the timestep of the next action; only a simulator that runs the policy calls this."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
-        """Mark all rows of this rollout as written; simulator only."""
+        """Mark all rows of this rollout as written; only the simulator calls this."""
         self._completed[group, 0] = rollout + 1
 
     # Columns ---------------------------------------------------------------------------------------------------
@@ -384,31 +400,30 @@ class Blocks:
         return view
 
     def begin(self, group: int, rollout: int, first: bool) -> None:
-        """Copy row T of the previous rollout to row 0 of this one; zeros in the simulator's first rollout."""
+        """Copy row T of the previous rollout to row 0 of this one, or write zeros if it is the ``first`` rollout."""
         for name in self._carried:
             before = 0 if first else self.last_row(name, group, rollout - 1)
             self.row(name, group, rollout * self.horizon)[:] = before
 
 
 class GroupRollout(NamedTuple):
-    """The block that one group of a member has written in a rollout."""
+    """One group of a simulator, whose block of a rollout is to be learned from."""
 
     socket_id: str
-    """Id of the member."""
+    """Id of the simulator."""
     blocks: Blocks
     group: int
 
     @property
     def owner(self) -> str:
-        """Name of the group, the key of its games, rings and returns: ``<socket id>/<group>``."""
+        """Name of the group, ``<socket id>/<group>``; statistics of games and the replay use it as a key."""
         return f"{self.socket_id}/{self.group}"
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:
-    """Return the environment steps of a group in its incomplete rollout, which are lost when its simulator dies.
+    """Return the number of environment steps of a group in its incomplete rollout, which a simulator's death loses.
 
-    Row 0 of a rollout is not a step: it is row T of the previous rollout, or a new game. A row with ``first`` is not a
-    step either.
+    Row 0 is not a step, because it repeats row T of the previous rollout. A row with ``first`` is not a step either.
     """
     if blocks.joined < 0:
         return 0
@@ -418,7 +433,10 @@ def unfinished_steps(blocks: Blocks, group: int) -> int:
 
 
 def steps_in_flight(blocks: Blocks, rollouts_learned: int) -> int:
-    """Return a member's environment steps not learned from yet, in complete rollouts and in the one in progress."""
+    """Return the number of a simulator's environment steps that are not learned from yet.
+
+    ``rollouts_learned``: number of rollouts learned from so far. Steps of the rollout in progress are included.
+    """
     steps = sum(unfinished_steps(blocks, group) for group in range(blocks.groups))
     for group in range(blocks.groups):
         for rollout in range(max(rollouts_learned, blocks.joined), min(blocks.completed(group), blocks.left)):

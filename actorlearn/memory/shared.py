@@ -1,12 +1,12 @@
-"""Shared memory segments: named files under one directory of /dev/shm per run. No other file maps shared memory.
+"""Shared memory segments: files of named arrays in a directory of /dev/shm for each run.
 
-A segment is a file with a header (magic, layout version, owner, field table, and a checksum of these) and the arrays of
-``fields``. It is allocated with ``posix_fallocate``, so that a full /dev/shm raises an error here instead of a SIGBUS
-later. It is mapped with ``mmap``, so numpy and torch use it without a copy. Python's SharedMemory is not used: before
-3.13 a reader's exit destroys the segment for all other processes.
+A segment is a file with a header (magic, layout version, pid of the creator, a table of the fields, and a checksum of
+these) and the arrays of the fields. It is allocated with ``posix_fallocate``, so that a full /dev/shm raises an error
+here instead of a SIGBUS later. It is mapped with ``mmap``, so numpy and torch use it without a copy. Python's
+SharedMemory is not used: before Python 3.13 the exit of a reader destroys the segment for all other processes.
 
-Memory order: an 8-byte word is written and read atomically, and a reader that sees a new word also sees everything
-written before it. This holds on x86-64 (total store order), on which the project is tested. On other machines a run
+Memory order: an 8-byte word is written and read atomically, and a reader that sees a new word also sees everything that
+was written before it. This holds on x86-64 (total store order), on which the project is tested. On other machines a run
 starts only if its topology allows it (``launch/plan/memory_order.py``).
 """
 
@@ -43,7 +43,7 @@ class SharedMemoryFull(OSError):
 
 
 class SegmentError(ValueError):
-    """A file is not a segment of this layout version, or fields do not fit a header."""
+    """A file is damaged or not a segment of this layout version, or a table of fields does not fit into a header."""
 
 
 class Segment:
@@ -58,7 +58,7 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, fields: list[Field]) -> Segment:
-        """Make a segment whose fields hold their poison values.
+        """Make a file with these fields, whose elements have their initial values (``Field.poison``).
 
         Raises SharedMemoryFull, and FileExistsError if the path exists.
         """
@@ -88,7 +88,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        """Map an existing segment; raises SegmentError if it has another kind, version or size."""
+        """Map an existing segment; raises SegmentError if the file is damaged or has another layout version."""
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             size = os.fstat(handle).st_size
@@ -131,13 +131,13 @@ def segment_bytes(fields: list[Field]) -> int:
 
 
 def header(table: bytes) -> bytes:
-    """Return the header, which is prefix and field table, of a segment that this process makes."""
+    """Return the header of a segment that this process makes; ``table`` is the encoded table of its fields."""
     prefix = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), 0)
     return _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), zlib.crc32(prefix + table)) + table
 
 
 def _table(mapping: mmap.mmap, path: Path) -> bytes:
-    """Return a segment's field table in bytes; raises SegmentError if the header is damaged or not a segment's."""
+    """Return the encoded table of a segment's fields; raises SegmentError if the header is damaged or another one."""
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(
@@ -174,7 +174,7 @@ def _full(path: Path, needed: int) -> SharedMemoryFull:
 
 
 def free_bytes() -> int:
-    """Return the bytes free in /dev/shm for this user."""
+    """Return the number of bytes that are free for this user in /dev/shm."""
     status = os.statvfs(SHM_ROOT)
     return status.f_bavail * status.f_frsize
 
@@ -188,7 +188,7 @@ def reserve(run_id: str, needed_bytes: int) -> OwnedDirectory:
 
 
 def sweep_shared() -> list[str]:
-    """Remove the directories of dead runs of this user in /dev/shm; returns their run ids."""
+    """Remove the directories of this user's dead runs from /dev/shm; return the ids of these runs."""
     return sweep(SHM_ROOT)
 
 

@@ -1,13 +1,15 @@
-"""A rollout of some environments as one message between learners: its layout, and the check of a received one.
+"""The layout of a message by which a learner shares the rollout of some of its environments with other learners.
 
-A message is an array of float32 numbers, so that the versioned slots of published weights can hold it and readers never
-see half of it (``parameters/published.py``). Its bytes are the columns of a block, for the chosen environments:
+A message is an array of float32 numbers, because it travels through the same versioned slots of shared memory as
+published weights, of which readers never see half (``parameters/published.py``). The bytes of these numbers are columns
+of a block, for the E chosen environments; T is the horizon and S the size of a recurrent network's state:
 
 ==================  ===================================  ===========================================================
 column              shape                                meaning
 ==================  ===================================  ===========================================================
-environments        [1]                                  number of environments whose rows the message has
-policy_lag          [T + 1, E]                           updates that the acting weights were behind their learner
+environments        [1]                                  number of environments in the message
+policy_lag          [T + 1, E]                           updates by which the acting weights were older than those of
+                                                         the learner that sends
 state               [1, E, S], recurrent networks only   state before row 0
 all others          [T + 1, E, …]                        as in the block (``memory/rollout.py``)
 ==================  ===================================  ===========================================================
@@ -25,11 +27,11 @@ from actorlearn.memory.fields import Field, layout, views
 from actorlearn.memory.rollout import BlockShape, block_fields
 
 Columns = dict[str, NDArray[Any]]
-"""Columns of one message by name."""
+"""Columns of a message by name."""
 
 
 def message_fields(shape: BlockShape, environments: int) -> list[Field]:
-    """Return the fields of a message with rows of at most ``environments`` environments, from blocks of this shape."""
+    """Return the fields of a message for at most ``environments`` environments, whose blocks have this shape."""
     rows = (shape.groups, shape.blocks, shape.horizon + 1)
     columns = [field for field in block_fields(shape) if field.shape[:3] == rows]
     return [Field("environments", "int64", (1,)), *(_of_environments(field, environments) for field in columns)]
@@ -42,7 +44,7 @@ def _of_environments(field: Field, environments: int) -> Field:
 
 
 class SharedRollout:
-    """One message, to be filled and sent, or received."""
+    """A message: `add` fills one to be sent; a received one is written to ``numbers``."""
 
     def __init__(self, fields: list[Field]) -> None:
         self._fields = fields
@@ -67,9 +69,9 @@ class SharedRollout:
 
     @property
     def usable(self) -> bool:
-        """Whether there are rows, and all numbers that a learner reads are finite; observations are not checked.
+        """Whether the message has rows, and all numbers that a learner reads are finite, except observations.
 
-        The action of row T and the columns that belong to it are not known yet, and the reward of row 0 is not read.
+        Learners do not read the reward of row 0, nor the action of row T and the columns that belong to it.
         """
         rows = self.rows
         read = {"reward": slice(1, None), "observation": slice(0), "state": slice(None)}

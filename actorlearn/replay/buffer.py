@@ -1,14 +1,12 @@
-"""Replay memory in one shared segment: a ring of rows for each environment, with every frame stored once.
+"""Replay buffer ("replay") in shared memory: a ring of rows for each environment, with every frame stored once.
 
-Reads: blocks in shared memory. Writes: its own segment (``replay/rows.py``). Does not depend on torch.
-
-``add`` writes only to the margin of a ring: it changes no row that can be drawn, and may run while another thread
-samples. ``flush`` makes the added rows drawable and drops as many of the oldest rows. With a flush after each rollout
-this is an ordinary replay. With a flush every C steps it is the replay of Fast DQN, whose temporary buffers are the
-margins.
+``replay/rows.py`` describes rows, items and rings. ``add`` writes only to the margin of a ring, the part whose rows
+cannot be drawn. So it may run while another thread samples. ``flush`` makes the added rows drawable, and drops as many
+of the oldest rows. With a flush after each rollout this is an ordinary replay. With a flush every C steps it is the
+replay of Fast DQN, whose temporary buffers are the margins.
 
 A flush is atomic, even if its process is killed (``replay/flushed.py``). The next process that opens the segment calls
-``recover``: environments keep their rings, and new rows continue the rows stored there.
+``recover``. Environments then keep their rings, and new rows continue those that are stored.
 """
 
 from __future__ import annotations
@@ -34,16 +32,16 @@ from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, mapped, read
 
 PART_BYTES = 1 << 26
-"""Bytes between two fsyncs and signs of life: under a second on a slow disk, on which a whole replay takes minutes."""
+"""Bytes that are written between two signs of life, in under a second even on a slow disk; a replay takes minutes."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
 
 class Sample(NamedTuple):
-    """A minibatch of B items of L transitions; the next minibatch of the same size overwrites its observations.
+    """A minibatch of B items of L transitions with n-step returns.
 
-    It has R = L + n rows. With single transitions (L = 1) it has R = 2 rows: the item's row and the row that its return
-    reaches.
+    Observations have R = L + n rows. With single transitions (L = 1) they have R = 2 rows: that before the action, and
+    that from which its return bootstraps. The next minibatch of the same size overwrites the observations.
     """
 
     observation: NDArray[Any]  # [R, B, *observation_shape]
@@ -54,16 +52,19 @@ class Sample(NamedTuple):
     reward: NDArray[np.float32]  # [L, B] n-step sum, discounted and clipped
     discount: NDArray[np.float32]  # [L, B] factor of the value of the observation reached: 0 at a terminal
     reached: NDArray[np.int64]  # [L, B] row of the observation reached: the final one if the game ended
-    cell: NDArray[np.int64]  # [B] cell of the item's first row in the rings
-    position: NDArray[np.int64]  # [B] position of that row in its ring; `update` checks by it that the row still exists
+    cell: NDArray[np.int64]  # [B] index of the item's first row among the rows of all rings
+    position: NDArray[np.int64]  # [B] position of this row in its ring, by which `update` finds that it still exists
     probability: NDArray[np.float64]  # [B] probability with which the item was drawn
 
 
 class Replay:
-    """A segment of rings with a sampler; one process adds, flushes and samples."""
+    """A replay buffer; one process, the trainer, adds, flushes and samples.
+
+    A cell is the memory of one row: cell = ring * rows + slot. R in the comments of arrays is the number of rings.
+    """
 
     def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
-        """Bind to an empty segment of ``replay_fields(shape)``; ``sampler`` has rings * rows cells.
+        """Use a segment of ``replay_fields(shape)``, and a sampler of rings * rows cells.
 
         ``settings`` determine returns. Raises ValueError if the rings are too short for the margin, items and returns.
         """
@@ -87,7 +88,7 @@ class Replay:
         self._column = {name: array.reshape(-1, *array.shape[2:]) for name, array in flat.items()}
         """Views of all columns by cell, [rings * rows, …]; cell = ring * rows + slot."""
         self._span = shape.length - 1 + settings.n_step
-        """Rows that must follow an item's first row before it is drawn."""
+        """Number of rows that must follow an item's first row before the item can be drawn."""
         self._out: dict[int, NDArray[Any]] = {}
 
     def __len__(self) -> int:
@@ -96,7 +97,7 @@ class Replay:
 
     @property
     def transitions(self) -> int:
-        """Number of transitions stored with their returns, at any row of an item."""
+        """Number of stored transitions whose returns are complete."""
         rows, oldest = self.shape.rows, self._oldest()
         count = np.maximum(self._shown - self.settings.n_step - oldest, 0)
         usable, begin = self._segment["usable"], oldest % rows
@@ -105,7 +106,7 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Number below which all rollouts have been flushed; the caller of ``flush`` numbers them."""
+        """Number of rollouts that have been flushed: all below this number, as given to ``flush``."""
         return int(self._flushed.now.rollouts[0])
 
     @property
@@ -115,7 +116,7 @@ class Replay:
 
     @property
     def begun(self) -> int:
-        """Environment steps of the run when the first row was stored; the learner sets it; -1 before."""
+        """Number of environment steps of the run when the first row was stored, which the trainer sets; -1 before."""
         return int(self._begun[0])
 
     @begun.setter
@@ -125,12 +126,14 @@ class Replay:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a block's columns [T + 1, B, …] to the margins; row T is stored again with the next block.
+        """Write a block's columns [T + 1, B, …] to the margins of its environments' rings.
 
-        ``owner`` names a simulator's incarnation and group; its rollouts are numbered consecutively. New rows do not
-        continue the old ones if a number is missing, or if the first row of a simulator's next incarnation has another
-        frame than the last stored row. Returns False, and stores nothing, if no rings are free for a new owner. Raises
-        ValueError if more rows are added between two flushes than the margin holds.
+        Row T is stored again with the next block, which begins with it. ``owner`` names a group of a simulator, with
+        the simulator's incarnation (the number of its restarts). Its rollouts are numbered consecutively.
+
+        New rows do not continue the stored ones if a number is missing, or if the first row of a restarted simulator
+        has another frame than the last stored row. Returns False, and stores nothing, if too few rings are free for a
+        new owner. Raises ValueError if more rows are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
@@ -168,11 +171,11 @@ class Replay:
     def _stored_again(
         self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return [B] whether row 0 of a block (``first`` and ``frame`` [B, …]) overwrites the last row of its ring.
+        """Return [B] whether row 0 of a block, with ``first`` and ``frame`` [B, …], overwrites the last stored row.
 
-        The last row is row T of the block before. If no rollout is missing in between and row 0 begins no game, the two
-        are the same row, and row 0 overwrites it. If another owner stored row T, their frames must also be equal. A row
-        T that was cut is always overwritten, unless a rollout is missing.
+        The last row of each ring, in the cells ``head`` [B], is row T of the block before. If no rollout is missing in
+        between, and row 0 begins no game, both are the same row, so row 0 overwrites it. If another owner stored row T,
+        the frames must also be equal. A row T with ``cut`` is always overwritten, unless a rollout is missing.
         """
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)
@@ -185,7 +188,7 @@ class Replay:
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Return the owners of ``environments`` (owner -> count) that would get rings if all others left."""
+        """Return the owners that would get rings if all others left; ``environments``: owner -> its environments."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
         return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
@@ -193,7 +196,10 @@ class Replay:
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier rows."""
+        """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier rows.
+
+        ``first`` [T + 1, B] is that of the block. Row 0 overwrites the row in the cell ``head`` where ``again`` [B].
+        """
         most = self.shape.stack - 1
         same = again & ~first[0]
         cut = first.copy()
@@ -208,9 +214,10 @@ class Replay:
         return {"cut": cut, "before": before, "usable": usable}
 
     def flush(self, rollouts: int | None = None) -> None:
-        """Make items drawable whose rows and returns are complete, and drop as many of the oldest rows.
+        """Make the added rows drawable, as far as their items and returns are complete; drop as many oldest rows.
 
-        With ``rollouts``, all rollouts below it count as stored from then on. This number and the rows are one commit.
+        With ``rollouts``, all rollouts below this number count as stored from now on. If the process is killed, either
+        the flush and this number take effect, or neither does.
         """
         now, n = self._flushed.now, self.settings.n_step
         cell, new = (self._settled(now.shown, self._written, rows) for rows in (n, self._span))
@@ -235,9 +242,10 @@ class Replay:
         self._flushed.follow()
 
     def recover(self) -> None:
-        """Recover the rows that a killed process had flushed; called once, before any other method.
+        """Continue with the segment of a killed process; called once, before any other method.
 
-        Rows added since its last flush are dropped and must be added again. Priorities are kept.
+        Rows that the process had flushed, and priorities, are kept. Rows added since its last flush are dropped and
+        must be added again.
         """
         self._written[:] = self._flushed.now.shown
         new = self._settled(self._flushed.before.shown, self._shown, self._span)
@@ -247,13 +255,16 @@ class Replay:
         self._flushed.follow()
 
     def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-        """Return the cells [N] for which the row ``rows`` later is at a position from ``before`` to ``now`` - 1."""
+        """Return the cells [N] whose last one of ``rows`` following rows is at a position from ``before`` to now - 1.
+
+        ``before`` and ``now`` [R] are positions in each ring.
+        """
         return cells_between(np.maximum(before - rows, 0), np.maximum(now - rows, 0), self.shape.rows)
 
     def _items(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the given cells at which an item begins; all rows that follow them must have been flushed.
+        """Return those of the given cells at which an item begins; the rows of the items must have been flushed.
 
-        A transition begins at an item's first row, and at each other row unless a game ends there.
+        In the first row of an item a transition must begin. In each other row a transition must begin or a game end.
         """
         usable, cut = self._column["usable"], self._column["cut"]
         begins: NDArray[np.int64] = cell[usable[cell] & (cell % self.shape.every == 0)]
@@ -266,7 +277,7 @@ class Replay:
     # Reading ---------------------------------------------------------------------------------------------------
 
     def drawable(self) -> NDArray[np.int64]:
-        """Return the cells [N] of all items that can be drawn: ring by ring, the oldest first."""
+        """Return the cells [N] of the first rows of all items that can be drawn: ring by ring, the oldest first."""
         oldest = self._oldest()
         return self._items(cells_between(oldest, np.maximum(self._shown - self._span, oldest), self.shape.rows))
 
@@ -295,17 +306,20 @@ class Replay:
         )
 
     def _rows(self, cell: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the cells [R, B] of a sample's rows, and the rows [L, B] that returns of ``steps`` [L, B] reach."""
+        """Return the cells of a sample's rows, and for each transition [L, B] the row that its return reaches.
+
+        ``steps`` [L, B]: length of each return. The cells are [2, B] for single transitions, else [L + n, B].
+        """
         if self.shape.length == 1:  # the rows between are not needed
             return np.concatenate([cell[None], self._after(cell, steps)]), np.ones_like(steps)
         rows = self._after(cell, np.arange(self._span + 1)[:, None])
         return rows, np.arange(self.shape.length)[:, None] + steps
 
     def _observations(self, cell: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return the observations of cells [R, B], in memory that the next call for as many cells overwrites.
+        """Return the observations in a sample's cells, in memory that the next call for as many cells overwrites.
 
-        Among the rows after an item's L rows, those from a cut on are zero: no return reaches them, and they may be
-        void.
+        After the L rows of an item, observations from the first cut on are set to zero: no return reaches them, and
+        they may be those of another game or of none.
         """
         count = cell.size
         if count not in self._out:
@@ -318,14 +332,14 @@ class Replay:
         return observation
 
     def _states(self, cell: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the stored states [B, S] before rows at which items begin."""
+        """Return the stored states [B, S] of a recurrent network before the first rows of items."""
         if not self.shape.state_size:
             return np.empty((len(cell), 0), np.float32)
         state: NDArray[np.float32] = self._column["state"][cell // self.shape.every]
         return state
 
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Set the priorities of a sample's items [B]; returns the number of items that no longer exist."""
+        """Set the priorities [B] of a sample's items; return the number of items that were dropped meanwhile."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
         return int(np.count_nonzero(~there))
@@ -355,13 +369,13 @@ class Replay:
         return cell - slot + (slot + steps) % self.shape.rows
 
     def _position(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the newest flushed position of each cell."""
+        """Return the position of the newest flushed row in each cell."""
         ring, slot = np.divmod(cell, self.shape.rows)
         position: NDArray[np.int64] = slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
         return position
 
     def _oldest(self) -> NDArray[np.int64]:
-        """Return the smallest drawable position of each ring [R]; the k - 1 rows before it complete its stack."""
+        """Return the smallest drawable position of each ring [R]; k - 1 older rows complete its stack of k frames."""
         forgotten = self._shown - self.shape.size
         oldest: NDArray[np.int64] = np.where(forgotten > 0, forgotten + self.shape.stack - 1, 0)
         return oldest
@@ -371,8 +385,9 @@ class Replay:
     def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Write all arrays to files of a folder, and return the rest as plain numbers; raises OSError.
 
-        Rows added since the last flush are left out and must be added again after a restore. Files are written
-        directly from shared memory, without a copy; ``beat`` is called after every PART_BYTES.
+        Rows added since the last flush are not saved and must be added again after a restore. Files are written
+        directly from shared memory, without a copy. ``beat``, which gives a sign of life, is called after every
+        PART_BYTES.
         """
         rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
@@ -385,7 +400,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that are not columns, by the names of their files."""
+        """Return the arrays that are not columns of rows, by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -397,12 +412,14 @@ class Replay:
         goes_on: bool = False,
         rollouts: int | None = None,
     ) -> None:
-        """Read the files of a replay of the same shape; raises ValueError or OSError and then leaves it empty.
+        """Read the files of a replay of the same shape.
 
-        ``beat`` is called after every PART_BYTES, which are read from the disk as they are copied. With ``goes_on``,
-        simulators continue exactly from their state when the replay was saved, in a new incarnation. Otherwise all
-        simulators count as new, their next rows do not continue the old ones, and ``rollouts``, if given, is the first
-        rollout to be stored. A process killed during this call leaves the replay empty.
+        With ``goes_on``, the simulators will continue exactly from their state when the replay was saved. Otherwise all
+        simulators count as new: their rows do not continue the stored ones, and ``rollouts``, if given, is the first
+        rollout that will be stored.
+
+        ``beat``, which gives a sign of life, is called after every PART_BYTES. Raises ValueError or OSError. The replay
+        is then empty, also if the process is killed during this call.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(
@@ -434,14 +451,14 @@ class Replay:
 
 
 def _alike(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return [B] whether two arrays of frames [B, …] are equal bit for bit."""
+    """Return [B] whether frames [B, …] are equal bit for bit."""
     bits = [np.ascontiguousarray(f, other.dtype).reshape(len(f), -1).view(np.uint8) for f in (one, other)]
     same: NDArray[np.bool_] = (bits[0] == bits[1]).all(axis=1)
     return same
 
 
 def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Write an array in the format of np.save, in parts of PART_BYTES, with an fsync after each part."""
+    """Write an array in the format of np.save, in parts of PART_BYTES; call fsync and ``beat`` after each part."""
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -457,7 +474,7 @@ def _write(path: Path, array: NDArray[Any], beat: Callable[[], object]) -> None:
 
 
 def _copy(saved: NDArray[Any], array: NDArray[Any], beat: Callable[[], object]) -> None:
-    """Copy a saved array to shared memory ring by ring, in parts of PART_BYTES."""
+    """Copy a saved array to shared memory ring by ring, in parts of PART_BYTES; call ``beat`` after each part."""
     rings = zip(saved, array, strict=True) if array.ndim > 1 else [(saved, array)]
     for source, ring in rings:
         rows = max(1, PART_BYTES * len(ring) // max(ring.nbytes, 1))

@@ -1,7 +1,7 @@
-"""Commit record of a replay: the flushed position and the owner of each ring, and which rollouts are stored.
+"""The record of a replay's newest flush: how far each ring was flushed, its owner, and which rollouts are stored.
 
-This is one record (``memory/record.py``), which is replaced atomically: a process killed during a flush has flushed all
-data of a rollout or none.
+It is replaced atomically (``memory/record.py``). So if a process is killed during a flush, all rows of the flush are
+stored or none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from actorlearn.replay.rings import OWNER_BYTES
 
 
 class FlushRecord(NamedTuple):
-    """State of each ring [R], and of the whole replay, after a flush."""
+    """State of each of R rings, and of the whole replay, after a flush."""
 
     shown: NDArray[np.int64]
     """Position below which all rows of a ring have been flushed [R]."""
@@ -27,11 +27,11 @@ class FlushRecord(NamedTuple):
     following: NDArray[np.int64]
     """Number of the rollout after the newest stored one, for each ring [R]."""
     rollouts: NDArray[np.int64]
-    """Number below which all rollouts have been stored [1]."""
+    """Number of rollouts that have been stored: all below this number [1]."""
 
 
 def flushed_fields(rings: int) -> list[Field]:
-    """Return the fields of the record in a replay's segment with this number of rings."""
+    """Return the fields of the record, for a replay with this number of rings."""
     return [
         Field("flushes", "int64", (1,), 0),
         Field("sampled", "int64", (1,), 0),  # number of flushes that the sampler's memory includes
@@ -43,7 +43,7 @@ def flushed_fields(rings: int) -> list[Field]:
 
 
 class Flushed:
-    """The newest record, and the previous one until the next commit begins."""
+    """Reader and writer of the record. The previous record can be read until the next commit begins."""
 
     def __init__(self, segment: Segment) -> None:
         self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in FlushRecord._fields))
@@ -72,5 +72,5 @@ class Flushed:
         return bool(self._sampled[0] == self.flushes)
 
     def follow(self, ahead: int = 0) -> None:
-        """Mark the sampler as up to date with the newest flush, or with the flush ``ahead`` commits later."""
+        """Mark the sampler as up to date with the newest flush, or with one that will be committed ``ahead`` later."""
         self._sampled[0] = self.flushes + ahead

@@ -1,6 +1,7 @@
-"""n-step returns of sampled rows: the sum of rewards, the row that it reaches, and the discount of that row's value.
+"""n-step returns of transitions from a replay.
 
-Reads columns of the following rows; does not depend on rings. A return ends with the game in which it began.
+A return has the discounted sum of up to n rewards, and the distance and discount of the value from which it bootstraps.
+It ends with the game in which it began.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from actorlearn.algorithms.settings import OffPolicySettings
 
 
 class Returns(NamedTuple):
-    """n-step returns of B rows; each [B]."""
+    """n-step returns of B transitions; each [B]."""
 
     reward: NDArray[np.float32]
+    """Discounted sum of the rewards, each clipped before."""
     discount: NDArray[np.float32]
-    """Factor of the value of the observation reached: 0 at a terminal, else discount^steps."""
+    """Factor of the value of the observation that the return reaches: discount^steps, or 0 at a terminal state."""
     steps: NDArray[np.int64]
-    """Distance of that observation in steps, 1 … n."""
+    """Number of steps to this observation, 1 … n."""
 
 
 def n_step(settings: OffPolicySettings, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:
-    """Return the returns of B rows, from ``reward`` [B, n] and flags ``over``, each [B, n], of the n following rows.
+    """Return the n-step returns of B transitions.
 
-    ``over`` has terminated, truncated and life_lost. Rows after the end of a return may have any values.
+    ``reward`` [B, n] and the flags in ``over``, [B, n] each, are those of the n rows after the action: terminated,
+    truncated and life_lost. Rows after the end of a return may have any values.
     """
     terminal = over["terminated"].copy()
     if settings.life_loss_terminal:

@@ -1,4 +1,8 @@
-"""Ownership of rings by environments that join and leave. Uses names and numbers only, not the stored rows."""
+"""Assignment of a replay's rings to environments, which may join and leave during a run.
+
+The owner of rings is a group of environments of a simulator, named "<simulator>.<incarnation>/<group>", where the
+incarnation is the number of the simulator's restarts.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 OWNER_BYTES = 64
-"""Longest name of an owner, in UTF-8."""
+"""Longest name of an owner, in bytes of UTF-8."""
 FREE = b""
+"""Owner of a ring that belongs to no environment."""
 _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
 class RingsGiven(NamedTuple):
-    """The rings in which an owner's environments store a rollout."""
+    """The rings [B] in which an owner's environments store a rollout."""
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
@@ -26,10 +31,13 @@ class RingsGiven(NamedTuple):
 
 
 class Rings:
-    """Owners of all rings, one ring for each environment; a new owner gets the free rings unused for longest."""
+    """The owners of R rings, one ring for each environment.
+
+    A new owner gets the free rings that have not been used for the longest time.
+    """
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Bind to each ring's owner, or FREE [R], and the rollout after its newest [R]; both are changed in place."""
+        """Use the arrays of each ring's owner, or FREE, and of the rollout after its newest one; both are changed."""
         self.owner = owner
         self.following = following
 
@@ -42,9 +50,10 @@ class Rings:
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
     def place(self, owner: str, rollout: int, environments: int) -> RingsGiven | None:
-        """Return an owner's rings for a rollout, assigning rings to a new owner; None if too few are free.
+        """Return an owner's rings for a rollout of its environments; a new owner gets rings first.
 
-        A new owner gets the rings kept for its name (``expect_heirs``) if their number is the one that it needs.
+        If rings were kept for the next incarnation of a simulator (``expect_heirs``), the new owner gets these, unless
+        their number is not ``environments``. Returns None if too few rings are free.
         """
         rings = self.of(owner)
         inherited = not len(rings)
@@ -63,13 +72,13 @@ class Rings:
         return RingsGiven(rings, goes_on, inherited)
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners; rings kept for one of them remain kept."""
+        """Free the rings of all but these owners; rings that are kept for one of them (``expect_heirs``) stay so."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
             self.owner[self.of(owner)] = FREE
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings for its next incarnation, whose environments continue from the same state."""
+        """Keep each owner's rings for the simulator's next incarnation, which continues from the same state."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 

@@ -1,15 +1,21 @@
-"""Rows of a replay: the columns of a row, and the length of rings. Unwritten cells hold poison values.
+"""Rows, rings and items of a replay buffer, and the layout of its shared memory.
 
-A row is a row of a block (``memory/rollout.py``): an observation, the outcome of the action before it, and the action
-chosen from it. Row p of a ring leads to row p + 1 unless row p + 1 has ``cut`` set: then it is a game's first row, or
-the first row of an environment that is new to the ring. So a transition is two neighbouring rows, an n-step return uses
-the n following rows, and a stack of k frames is the k rows up to p, with zeros before the game's first row (like
-ale-py's padding; a lost life does not change it). A game's final observation is also a row, but no transition begins
-there.
+A row has an observation, the outcome of the action before it, and the action chosen from it, as a row of a block does
+(``memory/rollout.py``). The rows of an environment are in a ring: when it is full, the newest row replaces the oldest.
+Row p of a ring leads to row p + 1 unless row p + 1 has ``cut`` set. A row with ``cut`` is the first row of a game, or
+the first row of an environment that is new to the ring. So
 
-An item is the unit that is drawn: L neighbouring rows, which begin at a multiple of ``every``; with L = 1 it is a
-transition. It may continue over the end of a game, where the network's state begins at zero again, but over no other
-cut. For networks with memory the state before a row is stored too, for rows at which an item may begin.
+* a transition is two neighbouring rows;
+* an n-step return uses the n following rows;
+* an observation of k stacked frames consists of the frames of the k rows up to p, with zeros before the game's first
+  row. ale-py pads in the same way, and a lost life does not change it.
+
+The final observation of a game is also a row, but no transition begins there.
+
+An item is the unit that is drawn: L neighbouring rows, of which the first has a position that is a multiple of
+``every``. With L = 1 an item is a transition. It may continue over the end of a game, where the network's state begins
+at zero again, but over no other cut. For recurrent networks the state before a row is stored too, for rows at which an
+item may begin.
 
 ======================  ==========================================================================================
 positions               rows
@@ -19,7 +25,8 @@ above                   item begins at the L - 1 + n newest, because its rows or
 ``shown`` and above     added since the last flush, at most ``margin`` rows; not drawable yet
 ======================  ==========================================================================================
 
-Positions count all rows that were written to a ring; position p is in slot ``p % rows``.
+Positions count all rows that were written to a ring. The row at position p is in slot ``p % rows``. ``shown`` is the
+position up to which rows have been flushed.
 """
 
 from __future__ import annotations
@@ -36,27 +43,27 @@ from actorlearn.replay.sum_tree import tree_bytes
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
 """Columns of a block that every replay stores."""
 PRIORITIES = ("tree", "largest")
-"""Fields of the segment for a prioritised sampler's memory, so that priorities outlive a killed process."""
+"""Names of the arrays of a prioritised sampler, which are shared memory so that they outlive a killed process."""
 
 
 class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers that determine the layout of a replay's segment."""
+    """Numbers that determine the layout of a replay's shared memory."""
 
     rings: int
-    """Number of environments that store rows at the same time."""
+    """Number of rings, and so of environments that store rows at the same time."""
     size: int
-    """Rows of a ring that can be drawn from; a replay's capacity is rings * size rows."""
+    """Number of rows of a ring that can be drawn; the capacity of a replay is rings * size rows."""
     margin: int
-    """Most rows that an environment adds between two flushes: T + 1 for each rollout of T steps."""
+    """Largest number of rows that an environment adds between two flushes: T + 1 for each rollout of T steps."""
     stack: int
-    """Frames of an observation, the oldest first; only the newest is stored. 1: the whole observation is stored."""
+    """Number of frames in an observation, of which only the newest is stored; 1: the whole observation is stored."""
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
     prioritised: bool = False
-    """Whether the sampler's memory is part of the segment."""
+    """Whether items are drawn by priorities, which are then part of the shared memory."""
     length: int = 1
-    """L: rows of an item; 1: items are transitions."""
+    """L: number of rows of an item; 1: items are transitions."""
     every: int = 1
     """Distance, in rows, between the rows at which an item may begin."""
     state_size: int = 0
@@ -72,17 +79,20 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int:
-        """Rows of a ring, including the margin: a multiple of ``every``, so that items begin at the same slots."""
+        """Number of rows of a ring, including the margin.
+
+        It is a multiple of ``every``, so that items always begin at the same slots.
+        """
         return -(-(self.size + self.margin) // self.every) * self.every
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of a block that `Replay.add` reads."""
+        """Names of the columns of a block that `Replay.add` stores."""
         return (*COLUMNS, "state") if self.state_size else COLUMNS
 
     @property
     def frame_shape(self) -> tuple[int, ...]:
-        """Shape of the stored part of an observation."""
+        """Shape of the part of an observation that is stored: one frame, or the whole observation if ``stack`` is 1."""
         return self.observation_shape[1:] if self.stack > 1 else self.observation_shape
 
 
@@ -101,7 +111,7 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """Return the fields that are columns: [rings, rows, …], and [rings, rows / every, size] for states."""
+    """Return the fields that are columns: [rings, rows, …], and for states [rings, rows / every, state_size]."""
     rows = (shape.rings, shape.rows)
     states = (shape.rings, shape.rows // shape.every, shape.state_size)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
@@ -114,16 +124,16 @@ def column_fields(shape: ReplayShape) -> list[Field]:
         Field("life_lost", "bool", rows, 1),
         Field("cut", "bool", rows, 1),
         Field("before", "uint8", rows, 0),  # number of rows of the same game before it, at most stack - 1
-        Field("usable", "bool", rows, 0),  # its stack is complete; after a flush: and so is its return
+        Field("usable", "bool", rows, 0),  # its stack of frames is complete and, after a flush, its return
         *([Field("state", "float32", states, float("nan"))] if shape.state_size else []),
     ]
 
 
 def replay_bytes(shape: ReplayShape) -> int:
-    """Return the bytes of a whole replay: its segment and the sampler's private memory."""
+    """Return the number of bytes of a replay: its shared memory, and the sampler's private memory."""
     return segment_bytes(replay_fields(shape)) + sampler_bytes(shape)
 
 
 def sampler_bytes(shape: ReplayShape) -> int:
-    """Return the bytes of a sampler's private memory: two lists of cells if uniform; priorities are in the segment."""
+    """Return the number of bytes of a sampler's private memory: two lists of cells, or 0 for a prioritised sampler."""
     return 0 if shape.prioritised else 2 * 8 * shape.rings * shape.rows

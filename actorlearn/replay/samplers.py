@@ -1,8 +1,9 @@
-"""Samplers: draw the cells of a minibatch's items and return their probabilities. They do not read the stored rows.
+"""Samplers: they draw the items of a minibatch, and return the probability of each.
 
-At a flush, the replay removes cells at which items can no longer be drawn, and then inserts new ones; per minibatch it
-draws, and updates priorities. After its process was killed, it first calls ``recover``. A restored sampler draws the
-same cells for the same random numbers.
+A sampler knows an item only by the cell of its first row, the row's index among the rows of all rings. At each flush
+the replay removes cells whose items can no longer be drawn, and inserts new ones. For each minibatch it draws cells,
+and later updates their priorities. After the process was killed, the next one first calls ``recover``. A restored
+sampler draws the same cells for the same random numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Uniform:
     """Draws every cell with the same probability."""
 
     def __init__(self, cells: int) -> None:
-        """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet."""
+        """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted."""
         self._cell = np.full(cells, -1, np.int64)
         """List of the drawable cells in the first ``_count`` elements; -1 after them."""
         self._place = np.full(cells, -1, np.int64)
@@ -41,14 +42,14 @@ class Uniform:
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Append the cells [N], which are not in it, to the list."""
+        """Make the cells [N] drawable, which are not drawable yet: append them to the list."""
         place = np.arange(self._count, self._count + len(cell))
         self._cell[place] = cell
         self._place[cell] = place
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Remove the cells [N], which are all in it, from the list, and fill the gaps with its last elements."""
+        """Make the drawable cells [N] not drawable: remove them from the list, and fill the gaps with its end."""
         kept = self._count - len(cell)
         gaps = self._place[cell]
         gaps = gaps[gaps < kept]
@@ -60,11 +61,11 @@ class Uniform:
         self._count = kept
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Insert the cells in the given order."""
+        """Make the cells [N] drawable, in this order; this sampler needs no distinction of ``new`` ones."""
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw elements of the list independently; raises LookupError if it is empty."""
+        """Draw ``count`` cells independently; raises LookupError if none can be drawn."""
         if not self._count:
             raise LookupError("the replay has no item that can be drawn")
         cell = self._cell[random.integers(self._count, size=count)]
@@ -74,24 +75,25 @@ class Uniform:
         """Ignore the priorities."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the list of cells, in its order."""
+        """Return the list of drawable cells, for a checkpoint."""
         return {"cell": self._cell[: self._count]}
 
     def state(self) -> dict[str, Any]:
-        """Return no numbers: a uniform sampler needs none."""
+        """Return {}: a uniform sampler has no state except its arrays."""
         return {}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Restore the list; raises ValueError unless its cells are valid and different."""
+        """Restore the list of drawable cells; raises ValueError unless its cells are valid and different."""
         check_cells(arrays["cell"], len(self._cell))
         self._place[:], self._count = -1, 0
         self.insert(arrays["cell"])
 
 
 class Prioritised:
-    """Draws each cell in proportion to priority^alpha, stratified by equal mass (Schaul et al. 2016, section 3.3).
+    """Draws each cell with a probability in proportion to priority^alpha (Schaul et al. 2016, section 3.3).
 
-    A cell may occur twice in a minibatch; the last one of its new priorities is kept.
+    Draws are stratified: the probability mass is divided into equal parts, and one cell is drawn from each. A cell may
+    occur twice in a minibatch; the last of its new priorities is kept.
     """
 
     def __init__(
@@ -101,11 +103,11 @@ class Prioritised:
         new: float | None,
         memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
     ) -> None:
-        """Make a sampler of cells 0 … cells - 1, none of which can be drawn yet.
+        """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted.
 
-        ``new`` is the priority of a cell that was never drawn (accel_rl's rule). With None it is the largest priority
-        so far, and 1 before there is any (the paper's rule). ``memory`` has the tree's nodes and the largest priority
-        [1], initially 1; if it is shared memory, a later process can ``recover`` the priorities.
+        ``new`` is the priority of a cell that was never drawn (the rule of accel_rl). With None this is the largest
+        priority so far, and 1 before there is any (the rule of the paper). ``memory`` has the nodes of the sum tree,
+        and the largest priority [1], initially 1. If it is shared memory, a later process can ``recover`` priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
@@ -123,20 +125,19 @@ class Prioritised:
         return self._count
 
     def insert(self, cell: Cells) -> None:
-        """Give the cells the priority of new cells."""
+        """Make the cells [N] drawable, with the priority of new cells."""
         self._tree.set(cell, self._largest[0] ** self._alpha)
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Set the priorities of the cells to 0."""
+        """Make the cells [N] not drawable: set their priorities to 0."""
         self._tree.set(cell, 0.0)
         self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Keep the priorities of these cells [N] from memory, and remove all other cells.
+        """Make exactly the cells [N] drawable, with their priorities in memory, which a killed process has left.
 
-        The insertion of the ``new`` cells [M] among them was interrupted or not begun: they get the priority of new
-        ones.
+        ``new`` [M] are those cells that the killed process may not have inserted; they get the priority of new cells.
         """
         priority = np.zeros_like(self._tree.priorities)
         priority[cell] = self._tree.priorities[cell]
@@ -145,26 +146,26 @@ class Prioritised:
         self._count = len(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
-        """Draw one cell from each stratum; raises LookupError also if all priorities are 0."""
+        """Draw ``count`` cells, one from each equal part of the probability mass; raises LookupError if it is 0."""
         cell = self._tree.stratified(count, random)
         return Drawn(cell, self._tree.priorities[cell] / self._tree.total)
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
-        """Set priority^alpha [N]; raises ValueError for a priority that is negative or not finite."""
+        """Set the priorities of the cells [N]; raises ValueError for a priority that is negative or not finite."""
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
         if self._new is None and len(priority):
             self._largest[0] = max(self._largest[0], priority.max())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return priority^alpha of all cells, as in the tree."""
+        """Return priority^alpha of all cells, for a checkpoint."""
         return {"priority": self._tree.priorities}
 
     def state(self) -> dict[str, Any]:
-        """Return the largest priority so far and the number of inserted cells."""
+        """Return the largest priority so far, and the number of drawable cells."""
         return {"largest": float(self._largest[0]), "count": self._count}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Fill the tree with the saved priorities, and restore the numbers."""
+        """Restore the saved priorities and numbers; raises ValueError if they are not valid."""
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
         self._largest[0], self._count = state["largest"], int(state["count"])
@@ -174,9 +175,10 @@ Sampler = Uniform | Prioritised
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
-    """Return importance weights [B]: probability^-beta, divided by the largest in the minibatch.
+    """Return the importance weights [B] of items drawn with these probabilities [B].
 
-    The paper's (N * probability)^-beta is the same: N cancels (Schaul et al. 2016, section 3.4).
+    They are probability^-beta, divided by the largest in the minibatch. The paper has (N * probability)^-beta, divided
+    in the same way, in which N cancels (Schaul et al. 2016, section 3.4).
     """
     weight: NDArray[np.float64] = (probability / probability.min()) ** -beta
     return weight.astype(np.float32)

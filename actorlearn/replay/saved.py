@@ -1,6 +1,7 @@
-"""Checks of a replay's files before they are restored: dtype, shape, and consistency of their numbers.
+"""Reads the files of a saved replay, and checks dtypes, shapes and numbers before they are restored.
 
-Checkpoints are hashed as a whole; these checks find files that were wrong when saved or have another version.
+Hashes of a checkpoint find damaged files. These checks find files that were wrong when they were saved, or that another
+version has saved.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER = re.compile(rb"\{'descr': '([^']*)', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n")
-"""The header that a replay writes before an array: numpy's, of version 1.0."""
+"""Header of a numpy file (version 1.0), as a replay writes it."""
 
 
 def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Map the array of a file that a replay has written; raises ValueError if it has another dtype or header."""
-    with path.open("rb") as file:  # numpy's own reader evaluates any header, whatever dtype it has
+    """Return the array in a file, mapped to memory; raises ValueError if it has another dtype or header."""
+    with path.open("rb") as file:  # not by numpy's reader, which accepts any dtype
         start, size = file.read(8), int.from_bytes(file.read(2), "little")
         header, offset = HEADER.fullmatch(file.read(size)), file.tell()
     if start != np.lib.format.magic(1, 0) or header is None:
         raise ValueError(f"{path} is not an array of a replay: its header is not the one that a replay writes")
     if header[1] != dtype.str.encode():
         raise ValueError(f"{path}: dtype {header[1].decode('latin-1')!r:.100} does not fit {dtype.str!r}")
-    try:  # mapped, so that it is read in parts
+    try:  # mapped to memory, so that it is read from the disk as it is copied
         shape = tuple(int(part) for part in header[2].split(b",") if part)
         return np.memmap(path, dtype, "r", offset, shape)
     except (ValueError, OverflowError) as error:
@@ -34,7 +35,10 @@ def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def read(path: Path, into: NDArray[Any]) -> NDArray[Any]:
-    """Map a file's array; raises ValueError unless it fits ``into``; it may have fewer rows in each ring."""
+    """Return the array in a file, mapped to memory; raises ValueError if it does not fit ``into``.
+
+    It fits if it has the same dtype and shape, but it may have fewer rows in each ring.
+    """
     saved = mapped(path, into.dtype)
     there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]
     if (saved.ndim, there) != (into.ndim, wanted) or saved.shape[1:2] > into.shape[1:2]:
@@ -43,7 +47,7 @@ def read(path: Path, into: NDArray[Any]) -> NDArray[Any]:
 
 
 def check(folder: Path, words: Mapping[str, NDArray[Any]]) -> None:
-    """Raise ValueError for a negative position or an owner's name that is not UTF-8 in the arrays of all rings."""
+    """Raise ValueError if a saved position of a ring is negative, or the name of a ring's owner is not UTF-8."""
     for name in np.unique(words["owner"]).tolist():
         name.decode()  # UnicodeDecodeError is a ValueError
     if (words["shown"] < 0).any():
@@ -51,14 +55,14 @@ def check(folder: Path, words: Mapping[str, NDArray[Any]]) -> None:
 
 
 def check_cells(cell: NDArray[Any], cells: int) -> None:
-    """Raise ValueError unless ``cell`` has different cells from 0 to cells - 1."""
+    """Raise ValueError unless ``cell`` [N] has different int64 numbers from 0 to cells - 1."""
     whole = cell.ndim == 1 and cell.dtype == np.int64 and len(cell) <= cells
     if not whole or not ((cell >= 0) & (cell < cells)).all() or len(np.unique(cell)) != len(cell):
         raise ValueError(f"the saved {cell.size} cells ({cell.dtype}) must be different int64 numbers below {cells}")
 
 
 def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any]) -> None:
-    """Raise ValueError unless there is a valid priority for each of ``cells`` cells, and ``state`` is consistent."""
+    """Raise ValueError unless there is a valid priority for each cell, and ``state`` of a `Prioritised` fits them."""
     fits = priority.dtype == np.float64 and priority.shape == (cells,)
     if not fits or not (np.isfinite(priority) & (priority >= 0.0)).all():
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Settings of a learner's replay: the section ``replay`` of a topology. Reads and writes nothing."""
+"""Settings of a learner's replay buffer: the section ``replay`` of a topology."""
 
 from __future__ import annotations
 
@@ -95,21 +95,21 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def sequence_rows(self) -> int:
-        """Rows of a sequence, including burn-in: L of the replay's items."""
+        """Number of rows of a sequence, including burn-in: L of the replay's items (``replay/rows.py``)."""
         return self.burn_in_steps + self.sequence_steps
 
     @property
     def batch_steps(self) -> int:
-        """Transitions that a minibatch learns from."""
+        """Number of transitions from which the network learns with one minibatch."""
         return self.batch_size * self.sequence_steps
 
     @property
     def batches(self) -> float:
-        """Size of a minibatch relative to the one that the optimizer's settings are for."""
+        """Size of a minibatch, divided by the size for which the optimizer's settings were chosen."""
         return self.batch_size / (self.base_batch_size or self.batch_size)
 
     def of_secondary(self) -> Self:
-        """Return the settings of the secondary learner: the same, but for the size of its minibatches."""
+        """Return the settings of the secondary network (``secondary_batch_size``)."""
         return msgspec.structs.replace(
             self,
             batch_size=self.secondary_batch_size,

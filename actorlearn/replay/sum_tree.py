@@ -1,8 +1,9 @@
 """Sum tree: draws many indices at once with probabilities proportional to their priorities (Schaul et al. 2016).
 
-All numbers are float64: sums in float32 drift, and then indices with priority 0 are drawn. A parent is always computed
-from its two children, never by adding differences. The tree is therefore a function of its leaves: rebuilt from saved
-priorities, it draws the same indices.
+It is a binary tree whose leaves are the priorities, and in which each other node is the sum of its two children. All
+numbers are float64: in float32 rounding errors of sums could let indices with priority 0 be drawn. A sum is always
+computed from the children, never by adding a difference. So a tree that is built from saved priorities draws the same
+indices.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class SumTree:
     """Priorities of ``size`` indices, all 0 at first."""
 
     def __init__(self, size: int, node: NDArray[np.float64] | None = None) -> None:
-        """Use ``node``, memory of ``tree_bytes(size)`` that may have a tree already; None: new memory with zeros."""
+        """Use the array ``node`` of ``tree_bytes(size)`` bytes, which may contain a tree already; None: make one."""
         self.size = size
         self._leaves = _leaves(size)
         self._node = np.zeros(2 * self._leaves, np.float64) if node is None else node
@@ -57,10 +58,10 @@ class SumTree:
             self._node[level : 2 * level] = self._node[2 * level : 4 * level].reshape(-1, 2).sum(axis=1)
 
     def find(self, mass: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return, for each mass [N] in [0, total), the last index before which the priorities sum to at most the mass.
+        """Return for each ``mass`` [N], from 0 to the total, the first index at which the running sum exceeds it.
 
-        An index with priority 0 is never returned unless the total is 0. A remainder from rounding goes to the last
-        index.
+        An index with priority 0 is never returned, unless the total is 0. If rounding makes a mass too large, the last
+        index with a priority is returned.
         """
         node, mass = np.ones(mass.shape, np.int64), mass.copy()
         for _ in range(self._leaves.bit_length() - 1):
