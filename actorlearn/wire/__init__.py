@@ -1,6 +1,6 @@
-"""Messages and the sockets and pipes they pass through; this file holds the required version of libzmq.
+"""Messages between processes, the sockets and pipes through which they pass, and keys for network connections.
 
-It imports nothing, so that it can be imported where libzmq is missing or broken.
+This file imports nothing, so that it can be imported where libzmq is missing or broken.
 """
 
 MINIMUM_LIBZMQ = (4, 3, 5)

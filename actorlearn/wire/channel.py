@@ -1,13 +1,12 @@
-"""ZeroMQ sockets with bounded queues and no lingering. The only file that imports zmq.
+"""ZeroMQ sockets between the processes of a run. The only file that imports zmq.
 
-ROUTER and DEALER with explicit ids carry the messages that must arrive. PUSH and PULL carry weights: a killed puller
-loses messages, and only the newest weights matter. PUB/SUB is not used, because a late subscriber loses messages too.
-High-water marks, LINGER and mandatory routing are set before bind or connect: zmq ignores them afterwards.
+`Router` and `Dealer` carry messages that must arrive. `Pull` and `Push` carry weights, of which only the newest matter,
+so messages may be lost. PUB/SUB is not used, because a late subscriber loses messages too. Queues are bounded.
 
-A socket has an ``Ipc`` address, which only processes of its owner can reach, or a ``Tcp`` address. On TCP all traffic
-is encrypted (CurveZMQ) and both ends have keys; ``wire/door.py`` decides which keys are admitted. There is no thread
-for this: a listening socket answers requests for admission only inside its receiving methods, so these must be called
-regularly. Heartbeats close connections whose other end has disappeared without closing them.
+A socket has an ``Ipc`` address, which only processes of its user can reach, or a ``Tcp`` address. On TCP all traffic is
+encrypted (CurveZMQ) and both ends have keys; ``wire/door.py`` decides which keys are admitted. A listening socket
+answers requests for admission only inside its receiving methods, not in a thread of its own, so these methods must be
+called regularly. Heartbeats close connections whose other end has disappeared without closing them.
 """
 
 from __future__ import annotations
@@ -41,27 +40,31 @@ RECONNECT_MOST_MS = 200
 TCP_RECONNECT_MS = 100
 TCP_RECONNECT_MOST_MS = 1000
 REDIAL_S = 0.5
-"""Shortest time between two attempts to connect to a listener that refused this end. libzmq does not retry then."""
+"""Least time in seconds between two attempts to connect to a listener that refused this end.
+
+libzmq itself does not try again after a refusal."""
 TCP_CONNECT_MS = 3000
 """Time limit of a connection attempt, after which a new one begins; the kernel's limit can be two minutes."""
 HANDSHAKE_MS = 10_000
-"""Time limit of a handshake. A connection that has not proved its key by then is closed."""
+"""Time limit in milliseconds of a handshake, in which a connection must prove its key."""
 HEARTBEAT_MS = 2000
 HEARTBEAT_LOST_MS = 6000
-"""A connection that receives nothing for this time is closed. Heartbeats are sent by libzmq's thread, not by ours."""
+"""A connection that receives nothing for this number of milliseconds is closed.
+
+The thread of libzmq sends heartbeats, so a process that is busy also sends them."""
 MOST_CONNECTIONS = 512
 """Limit on the connections of a listening socket. While there are more, no new ones are accepted."""
 _FRAMES = 2
 """Frames of a message that a Router receives on ipc: the peer's id and the body."""
 _MOST_REFUSED = 100
-"""Number of consecutive refused messages after which ``recv`` returns, so that no peer can keep it busy."""
+"""Number of consecutive refused messages after which ``recv`` returns, so that no sender can keep it busy."""
 _MOST_MONITORED = 100_000
-"""Length of a monitor's queue of events. With a full queue libzmq's thread would block (its default is 2000)."""
+"""Length of a monitor's queue of events; the default is 2000. If it were full, libzmq's thread would block."""
 _BACKLOG = 128
 _HANDSHAKE_BYTES = 4096
-"""Least limit on the size of a message on TCP: messages of the handshake are limited like all others."""
+"""Smallest limit on the size of messages on TCP, because the limit also applies to messages of the handshake."""
 _SEALED_BYTES = 64
-"""Bytes added to the limit for the overhead of encryption (33 bytes a frame, CurveZMQ)."""
+"""Bytes that are added to the limit for the overhead of encryption (CurveZMQ: 33 bytes per frame)."""
 _IPV6 = 6
 _BPF_RETURN = 0x06  # linux/bpf_common.h
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
@@ -73,11 +76,11 @@ _numbers = itertools.count()
 
 
 class ChannelError(RuntimeError):
-    """The socket cannot be made."""
+    """A socket cannot be opened or connected; the text names the address and a remedy."""
 
 
 def new_pair() -> Pair:
-    """Make a pair of keys from the system's randomness; raises ChannelError where libzmq was built without CURVE."""
+    """Make a new random pair of keys; raises ChannelError if libzmq was built without CURVE."""
     if not zmq.has("curve"):
         raise ChannelError(
             "this libzmq was built without CURVE, which network connections need; run pip install -U pyzmq"
@@ -100,7 +103,7 @@ def _socket(kind: int, context: zmq.Context[zmq.Socket[bytes]] | None = None) ->
 
 
 def _on_network(socket: zmq.Socket[bytes], pair: Pair) -> None:
-    """Set the options that both ends of a TCP connection have in common."""
+    """Set the options of both ends of a TCP connection: keys, heartbeats and time limits."""
     socket.curve_publickey = pair.public
     socket.curve_secretkey = pair.secret
     socket.handshake_ivl = HANDSHAKE_MS
@@ -111,7 +114,7 @@ def _on_network(socket: zmq.Socket[bytes], pair: Pair) -> None:
 
 
 def _bind(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
-    """Bind a socket to an ipc address that only its owner can open; raises ChannelError naming the endpoint."""
+    """Bind a socket to an ipc address that only its user can open; raises ChannelError if that fails."""
     before = os.umask(0o177)  # the socket file must be 0600 from its first moment
     try:
         socket.bind(address.endpoint)
@@ -123,7 +126,7 @@ def _bind(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
 
 
 class _Monitor:
-    """Reads the events of a socket's connections that libzmq's thread reports."""
+    """Reads the events that libzmq reports about a socket's connections."""
 
     def __init__(self, watched: zmq.Socket[bytes], context: zmq.Context[zmq.Socket[bytes]], events: int) -> None:
         """Watch a socket that is not bound or connected yet."""
@@ -136,7 +139,7 @@ class _Monitor:
         self.socket.connect(endpoint)
 
     def read(self) -> list[tuple[int, int]]:
-        """Return the (event, value) pairs since the last call."""
+        """Return the events since the last call, as pairs of libzmq's event number and value."""
         found: list[tuple[int, int]] = []
         while True:
             try:
@@ -151,13 +154,14 @@ class _Monitor:
 
 
 class _Guard:
-    """Two sockets beside a listening TCP socket: libzmq requests admission (ZAP) on one and reports events on another.
+    """The admission of connections to a listening TCP socket.
 
-    libzmq has one ZAP endpoint per context, so each listening TCP socket has its own context.
+    It has two internal sockets. On one libzmq asks whether a key is admitted (ZAP), and on the other it reports events
+    of connections. libzmq has one ZAP endpoint per context, so each listening TCP socket has its own context.
     """
 
     def __init__(self, door: Door, address: Tcp) -> None:
-        """Open the port and bind the ZAP endpoint first: without this endpoint libzmq would admit every key."""
+        """Open the port and then the ZAP endpoint, without which libzmq would admit all keys; `bind` must follow."""
         self.door = door
         self._port = _open_port(address)
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -167,15 +171,15 @@ class _Guard:
         self._asked.bind("inproc://zeromq.zap.01")
         self._epoll = select.epoll()
         self._open: set[int] = set()
-        """Descriptors of the connections."""
+        """File descriptors of the open connections."""
         self._full = False
 
     def bind(self, socket: zmq.Socket[bytes]) -> None:
-        """Bind a socket to the port."""
+        """Bind the listening socket to the port, with encryption."""
         socket.curve_server = True
         socket.zap_domain = b"actorlearn"
         socket.ipv6 = self._port.family == sockets.AF_INET6
-        socket.setsockopt(zmq.USE_FD, os.dup(self._port.fileno()))  # libzmq closes its own
+        socket.setsockopt(zmq.USE_FD, os.dup(self._port.fileno()))  # libzmq closes this copy
         self._monitor = _Monitor(socket, self.context, _FAILED | _OPENED_AND_CLOSED)
         socket.bind(self.address.endpoint)
         self.sockets = [self._asked, self._monitor.socket]
@@ -184,7 +188,7 @@ class _Guard:
 
     @property
     def fd(self) -> int:
-        """Descriptor that becomes readable when the listening socket, or one of these, does."""
+        """File descriptor that becomes readable when one of the three sockets does."""
         return self._epoll.fileno()
 
     def attend(self) -> None:
@@ -204,10 +208,10 @@ class _Guard:
                 self.door.refusals.note(f"a connection could not be accepted: {os.strerror(value)}")
             elif event != zmq.EVENT_HANDSHAKE_FAILED_AUTH:  # `answer` has noted this refusal
                 self.door.refusals.note(_refused(value))
-        self._bound_connections()
+        self._limit_connections()
 
-    def _bound_connections(self) -> None:
-        """Let the kernel drop new connections while too many are open; the open ones are not affected."""
+    def _limit_connections(self) -> None:
+        """Make the kernel drop new connections while too many are open; the open ones are not affected."""
         full = len(self._open) > (MOST_CONNECTIONS // 2 if self._full else MOST_CONNECTIONS)
         if full == self._full:
             return
@@ -226,7 +230,7 @@ class _Guard:
                 self._port.setsockopt(sockets.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def close(self, socket: zmq.Socket[bytes]) -> None:
-        """Close the listening socket and the two sockets beside it, and free the port."""
+        """Close the listening socket and the internal sockets, and free the port."""
         self._epoll.close()
         self._monitor.close()
         socket.close()
@@ -236,7 +240,7 @@ class _Guard:
 
 
 def _open_port(address: Tcp) -> sockets.socket:
-    """Return a listening socket; port 0 means any free port. Raises ChannelError naming the address."""
+    """Return a listening TCP socket of the operating system; port 0 means any free port. Raises ChannelError."""
     ip = address.ip
     if ip is None:
         raise ChannelError(
@@ -258,7 +262,7 @@ def _open_port(address: Tcp) -> sockets.socket:
 
 
 def _refused(value: int) -> str:
-    """Return the reason why a handshake failed, from the error number of libzmq's monitor."""
+    """Return the reason why a handshake failed, for the error number ``value`` of libzmq's monitor."""
     if value == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
         return "a connection was refused: it used the public key of another head"
     if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
@@ -267,12 +271,12 @@ def _refused(value: int) -> str:
 
 
 class _Listening:
-    """A listening socket; on TCP with a door."""
+    """Base of listening sockets; on TCP with admission of connections."""
 
     def __init__(self, kind: int, address: Ipc | Tcp, keys: ServerKeys | None, limit_bytes: int, queue: int) -> None:
-        """Bind; raises ChannelError naming the address."""
+        """Listen at an address; raises ChannelError if that fails."""
         self.address = address
-        """The address; port 0 is replaced by the port that was chosen."""
+        """The address; if its port was 0, with the port that was chosen."""
         self._guard: _Guard | None = None
         if isinstance(address, Tcp):
             if keys is None:
@@ -304,17 +308,20 @@ class _Listening:
 
     @property
     def fd(self) -> int:
-        """Descriptor that becomes readable on activity (edge-triggered: always recv until None)."""
+        """File descriptor that becomes readable when something arrives.
+
+        It is edge-triggered: call ``recv`` until it returns None before you wait again.
+        """
         return self._guard.fd if self._guard else int(self.socket.fd)
 
     def refusals(self) -> list[str]:
-        """Return the refusals since the last call, one line each; the same line at most once a minute."""
+        """Return messages about refused connections since the last call; an equal message at most once a minute."""
         return self._guard.door.refusals.read() if self._guard else []
 
     def _receive(self, deadline_s: float) -> tuple[list[bytes], str] | None:
-        """Return the frames of the next message and, on TCP, its ZAP user id; None at the deadline.
+        """Return the frames of the next message and, on TCP, its ZAP user id; None if none arrives by the deadline.
 
-        On TCP it also answers requests for admission while it waits.
+        On TCP it also answers libzmq's requests for admission while it waits.
         """
         while True:
             if self._guard:
@@ -331,7 +338,7 @@ class _Listening:
                 self._poller.poll(math.ceil(1000 * left_s))
 
     def close(self) -> None:
-        """Close, and remove the socket file."""
+        """Close the socket, and remove the file of an ipc address."""
         if self._guard:
             self._guard.close(self.socket)
             return
@@ -345,25 +352,25 @@ Received = TypeVar("Received")
 
 
 class Router(_Listening):
-    """The listening side; identifies peers by the ids they choose.
+    """The listening end of connections with messages in both directions; the other ends (peers) are `Dealer` objects.
 
-    An id belongs to the first peer that uses it. Messages of a second peer with the same id are dropped, so a process
-    started by hand cannot take the place of a process of the run. On TCP a peer's id is the name of its key, or begins
-    with that name and a slash; messages with another id are dropped.
+    A peer chooses its id. The id belongs to the first peer that uses it, and messages of a second one are dropped, so
+    that a process started by hand cannot take the place of a process of the run. On TCP the id must be the name of the
+    peer's key, or begin with this name and a slash; messages with another id are dropped.
     """
 
     def __init__(self, address: Ipc | Tcp, keys: ServerKeys | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
-        """Bind; raises ChannelError naming the address. Only the owner can open an ipc address; TCP needs keys.
+        """Listen at an address; a TCP address needs ``keys``. Raises ChannelError if that fails.
 
-        A message of more than ``limit_bytes`` is refused; zmq disconnects the sender of such a frame before reading it.
+        Messages of more than ``limit_bytes`` are refused. zmq disconnects the sender of such a frame.
         """
         super().__init__(zmq.ROUTER, address, keys, limit_bytes, HIGH_WATER_MARK)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None if none came in time; on ipc an id may be any bytes.
+        """Return the peer's id and the body of the next message, or None if none arrives in ``timeout_ms``.
 
-        On ipc a message of several frames is returned with an empty body, which ``decode`` rejects. On TCP a refused
-        message is dropped, and the reason is sent to its sender.
+        On ipc an id may be any bytes, and a message of several frames is returned with an empty body, which
+        ``messages.decode`` rejects. On TCP a refused message is dropped, and the reason is sent to its sender.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         for _ in range(_MOST_REFUSED):
@@ -381,16 +388,16 @@ class Router(_Listening):
         return None
 
     def send(self, peer: str, body: bytes) -> bool:
-        """Send without blocking; False when the peer is gone or its queue is full."""
+        """Send a message without waiting; return False if the peer is not connected or its queue is full."""
         route = self._guard.door.route(peer) if self._guard else peer.encode("utf-8", "surrogateescape")
         return route is not None and self._send(route, body) == 0
 
     def _connected(self, route: bytes) -> bool:
-        """Whether a connection is still open: sends an empty message, which the peer ignores."""
+        """Whether the connection with this route is open; to find out, an empty message is sent, which peers ignore."""
         return self._send(route, b"") != zmq.EHOSTUNREACH
 
     def _send(self, *frames: bytes) -> int:
-        """Send, and return zmq's error number, or 0."""
+        """Send a message; return 0, or zmq's error number if it was not sent."""
         try:
             self.socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.ZMQError as error:
@@ -399,19 +406,20 @@ class Router(_Listening):
 
 
 class Pull(_Listening):
-    """The listening end for any number of pushers; it cannot reply."""
+    """The listening end of connections with messages in one direction; the other ends are `Push` objects."""
 
     def __init__(self, address: Ipc | Tcp, limit_bytes: int, keys: ServerKeys | None = None) -> None:
-        """Bind; only the owner can open an ipc address. zmq disconnects the sender of more than ``limit_bytes``.
+        """Listen at an address; a TCP address needs ``keys``. Raises ChannelError if that fails.
 
-        The socket does not conflate: libzmq 4.3.5 aborts the process if a conflating PULL receives several frames.
+        zmq disconnects the sender of more than ``limit_bytes``. The option to keep only the newest message (CONFLATE)
+        is not used, because with it libzmq 4.3.5 aborts the process when a message of several frames arrives.
         """
         super().__init__(zmq.PULL, address, keys, limit_bytes, queue=1)
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, list[bytes]] | None:
-        """Return the next message as (name of its sender's key, frames), or None if none came in time.
+        """Return the name of the sender's key and the frames of the next message, or None if none arrives in time.
 
-        A valid message has a single frame. On ipc the name is empty.
+        A valid message has a single frame. On ipc the name is "". ``timeout_ms``: time to wait.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         for _ in range(_MOST_REFUSED):
@@ -429,10 +437,9 @@ class Pull(_Listening):
 
 
 class _TwoSockets(Generic[ListeningT]):
-    """A socket for processes of other machines and, if there is one, a local socket, read as one."""
+    """A listening TCP socket for other machines, and a local one unless it is None, which are used like one socket."""
 
     def __init__(self, remote: ListeningT, local: ListeningT | None) -> None:
-        """Read both from now on."""
         self._remote = remote
         self._both = (remote,) if local is None else (local, remote)
         self._turns = list(self._both)
@@ -447,9 +454,10 @@ class _TwoSockets(Generic[ListeningT]):
         return [source for each in self._both for source in each.sources]
 
     def _first(self, recv: Callable[[ListeningT], Received | None], timeout_ms: int) -> Received | None:
-        """Return the next message that ``recv`` finds without waiting, or None if none came in time.
+        """Return the next message of either socket, or None if none arrives in ``timeout_ms``.
 
-        The sockets take turns: a socket that is never read admits nobody, and nobody on it is answered.
+        ``recv`` reads one socket without waiting. The sockets take turns, because a socket admits connections only
+        while it is read.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         while True:
@@ -463,45 +471,48 @@ class _TwoSockets(Generic[ListeningT]):
             self._poller.poll(math.ceil(1000 * left_s))
 
     def refusals(self) -> list[str]:
-        """Return the refusals since the last call, one line each; the same line at most once a minute."""
+        """Return messages about refused connections since the last call; an equal message at most once a minute."""
         return self._remote.refusals()
 
     def close(self) -> None:
-        """Close both, and remove the socket file."""
+        """Close both sockets, and remove the file of the local one."""
         for each in self._both:
             each.close()
 
 
 class Routers(_TwoSockets[Router]):
-    """The listening side of requests from processes of other machines and of this one."""
+    """A `Router` for processes of other machines, and one for processes of this machine, used like one."""
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
-        """Return the next message as (peer id, body), or None if none came in time (``Router.recv``)."""
+        """Return the peer's id and the body of the next message, or None, as ``Router.recv`` does."""
         return self._first(Router.recv, timeout_ms)
 
     def send(self, peer: str, body: bytes) -> bool:
-        """Send without blocking; False when the peer is gone or its queue is full."""
+        """Send a message without waiting; return False if the peer is not connected or its queue is full."""
         return any(each.send(peer, body) for each in self._both)  # a router refuses a peer that it does not have
 
 
 class Pulls(_TwoSockets[Pull]):
-    """The listening end for pushers of other machines and of this one."""
+    """A `Pull` for processes of other machines, and one for processes of this machine, used like one."""
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, list[bytes]] | None:
-        """Return the next message as (name of its sender's key, frames), or None if none came in time."""
+        """Return the name of the sender's key and the frames of the next message, or None, as ``Pull.recv`` does."""
         return self._first(Pull.recv, timeout_ms)
 
 
 class Dealer:
-    """The side that connects, with its own id; tries again after a lost link, and until the listener admits its key."""
+    """The connecting end of a connection to a `Router`, with its own id.
+
+    It connects again after a lost connection, and tries again until the listener admits its key.
+    """
 
     def __init__(
         self, address: Ipc | Tcp, identity: str, keys: ClientKeys | None = None, limit_bytes: int = LIMIT_BYTES
     ) -> None:
-        """Connect; the listener may start later. Raises ChannelError for an invalid address.
+        """Begin to connect; the listener may start later. Raises ChannelError for an invalid address.
 
-        On TCP ``identity`` is the name of the key, or that name, a slash and a word. A listener that answers with more
-        than ``limit_bytes`` is disconnected.
+        ``identity`` is the id; on TCP it is the name of the key, or this name, a slash and a word. A listener that
+        sends more than ``limit_bytes`` is disconnected.
         """
         self.address = address
         self.socket = _dialling(zmq.DEALER, address, keys)
@@ -523,7 +534,7 @@ class Dealer:
         _connect(self.socket, address)
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking; False when the queue is full, or there is no listener yet."""
+        """Send a message without waiting; return False if the queue is full or, on TCP, there is no connection."""
         try:
             self.socket.send_multipart([*self._before, body], zmq.NOBLOCK)
         except zmq.ZMQError:
@@ -532,7 +543,7 @@ class Dealer:
         return True
 
     def recv(self, timeout_ms: int = 0) -> bytes | None:
-        """Return the next body, or None if none came in time."""
+        """Return the body of the next message, or None if none arrives in ``timeout_ms``."""
         deadline_s = time.monotonic() + timeout_ms / 1000
         for _ in range(_MOST_REFUSED):
             left_ms = math.ceil(1000 * (deadline_s - time.monotonic()))
@@ -553,15 +564,15 @@ class Dealer:
 
     @property
     def trouble(self) -> str | None:
-        """Why the listener cannot be reached or refuses this end, in words; None while connected."""
+        """Why there is no connection, as a text for people; None while connected."""
         self._look()
         return self._trouble
 
     def _look(self) -> None:
-        """Read the connection's events, and connect again after a refusal."""
-        for event, value in self._monitor.read() if self._monitor else ():
-            self._trouble = self._told(event, value)
-            if event != zmq.EVENT_DISCONNECTED:  # it follows a refusal
+        """Read the events of the connection, update `trouble`, and connect again after a refusal."""
+        for event, _ in self._monitor.read() if self._monitor else ():
+            self._trouble = self._trouble_after(event)
+            if event != zmq.EVENT_DISCONNECTED:  # after a refusal this event comes too
                 self.answered = bool(event & _FAILED)
             self._refused = bool(event & _FAILED) or (self._refused and event != zmq.EVENT_HANDSHAKE_SUCCEEDED)
         if self._refused and time.monotonic() - self._dialled_s >= REDIAL_S:
@@ -570,7 +581,7 @@ class Dealer:
                 self.socket.disconnect(self.address.endpoint)
             self.socket.connect(self.address.endpoint)
 
-    def _told(self, event: int, value: int) -> str | None:
+    def _trouble_after(self, event: int) -> str | None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             return None
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -589,25 +600,25 @@ class Dealer:
         return [self.socket]
 
     def close(self, linger_ms: int = 0) -> None:
-        """Close after waiting at most ``linger_ms`` for unsent messages; the rest is dropped."""
+        """Close after waiting at most ``linger_ms`` milliseconds for unsent messages; others are dropped."""
         if self._monitor is not None:
             self._monitor.close()
         self.socket.close(linger=linger_ms)
 
 
 class Push:
-    """The sending end of a connection to one puller; a new message replaces one that has not been sent yet."""
+    """The connecting end of a connection to a `Pull`; a new message replaces one that has not been sent yet."""
 
     def __init__(self, address: Ipc | Tcp, keys: ClientKeys | None = None) -> None:
-        """Connect; the puller may start later and restart. Raises ChannelError for an invalid address."""
+        """Begin to connect; the listener may start later and restart. Raises ChannelError for an invalid address."""
         self.socket = _dialling(zmq.PUSH, address, keys)
         self.socket.conflate = True  # before connect: zmq ignores options set afterwards
         _connect(self.socket, address)
         self.takes = True
-        """Whether the last message was accepted. There is no reconnection after the puller has refused the key."""
+        """Whether the last message was queued. After the listener has refused the key, this stays False."""
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking and without a copy; False if the message cannot be queued."""
+        """Send a message without waiting and without a copy; return False if it cannot be queued."""
         try:
             self.socket.send(body, zmq.NOBLOCK, copy=False)
         except zmq.ZMQError:
@@ -622,7 +633,7 @@ class Push:
 
 
 def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Socket[bytes]:
-    """Return a socket, not connected yet, for an address; raises ChannelError for a TCP one without keys or port."""
+    """Return a socket that is ready to be connected; raises ChannelError for a TCP address without keys or port."""
     if not isinstance(address, Tcp):
         socket = _socket(kind)
         socket.reconnect_ivl, socket.reconnect_ivl_max = RECONNECT_MS, RECONNECT_MOST_MS
@@ -640,7 +651,7 @@ def _dialling(kind: int, address: Ipc | Tcp, keys: ClientKeys | None) -> zmq.Soc
 
 
 def _connect(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
-    """Connect, in the background if there is no listener yet; raises ChannelError for an invalid address."""
+    """Begin to connect in the background; raises ChannelError for an invalid address."""
     try:
         socket.connect(address.endpoint)
     except (zmq.ZMQError, ValueError) as error:
@@ -650,7 +661,7 @@ def _connect(socket: zmq.Socket[bytes], address: Ipc | Tcp) -> None:
 
 
 def _speaks_only_ipv6(address: Tcp) -> bool:
-    """Whether the host is an IPv6 address or a name with only such addresses; False if the name is unknown."""
+    """Whether the host is an IPv6 address, or a name that has only such addresses; False for an unknown name."""
     if address.ip is not None:
         return address.ip.version == _IPV6
     try:
@@ -661,10 +672,10 @@ def _speaks_only_ipv6(address: Tcp) -> bool:
 
 
 class Waiter:
-    """Sleeps until the wakeup is signalled, the channel has a message, or the deadline passes."""
+    """Sleeps until another process signals the wakeup, a message arrives on the socket, or a time limit is over."""
 
     def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
-        """Watch a wakeup and a channel; None for one that this process does not have."""
+        """Watch a wakeup and a socket; None if this process does not have one."""
         self._wakeup = wakeup
         self._poller = zmq.Poller()
         if wakeup is not None:
@@ -673,7 +684,7 @@ class Waiter:
             self._poller.register(source, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep, then clear the wakeup; returns False if ``timeout_ms`` passed without an event."""
+        """Sleep for at most ``timeout_ms`` milliseconds, then clear the wakeup; return False if nothing happened."""
         woken = bool(self._poller.poll(timeout_ms))
         if woken and self._wakeup is not None:
             self._wakeup.clear()

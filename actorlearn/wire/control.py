@@ -1,7 +1,7 @@
-"""The child's side of the control socket: it sends Hello and reports to the supervisor, and receives orders.
+"""The child's side of the control socket, by which each process of a run communicates with the supervisor.
 
-The supervisor's Order is the complete wanted state and is repeated until the child answers Applied. Reports are queued
-until the supervisor reads them. If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
+The child sends Hello and reports, and receives orders (``wire/messages.py``). Reports are queued until the supervisor
+reads them. If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
 """
 
 from __future__ import annotations
@@ -29,21 +29,25 @@ from actorlearn.wire.messages import (
 
 
 class TurnedAwayError(RuntimeError):
-    """The supervisor refused this process; the text says why, with both values."""
+    """The supervisor refused this process; the text is the reason, with the values that differ."""
 
 
 class Control:
-    """The child's side of the control socket. Without an address (started by hand) it sends and receives nothing."""
+    """The child's side of the control socket.
+
+    A process that was started by hand has no address of a supervisor; it sends and receives nothing.
+    """
 
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as this process.
+        """Connect as the process ``own``.
 
-        With ``last_words`` it uses its second id, because the socket with its first id may still be open.
+        With ``last_words`` the socket has the process's second id, because another socket with its first id may still
+        be open. A process that dies reports its error in this way.
         """
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
-        """The newest order received; a child acts on it and then calls ``applied``."""
+        """The newest order that has arrived; the child acts on it and then calls ``applied``."""
         self.dealer = Dealer(address, own.last_words_id if last_words else own.socket_id) if address else None
         self.applied_version = 0
         self.folder = address.file.parent if address else None
@@ -68,7 +72,10 @@ class Control:
             self.dealer.send(encode(message))
 
     def poll(self) -> None:
-        """Read all messages that have arrived; ``order`` is then the newest. Raises TurnedAwayError."""
+        """Read all messages that have arrived, and update ``order``.
+
+        Raises TurnedAwayError if the supervisor has refused this process.
+        """
         while self.dealer is not None and (data := self.dealer.recv()) is not None:
             message = decode(data, "child")
             if isinstance(message, Refused):
@@ -84,7 +91,7 @@ class Control:
         return self.order.version > self.applied_version
 
     def applied(self, order: Order | None = None) -> None:
-        """Report that ``order`` (default: the newest) has been applied; a newer one may have arrived meanwhile."""
+        """Report that ``order`` has been applied; None: the newest order."""
         self.applied_version = (order or self.order).version
         self._acknowledge()
 
@@ -92,11 +99,11 @@ class Control:
         self.send(Applied(order=self.applied_version))
 
     def failed(self, error: str) -> None:
-        """Report the error that this process is about to exit with."""
+        """Report the error with which this process is about to exit."""
         self.send(Failed(error=brief(error)))
 
     def warned(self, text: str) -> None:
-        """Report a problem to the user that does not stop this process."""
+        """Report a problem that does not stop this process, for the user."""
         self.send(Warned(text=brief(text)))
 
     def finished(self, reason: str, summary: Mapping[str, float | int | str | None] | None = None) -> None:
@@ -104,6 +111,6 @@ class Control:
         self.send(Finished(reason=reason, summary=dict(summary or {})))
 
     def close(self, linger_ms: int = 2000) -> None:
-        """Close, waiting at most ``linger_ms`` for unsent messages."""
+        """Close the socket, after waiting at most ``linger_ms`` milliseconds for unsent messages."""
         if self.dealer is not None:
             self.dealer.close(linger_ms)

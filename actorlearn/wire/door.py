@@ -1,14 +1,16 @@
-"""Admission on TCP: the keys that may connect, the ids that each key may use, and refusals. Pure; opens no socket.
+"""Admission of TCP connections: which keys may connect, and which ids each key may use. Opens no socket.
 
 Both ends of a connection have a pair of Curve25519 keys (CurveZMQ, https://rfc.zeromq.org/spec/26). The connecting end
-knows the listener's public key beforehand; the listening end has a list of public keys, each with a name. After the key
-exchange of a new connection libzmq requests admission for its key (ZAP, https://rfc.zeromq.org/spec/27), and then
-returns the key with every message. The name of a sender is the name of its key; a message cannot claim another.
+knows the listener's public key beforehand. The listening end has a list of public keys, each with a name. When a new
+connection has exchanged keys, libzmq asks this module whether its key is admitted (ZAP,
+https://rfc.zeromq.org/spec/27). Later libzmq gives the key with every message. The name of a sender is the name of its
+key; a message cannot claim another.
 
-A message from the connecting end has three frames: its id, its session and the body. The id is the name of its key, or
-that name, ``/`` and a word, which names a process of a node. The session is random. It shows whether a second
-connection with an id comes from the same peer after a reconnection or from another peer with the same key. An id
-belongs to its peer while that peer is connected; a second peer with this id is refused and receives the reason.
+A message from the connecting end has three frames: an id, a session and the body. The id is the name of the sender's
+key, or this name, ``/`` and a word, which names a process of a node. The session is a random number that the sender
+draws when it starts. If a second connection uses an id, the session shows whether it comes from the same sender after a
+reconnection, or from another sender with the same key. While the first sender is connected, another sender with its id
+is refused and receives the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KEY_BYTES = 32
 SESSION_BYTES = 16
 MOST_PEERS = 256
-"""Most ids kept for one key. A further id replaces the oldest, which is kept again after its next message."""
+"""Limit on the number of ids that are remembered for one key. A further id replaces the oldest one, whose sender is
+remembered again at its next message."""
 _ID_BYTES = 255
 _FRAMES = 3
 """Frames of a message from the connecting end: id, session, body."""
@@ -33,9 +36,10 @@ _ZAP_FRAMES = 7
 """Frames of a ZAP request for CURVE: version, request, domain, address, identity, mechanism, key."""
 _ZAP_VERSION = b"1.0"
 _MOST_TOLD = 32
-"""Most different refusals reported within a minute; further ones are counted together."""
+"""Limit on the number of different refusals that are reported within a minute; further ones are counted together."""
 _TELL_AGAIN_S = 60.0
 _FORMER_ROUTES = 8
+"""Number of earlier connections of a peer from which late messages are still accepted."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class ServerKeys:
     allowed: Callable[[bytes], str | None] = field(repr=False)
     """Returns the name of a public key, or None if the key may not connect at the time of the call."""
     list_named: str = "`actorlearn keys list` shows the list"
-    """Words for error messages that say where to find the list of keys."""
+    """End of an error message about an unknown key: where to find the list of keys."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,11 @@ class ClientKeys:
 
     pair: Pair
     server: bytes
-    """Public key of the listener. A listener with another key cannot answer."""
+    """Public key of the listener. A connection to a listener with another key fails."""
 
 
 class RefusedError(Exception):
-    """A message was refused; the text is for both ends."""
+    """A message is refused; the text is the reason, for the log of this end and for the sender."""
 
 
 @dataclass
@@ -81,19 +85,23 @@ class _Peer:
 
 
 class Refusals:
-    """Refusals that have not been read yet, by text; each text is returned at most once a minute, with its count."""
+    """Refusals to be logged: equal ones are counted, and each text is returned at most once a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin with none; ``clock`` returns seconds."""
+        """Begin without refusals; ``clock`` returns seconds."""
         self._clock = clock
         self._counts: dict[str, int] = {}
+        """Text of each unread refusal -> how often it occurred."""
         self._stand: dict[str, Callable[[], bool]] = {}
-        """By text: returns whether an unread refusal still holds."""
+        """Text of each unread refusal -> function that returns whether the refusal still holds."""
         self._told: dict[str, float] = {}
-        """By text: clock at which it was last read, in seconds."""
+        """Text -> clock in seconds when it was last read."""
 
     def note(self, text: str, stands: Callable[[], bool] = lambda: True) -> None:
-        """Count a refusal; it is forgotten if ``stands`` returns False when it is read."""
+        """Count a refusal. If ``stands`` returns False when refusals are read, it is forgotten.
+
+        So nothing is logged if, for example, a key has been added to the list meanwhile.
+        """
         known = self._counts.keys() | self._told.keys()
         if text not in known and len(known) >= _MOST_TOLD:
             text, stands = "further connections or messages were refused", lambda: True
@@ -101,7 +109,7 @@ class Refusals:
         self._counts[text] = self._counts.get(text, 0) + 1
 
     def read(self) -> list[str]:
-        """Return the refusals since the last call, one line each; a text returned within the last minute waits."""
+        """Return the new refusals, one line each, except texts that were returned within the last minute."""
         now_s = self._clock()
         self._counts = {text: count for text, count in self._counts.items() if self._stand[text]()}
         self._stand = {text: self._stand[text] for text in self._counts}
@@ -113,17 +121,20 @@ class Refusals:
 
 
 class Door:
-    """Decides for one listening socket which keys and messages are admitted, and stores each peer's connection."""
+    """Decides for one listening socket which keys and messages are admitted; remembers the connection of each peer.
+
+    A peer is a sender, identified by its id.
+    """
 
     def __init__(self, keys: ServerKeys, limit_bytes: int) -> None:
-        """Admit the keys that ``keys`` allows at each moment, with messages of at most ``limit_bytes``."""
+        """Admit messages of at most ``limit_bytes`` from the keys that ``keys.allowed`` knows at that moment."""
         self._keys, self._limit_bytes = keys, limit_bytes
         self._peers: dict[str, dict[str, _Peer]] = {}
         """Name of a key -> id -> peer."""
         self.refusals = Refusals()
 
     def answer(self, request: list[bytes]) -> list[bytes]:
-        """Answer one ZAP request of libzmq: 200 and the key as the user id, or 400."""
+        """Answer a ZAP request of libzmq: status 200 with the key as the user id, or 400 to refuse the connection."""
         request_id = request[1] if len(request) > 1 else b""
         refusal = [_ZAP_VERSION, request_id, b"400", b"not allowed", b"", b""]
         if len(request) != _ZAP_FRAMES or request[0] != _ZAP_VERSION or request[5] != b"CURVE":
@@ -137,7 +148,10 @@ class Door:
         return [_ZAP_VERSION, request_id, b"200", b"OK", key.hex().encode(), b""]
 
     def sender(self, user_id: str, frames: list[bytes]) -> str:
-        """Return the name of the key of a message; raises RefusedError for a revoked key or a message too large."""
+        """Return the name of the key that sent a message; ``user_id`` is that of the ZAP answer.
+
+        Raises RefusedError if the key was revoked or the message is too large.
+        """
         key = bytes.fromhex(user_id)
         name = self._keys.allowed(key)
         if name is None:
@@ -150,10 +164,10 @@ class Door:
     def enter(
         self, route: bytes, user_id: str, frames: list[bytes], connected: Callable[[bytes], bool]
     ) -> tuple[str, bytes]:
-        """Return a message as (peer's id, body); raises RefusedError if it is not admitted.
+        """Return the peer's id and the body of a message; raises RefusedError if the message is not admitted.
 
-        ``route`` is libzmq's id of the message's connection, ``user_id`` the id from the ZAP answer; ``connected``
-        returns whether the connection of a route is still open.
+        ``route`` is libzmq's id of the connection, and ``user_id`` that of the ZAP answer. ``connected`` returns
+        whether the connection with a route is still open.
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:
@@ -183,7 +197,7 @@ class Door:
         return peer, body
 
     def route(self, peer: str) -> bytes | None:
-        """Return libzmq's id of a peer's connection; None for a peer that is unknown or no longer allowed."""
+        """Return libzmq's id of a peer's newest connection; None for a peer that is unknown or no longer allowed."""
         name = peer.partition("/")[0]
         known = self._peers.get(name, {}).get(peer)
         return known.route if known is not None and self._keys.allowed(known.key) == name else None

@@ -1,13 +1,13 @@
 """A process's keys, and its connections to processes of the run on other nodes.
 
-A process makes its keys when it starts and sends the public key to the supervisor over the control socket, which is
-already private. The supervisor lists the key in its orders. Each process thus knows the keys of all others, as of the
-newest order, and no secret key leaves its process. A process that has died is no longer listed: messages that still
-come with its key, for example from a node that the run has given up, are refused.
+A process makes a pair of keys when it starts, and sends the public key to the supervisor over the control socket, which
+is private already. The supervisor lists the public keys of all processes in its orders. So each process knows the keys
+of all others, and no secret key leaves its process. A process that has died is no longer listed. Messages that still
+arrive with its key, for example from a node that the run has given up, are refused.
 
-Nodes of one machine that see the same network connect through local sockets, which only their user can open and which
-are not encrypted: when 2.7 MB were sent in each direction, encryption and decryption took 7 of 9 ms (Xeon, libzmq
-4.3.5). As in a run without nodes, a message on a local socket is accepted by the id that its sender claims.
+Processes on one machine that see the same network connect through local sockets, which only their user can open, and
+which are not encrypted. The reason is speed: for 2.7 MB in each direction, encryption and decryption took 7 of 9 ms
+(Xeon, libzmq 4.3.5). As in a run without nodes, the sender of a message on a local socket is the id that it claims.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN_BYTES = 16
 
 
 class Endpoints:
-    """One process on the network of a run."""
+    """The keys of this process, and its sockets to other processes of the run."""
 
     def __init__(
         self,
@@ -39,40 +39,45 @@ class Endpoints:
         tell: Callable[[Listens], None],
         folder: Path | None = None,
     ) -> None:
-        """Make keys and pass the public key to ``tell``; ``order`` returns the newest order.
+        """Make a pair of keys, and report the public key by ``tell``, which sends a message to the supervisor.
 
-        ``folder``: a folder that only this user can open, for the local socket; None: there is no local socket.
+        ``order`` returns the newest order. ``folder``: a folder that only this user can open, for local sockets; None:
+        there are no local sockets.
         """
         self.own = own
         self.run = hashlib.blake2b(run_id.encode(), digest_size=RUN_BYTES).digest()
-        """Hash of the run's id, as messages carry it."""
+        """Hash of the run's id, which messages contain."""
         self._order, self._tell = order, tell
         self._pair = new_pair()
         self._folder, self._machine = folder, machine()
         self._names = -1, dict[bytes, str]()
-        """Version of the order that was read last, and the ids in it by public key."""
+        """Version of the newest order that was read, and the ids of its processes by public key."""
         self._said = Listens(key=self._pair.public.hex())
         self._tell(self._said)
 
     def find(self, role: str) -> dict[int, Endpoint]:
-        """Return the processes of a role that the newest order lists, by number."""
+        """Return the processes of a role in the newest order, by their numbers."""
         return {each.id.number: each for each in self._listed() if each.id.role == role}
 
     def endpoint(self, id: ProcessId) -> Endpoint | None:
-        """Return this incarnation of a process; None if the newest order does not list it."""
+        """Return the keys and addresses of an incarnation of a process; None if the newest order does not list it."""
         return next((each for each in self._listed() if each.id == id), None)
 
     def pull(self, host: str, limit_bytes: int) -> Pulls:
-        """Listen for messages of the other processes, at a free port; raises ChannelError."""
+        """Open a socket for messages from other processes, on a free port of ``host``, and report its address.
+
+        Raises ChannelError if that fails.
+        """
         remote, local = Pull(Tcp(host, 0), limit_bytes, self._keys), self._local()
         opened = Pulls(remote, Pull(local.address, limit_bytes) if local else None)
         self._listens(remote.address, local)
         return opened
 
     def router(self, host: str, limit_bytes: int, generation: int = 0) -> Routers:
-        """Listen for requests of the other processes, at a free port; raises ChannelError.
+        """Open a socket for requests of other processes, on a free port of ``host``, and report its address.
 
-        ``generation``: the generation of learners whose hub this is.
+        ``generation``: generation of learners in lock-step whose hub, through which they exchange, this process runs.
+        Raises ChannelError if the socket cannot be opened.
         """
         remote, local = Router(Tcp(host, 0), self._keys, limit_bytes), self._local()
         opened = Routers(remote, Router(local.address, limit_bytes=limit_bytes) if local else None)
@@ -80,31 +85,31 @@ class Endpoints:
         return opened
 
     def begin(self, generation: int) -> None:
-        """Tell the others that this process takes part in a generation of learners, and in no earlier one."""
+        """Report that this process takes part in a generation of learners in lock-step, and in no earlier one."""
         self._listens(None, None, generation)
 
     def closed_hub(self, generation: int) -> None:
-        """Tell the others that the hub of a generation is closed, unless this process has begun a newer one."""
+        """Report that the hub of a generation is closed, unless this process has begun a newer generation."""
         if self._said.generation == generation:
             self._listens(None, None, generation)
 
     def push(self, to: Endpoint) -> Push:
-        """Connect to a process that has an address."""
+        """Connect to a process that has an address, to send messages without answers."""
         return Push(self._address(to), self._keys_for(to))
 
     def dealer(self, to: Endpoint, limit_bytes: int) -> Dealer:
-        """Connect to a process that has an address and whose answers have at most ``limit_bytes``."""
+        """Connect to a process that has an address, to send requests; its answers have at most ``limit_bytes``."""
         return Dealer(self._address(to), self.own.socket_id, self._keys_for(to), limit_bytes)
 
     def _local(self) -> LocalSocket | None:
-        """Return a local socket for this process to listen on, with a name of its own; None without a folder."""
+        """Return a new address for a local socket; None if there is no folder, or if the path would be too long."""
         if self._folder is None:
             return None
         socket = Ipc(str(self._folder / f"{secrets.token_hex(8)}.sock"))
         return LocalSocket(self._machine, socket) if len(os.fsencode(socket.path)) <= PATH_BYTES else None
 
     def _address(self, to: Endpoint) -> Ipc | Tcp:
-        """Return the local socket if this user can open it here; else the address on the network."""
+        """Return the local address of a process if this process can open it, else its address on the network."""
         local = to.local
         if local and local.machine == self._machine and os.access(local.address.file, os.W_OK, effective_ids=True):
             return local.address
@@ -127,16 +132,16 @@ class Endpoints:
         self._tell(self._said)
 
     def _name_of(self, public: bytes) -> str | None:
-        """Return the id of the process that has a key; None if the newest order does not list the key."""
+        """Return the id of the process with a public key; None if the newest order does not list the key."""
         order, (version, names) = self._order(), self._names
         if order.version != version:
             names = {bytes.fromhex(each.key): each.id.socket_id for each in order.endpoints}
-            self._names = order.version, names  # at once, as the hubs of two generations may run in two threads
+            self._names = order.version, names  # one assignment, because two threads may read it
         return names.get(public)
 
 
 def machine() -> str:
-    """Return a mark of this boot of this machine and of the network that this process sees."""
+    """Return an identifier of this machine, of its present boot, and of the network namespace of this process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     network = os.stat("/proc/self/ns/net").st_ino
     return hashlib.blake2b(f"{boot} {network}".encode(), digest_size=16).hexdigest()

@@ -1,6 +1,6 @@
-"""Identity of a process of a run. Its name and its ids on sockets are derived from it and are never parsed.
+"""The identity of a process of a run, from which its name and its ids on sockets are made.
 
-Settings, messages and the plan contain the identity; names are for people, for files and for use as keys.
+Settings and messages contain the identity itself, so names are never parsed. Names are for people, files and keys.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One incarnation (start) of a process of a run."""
+    """Identity of one incarnation of a process: of the process from one start to its end."""
 
     role: Name
     """Name of the role, such as trainer or simulator."""
     number: Count = 0
-    """Number among the processes of its role. Simulators never reuse one, because it determines the random seed."""
+    """Number among the processes of its role. No two simulators have the same, because it determines random seeds."""
     learner: Count = 0
-    """Number of the learner that the process belongs to."""
+    """Number of the learner to which the process belongs."""
     incarnation: Count = 0
     """How often the process was started before."""
     sole: bool = False
-    """Whether the run can only have one process of this role. Its name then has no number."""
+    """Whether the run can only have one process of this role, whose name then has no number."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def last_words_id(self) -> str:
-        """Second id on the control socket, by which this incarnation reports the error it exits with."""
+        """Second id on the control socket, with which this incarnation reports the error with which it exits."""
         return f"{self.socket_id}.failed"
 
     def again(self, incarnation: int) -> ProcessId:

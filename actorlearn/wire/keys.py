@@ -1,4 +1,4 @@
-"""Key files: the head's folder, with its secret key and the public keys that may connect, and a file per node.
+"""Key files, with which nodes of a run on several machines connect to its head.
 
 ==================  ======  ==========================================================================================
 in the folder       mode    content
@@ -9,8 +9,9 @@ in the folder       mode    content
 ==================  ======  ==========================================================================================
 
 The head is the machine with the run's folder; nodes are the other machines. Each line of a file is a word and a value;
-keys are 64 hexadecimal digits. A secret key that other users may read is refused, and so is a list that other users may
-write. Files are never overwritten, and secrets appear in no error, name or ``repr``.
+keys are 64 hexadecimal digits. A file with a secret key is refused if other users may read it, and the list of public
+keys is refused if other users may change it. Files are never overwritten. Secret keys appear in no error, name or
+``repr``.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from actorlearn.wire.door import KEY_BYTES, NAME, ClientKeys, Pair, ServerKeys
 HEAD_FILE = "head.key"
 LIST_FOLDER = "nodes"
 LIST_AGAIN_S = 1.0
-"""Seconds after which the list is read again: an added or revoked key takes effect within this time."""
+"""Seconds after which the list of keys is read again, so that added and revoked keys take effect."""
 _LIMIT_BYTES = 4096
 _OTHERS_READ, _OTHERS_WRITE = 0o077, 0o022
+_NAME_RULE = "a node's name is 1 to 64 letters, digits, dots, dashes or underscores, and not head"
 
 
 class KeysError(ValueError):
@@ -46,16 +48,19 @@ class NodeKeys(NamedTuple):
 
 
 class AllowList:
-    """The names of the keys that may connect, from a folder that may change at any time."""
+    """The public keys that may connect, with their names, from a folder whose files may change at any time."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder; raises KeysError."""
+        """Read the folder; raises KeysError if its list cannot be used."""
         self._folder = folder
         self._names = {key: name for name, key in read_list(folder).items()}
         self._read_s = time.monotonic()
 
     def __call__(self, public: bytes) -> str | None:
-        """Return the name of a key, or None if it may not connect; an unreadable list leaves the last one in force."""
+        """Return the name of a key, or None if it may not connect.
+
+        If the list has become unreadable, the keys that were read last stay valid.
+        """
         if time.monotonic() - self._read_s >= LIST_AGAIN_S:
             with suppress(KeysError, OSError):
                 self._names = {key: name for name, key in read_list(self._folder).items()}
@@ -64,16 +69,16 @@ class AllowList:
 
 
 def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Make a key file for each node, and the head's if there is none yet; returns the files to move to the nodes.
+    """Make a key file for each node in ``names``, and that of the head if there is none yet.
 
-    Raises KeysError, before it makes any file, for a name that is invalid, repeated or already has a key.
+    Returns the files that you move to the nodes. Raises KeysError, before any file is made, if a name is invalid,
+    occurs twice or has a key already.
     """
     wanted = list(names)
     head, listed = folder / HEAD_FILE, folder / LIST_FOLDER
     for name in wanted:
         if not NAME.fullmatch(name) or f"{name}.key" == HEAD_FILE:
-            rule = "a node's name is 1 to 64 letters, digits, dots, dashes or underscores, and not head"
-            raise KeysError(f"{name!a:.100}: {rule}; write node-1")
+            raise KeysError(f"{name!a:.100}: {_NAME_RULE}; write node-1")
         if wanted.count(name) > 1 or any(path.exists() for path in (folder / f"{name}.key", listed / f"{name}.pub")):
             raise KeysError(
                 f"{name}: this node has a key in {folder} already; use another name, or revoke the key first"
@@ -96,12 +101,12 @@ def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def server_keys(folder: Path) -> ServerKeys:
-    """Read the head's keys and its list from a folder of ``make_keys``; raises KeysError."""
+    """Read the head's keys and its list of nodes from a folder of `make_keys`; raises KeysError if that fails."""
     return ServerKeys(_read_pair(folder / HEAD_FILE), AllowList(folder / LIST_FOLDER))
 
 
 def node_keys(file: Path) -> NodeKeys:
-    """Read a node's key file; raises KeysError."""
+    """Read a node's key file; raises KeysError if that fails."""
     said = _read(file, _OTHERS_READ)
     name = said.get("name", "")
     if not NAME.fullmatch(name):
@@ -112,7 +117,7 @@ def node_keys(file: Path) -> NodeKeys:
 
 
 def read_list(folder: Path) -> dict[str, bytes]:
-    """Return the public keys that may connect, name -> key; raises KeysError."""
+    """Return the public keys that may connect, as name -> key; raises KeysError if the list cannot be used."""
     try:
         mode = folder.stat().st_mode
         files = sorted(folder.glob("*.pub"))
@@ -125,16 +130,19 @@ def read_list(folder: Path) -> dict[str, bytes]:
     names: dict[bytes, str] = {}
     for file in files:
         key = _key(file, _read(file, _OTHERS_WRITE), "public")
-        if key in names or not NAME.fullmatch(file.stem):
-            raise KeysError(
-                f"{file}: has the key of {names.get(key, 'no name')}; each node needs its own, so remove the file"
-            )
+        if not NAME.fullmatch(file.stem):
+            raise KeysError(f"{file}: {_NAME_RULE}; rename or remove the file")
+        if key in names:
+            raise KeysError(f"{file}: has the key of {names[key]}; each node needs its own, so remove the file")
         names[key] = file.stem
     return {name: key for key, name in names.items()}
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Remove a node's key from the list, and its file if it is still here; raises KeysError for an unknown name."""
+    """Remove a node's public key from the list, and its key file if it is still in the folder.
+
+    Raises KeysError for an unknown name.
+    """
     file = folder / LIST_FOLDER / f"{name}.pub"
     if not NAME.fullmatch(name) or not file.exists():
         raise KeysError(
@@ -145,7 +153,7 @@ def revoke(folder: Path, name: str) -> None:
 
 
 def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:
-    """Create a file with this mode; raises OSError naming it if it exists."""
+    """Make a file with this mode; raises OSError with its name if it exists."""
     lines = [f"{word} {value if isinstance(value, str) else value.hex()}\n" for word, value in said.items()]
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w") as out:
@@ -155,7 +163,7 @@ def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:
 
 
 def _read(file: Path, forbidden: int) -> dict[str, str]:
-    """Read a file of words and values that has none of the ``forbidden`` mode bits; raises KeysError naming it."""
+    """Return the words and values in a key file; raises KeysError if its mode has any of the ``forbidden`` bits."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -187,7 +195,7 @@ def _pair(file: Path, said: Mapping[str, str]) -> Pair:
 
 
 def _key(file: Path, said: Mapping[str, str], word: str) -> bytes:
-    """Return one key of a file; raises KeysError, whose text does not repeat the value."""
+    """Return the key after ``word`` in a key file; raises KeysError, without the value, if there is no valid key."""
     try:
         key = bytes.fromhex(said.get(word, ""))
     except ValueError:

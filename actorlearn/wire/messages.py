@@ -1,8 +1,8 @@
-"""All control messages between processes, and their encoding.
+"""All control messages between the processes of a run, and their encoding.
 
-Control messages are typed structs in MessagePack, decoded against the closed unions below: an unknown kind, a wrong
-type, a count below zero or a size over its limit raises ``MessageError``. These messages contain no tensors: tensors
-are in shared memory.
+Control messages are typed structs in MessagePack. A receiver decodes only the types that it expects: an unknown type, a
+wrong value, a count below zero or a size over its limit raises ``MessageError``. The messages contain no tensors;
+tensors are in shared memory. "Child" is any process that the supervisor starts.
 
 ===================  ==========================  =============================================================
 from                 to                          messages
@@ -14,10 +14,11 @@ command line         supervisor                  Request
 supervisor           command line                Reply
 ===================  ==========================  =============================================================
 
-A process that waits for a row, an action or a rollout is woken by a wakeup, which has no content (``wire/wakeup.py``).
+A process that waits for rows, actions or a rollout is woken by another kind of signal, which has no content
+(``wire/wakeup.py``).
 
-Control is level-triggered: an ``Order`` is the complete wanted state with a version, repeated until the child answers
-``Applied`` with that version. A lost, repeated or reordered order therefore changes nothing.
+An ``Order`` is the complete state that the supervisor wants from a child, with a version. The supervisor repeats it
+until the child answers ``Applied`` with this version. So lost, repeated and reordered orders do no harm.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
 PROTOCOL_VERSION = 13
-"""Raised whenever a struct below changes; processes of different versions refuse one another."""
+"""Version of the structs below. It is increased whenever one changes, and the supervisor refuses other versions."""
 
 LIMIT_BYTES = 256 * 1024
-"""Largest control message. The biggest legitimate one (an Order with 256 members) is under 64 KiB."""
+"""Limit on the size of a control message. The largest valid one (an Order with 256 members) has less than 64 KiB."""
 
 TEXT_CHARACTERS = 8000
-"""Longest text in a message; ``brief`` cuts longer ones. Several texts of this length fit into one message."""
+"""Limit on the length of a text in a message; ``brief`` cuts longer ones. A message can have several such texts."""
 
 _WRONG_CHARACTERS = 500
-"""Longest description of an error in decoding: msgspec's text may repeat the whole message."""
+"""Limit on the description of a decoding error, because msgspec's text may repeat the whole message."""
 
 MOST_NAMES = 256
-"""Most names in a request: a run never has more processes."""
+"""Limit on the number of names in a message: a run never has more processes."""
 
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS)]
 """An error, warning, path or override, for people."""
@@ -52,11 +53,11 @@ Key = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class MessageError(ValueError):
-    """Bytes that are no message of the expected union."""
+    """Bytes are not a message that the receiver expects, or a message is too large."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    """Base of all control messages; the class name travels as the tag."""
+    """Base of all control messages; the name of the class is sent as the message's type."""
 
 
 class Hello(Message, frozen=True):
@@ -80,7 +81,7 @@ class LocalSocket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A socket on which a process listens for processes of its own machine."""
 
     machine: Name
-    """Mark of the machine (``wire/endpoints.py``)."""
+    """Identifier of the machine and of its network (``wire/endpoints.py``)."""
     address: Ipc
     """Address of the socket."""
 
@@ -95,11 +96,13 @@ class Listens(Message, frozen=True):
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
+    """Trainers in mode sync: newest generation of `learners` (see Order) in which this trainer takes part. It has an
+    address only while it runs the hub, through which these trainers exchange.
+    """
 
 
 class Left(Message, frozen=True):
-    """A trainer has left the others that learn in lock-step. It may save for minutes before it exits."""
+    """A trainer in mode sync no longer exchanges with the others. It may save for minutes before it exits."""
 
 
 class Applied(Message, frozen=True):
@@ -191,7 +194,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A process on the network of the run. Other processes accept its messages while the newest Order lists it."""
+    """A process that communicates between machines. Others accept its messages while the newest Order lists it."""
 
     id: ProcessId
     """Identity of the process."""
@@ -202,7 +205,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     local: LocalSocket | None = None
     """Address for processes of the same machine. None: they use ``address``, too."""
     generation: Count = 0
-    """Learner in lock-step: newest generation that it has begun. It has an address only while it runs the hub."""
+    """Trainers in mode sync: newest generation of `learners` (see Order) in which this trainer takes part. It has an
+    address only while it runs the hub, through which these trainers exchange.
+    """
 
 
 class Order(Message, frozen=True):
@@ -288,7 +293,7 @@ _decoders = {
 
 
 def brief(text: str, most: int = TEXT_CHARACTERS) -> str:
-    """Cut a text to ``most`` characters: its beginning, and its end, where a traceback names the error."""
+    """Shorten a text to ``most`` characters: keep its beginning, and its end, where a traceback names the error."""
     half = most // 2 - 8
     return text if len(text) <= most else f"{text[:half]} […] {text[-half:]}"
 
@@ -304,7 +309,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes, receiver: str) -> Message:
-    """Decode a message for a receiver (supervisor, child, command line); raises MessageError for any other bytes."""
+    """Decode a message for a receiver, which is "supervisor", "child" or "command line".
+
+    Raises MessageError for bytes that are no message for this receiver.
+    """
     if len(data) > LIMIT_BYTES:
         raise MessageError(f"a message to the {receiver} has {len(data)} bytes, and the limit is {LIMIT_BYTES}")
     try:

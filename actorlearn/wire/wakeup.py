@@ -1,11 +1,11 @@
-"""Wakeups: named pipes that wake a sleeping process, so that it reads the words in shared memory again.
+"""Wakeups: named pipes by which a process wakes another one that sleeps until numbers in shared memory change.
 
-The byte written to the pipe has no meaning and may be lost: a sleeping process also looks again after a timeout. A
-wakeup belongs to one listener, any process of the run may signal it, and the pipe outlives both.
+The byte in the pipe has no meaning and may be lost, because a sleeping process also looks again after a timeout. Each
+pipe has one listener, and any process of the run may write to it. The pipe outlives both.
 
-Wakeups are pipes and not zmq messages, because every step needs several. On two cores of an AMD EPYC a wakeup through
-zmq's ipc took 110 to 170 us, because each side has an I/O thread of zmq; cheap environments lost a third of their time
-to it.
+Wakeups are pipes and not messages of zmq, because every step needs several. On two cores of an AMD EPYC a wakeup
+through zmq's ipc took 110 to 170 us, because each side has an I/O thread of zmq. Cheap environments spent a third of
+their time on it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _PIPE_BYTES = 65_536
 
 
 class Wakeup:
-    """The listener's end."""
+    """The listener's end of a pipe."""
 
     def __init__(self, path: Path) -> None:
-        """Make the pipe with mode 0600, or reuse the pipe of an earlier incarnation.
+        """Make the pipe with mode 0600, or reuse that of an earlier start of this process.
 
-        A file of another type at that path is removed: a regular file is always readable and grows with every byte.
+        A file of another type at this path is removed, because a regular file would always be readable and would grow.
         """
         with suppress(FileNotFoundError):
             if not stat.S_ISFIFO(path.lstat().st_mode):
@@ -36,31 +36,31 @@ class Wakeup:
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def clear(self) -> None:
-        """Discard all wakeups so far."""
+        """Discard all bytes in the pipe, before the process looks at shared memory again."""
         with suppress(BlockingIOError):
             os.read(self.fd, _PIPE_BYTES)
 
     def close(self) -> None:
-        """Stop listening; the pipe remains for the next incarnation."""
+        """Stop listening; the pipe stays, for the next start of this process."""
         os.close(self.fd)
 
 
 class Wakeups:
-    """The writers' end: wakeups of several listeners, by the listener's id."""
+    """The writer's ends of the pipes of several listeners."""
 
     def __init__(self, paths: Mapping[str, Path] | None = None) -> None:
-        """Store the listeners' paths; a pipe is opened at its first use."""
+        """Set the listeners, as id -> path of the pipe; a pipe is opened when it is first used."""
         self._paths: dict[str, Path] = dict(paths or {})
         self._fds: dict[str, int] = {}
 
     def follow(self, paths: Mapping[str, Path]) -> None:
-        """Replace the listeners."""
+        """Set other listeners, as id -> path of the pipe."""
         for listener in [listener for listener in self._fds if listener not in paths]:
             os.close(self._fds.pop(listener))
         self._paths = dict(paths)
 
     def wake(self, listener: str) -> bool:
-        """Wake a listener; returns False if it does not listen. A full pipe counts as woken."""
+        """Wake a listener; return False if it does not listen. If the pipe is full, the listener is awake already."""
         if listener not in self._paths:
             return False
         try:

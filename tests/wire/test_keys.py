@@ -137,6 +137,12 @@ def test_two_names_of_one_key_are_refused(folder: Path) -> None:
         server_keys(folder)
 
 
+def test_a_public_key_in_a_file_with_a_wrong_name_is_refused_with_the_rule_of_names(folder: Path) -> None:
+    (folder / "nodes" / "node-1.pub").rename(folder / "nodes" / "my node.pub")
+    with pytest.raises(KeysError, match="my node.pub: a node's name is 1 to 64 letters, .*; rename or remove the file"):
+        server_keys(folder)
+
+
 @given(st.binary(max_size=400) | st.text("abcdef0123456789 \npublicsecrethdnm", max_size=400).map(str.encode))
 def test_any_bytes_are_a_key_file_or_refused(folder_of_bytes: Path, content: bytes) -> None:
     file = folder_of_bytes / "x.key"
