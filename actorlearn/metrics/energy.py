@@ -1,10 +1,9 @@
-"""Frames per kilojoule (Assran et al. 2019, figure 3), from energy counters of the whole machine.
+"""The metric ``frames_per_kj``: frames per kilojoule (Assran et al. 2019, figure 3), from energy counters.
 
-Reads RAPL's counters under /sys/class/powercap, which Linux provides for processors of Intel and AMD (each package, and
-its memory if counted separately), and NVML's counters of GPUs if the package ``nvidia-ml-py`` is installed. If neither
-can be read, ``Energy.why`` has the reason. nvidia-smi is not used, because it gives momentary power and not energy.
-
-The numbers include all other programs on the machine.
+Linux provides energy counters of Intel's and AMD's processors (RAPL) under /sys/class/powercap: for each processor
+package, and for its memory if counted separately. Energy of GPUs is read by NVML if the package ``nvidia-ml-py`` is
+installed. nvidia-smi is not used, because it gives momentary power and not energy. The counters include all other
+programs on the machine.
 """
 
 from __future__ import annotations
@@ -21,22 +20,26 @@ _J_PER_UJ, _J_PER_MJ = 1e-6, 1e-3
 
 @dataclass
 class Counter:
-    """Energy counter of one part of the machine; it may wrap around."""
+    """Energy counter of one part of the machine, which may overflow and begin at 0 again."""
 
     name: str
     read: Callable[[], int]
     joules: float
-    """Joules in one unit."""
+    """Joules per unit of the counter."""
     span: int = 0
-    """Units after which it wraps around to 0; 0: it never does."""
+    """Number of units after which the counter begins at 0 again; 0: it never does."""
     last: int = 0
+    """Value at the last call of `used_j`."""
 
     def used_j(self) -> float:
-        """Return the joules since the last call; raises OSError. Call it more often than it wraps (minutes)."""
+        """Return the joules used since the last call; raises OSError if the counter cannot be read.
+
+        It must be called every few minutes: if the counter overflows twice between two calls, the result is wrong.
+        """
         now, before = self.read(), self.last
         self.last = now
         if now < before and not self.span:
-            return 0.0  # the driver was loaded again
+            return 0.0  # the counter was reset: its driver was loaded again
         return (now - before + (self.span if now < before else 0)) * self.joules
 
 
@@ -55,14 +58,15 @@ class Energy:
         return bool(self.counters)
 
     def said(self) -> str:
-        """Return the names of the counters, or the reason why there are none, in words."""
+        """Return a text for people: the names of the counters, or the reason why there are none."""
         names = ", ".join(counter.name for counter in self.counters)
         return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
 
     def row(self, frames: int | None) -> dict[str, float]:
-        """Return the metric ``frames_per_kj`` since the last report; empty if no counter can be read.
+        """Return the metric ``frames_per_kj`` since the last report, or {} if it is not known.
 
-        `frames`: number of frames of the run so far; a smaller one than before means that a trainer was restored.
+        ``frames``: number of frames of the run so far. If it has become smaller, a trainer was restored from a
+        checkpoint, and the metric is left out once.
         """
         try:
             self._used_j += sum(counter.used_j() for counter in self.counters)
@@ -78,9 +82,10 @@ class Energy:
 
 
 def _rapl(powercap: Path) -> tuple[list[Counter], str]:
-    """Return RAPL's counters of packages and memory, and the reason if there are none.
+    """Return RAPL's counters of processor packages and memory, and the reason if there are none.
 
-    Counters of cores and graphics are part of a package's, and psys includes the packages, so these are left out.
+    Counters of cores and graphics are left out, because those of packages include them. The counter psys is left out,
+    because it includes the packages.
     """
     if not powercap.is_dir():
         return [], f"{powercap} (RAPL) does not exist, as in most virtual machines"
@@ -109,7 +114,7 @@ def _reader(path: Path) -> Callable[[], int]:
 
 
 def _gpus() -> list[Counter]:
-    """Return the counters of NVIDIA's GPUs, from Volta on; none without the package or a driver."""
+    """Return the counters of NVIDIA GPUs, which exist from Volta on; [] without the package or a driver."""
     try:
         nvml: Any = importlib.import_module("pynvml")
         nvml.nvmlInit()

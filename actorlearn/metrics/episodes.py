@@ -1,7 +1,7 @@
-"""Raw scores of whole games, computed from the rewards and the flags in blocks.
+"""Scores and lengths of games (episodes), computed from the rewards and flags in blocks.
 
-A score is the sum of raw rewards from a game's first row to its last, even if the learner clips rewards or treats lives
-as episodes.
+A score is the sum of the raw rewards of a whole game, even if the learner clips rewards or treats a lost life as the
+end of an episode.
 """
 
 from __future__ import annotations
@@ -13,26 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 RECENT_GAMES = 100
-"""Number of newest whole games over which means are taken."""
+"""Number of newest games over which means are taken."""
 
 
 class Episodes:
-    """Counts the scores and lengths of the games of one or several simulator groups."""
+    """Scores and lengths of the games of several groups of environments."""
 
     def __init__(self, window: int = RECENT_GAMES) -> None:
-        """Keep the last ``window`` whole games for the means."""
+        """Take means over the last ``window`` games."""
         self.finished = 0
+        """Number of games that were scored."""
         self.recent: deque[float] = deque(maxlen=window)
+        """Scores of the last games."""
         self.recent_lengths: deque[int] = deque(maxlen=window)
+        """Lengths of the last games, in agent steps."""
         self._returns: dict[str, NDArray[np.float64]] = {}
+        """Owner -> [B] score so far of each running game; NaN: it will not be scored."""
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Add a block [T + 1, B] of one owner (simulator incarnation and group); called in the order of rollouts.
+        """Add a block [T + 1, B]; called in the order of rollouts.
 
-        ``over`` is terminated | truncated; a lost life does not count. ``first`` marks rows that begin a game. Row 0
-        was counted as row T of the previous block, or begins a game. A game is not scored if its first row was not
-        added, because this process or the policy began in the middle of it.
+        ``owner`` names the group of environments, and the incarnation of its simulator. ``over`` is terminated |
+        truncated. ``first`` marks rows that begin a game. Row 0 is not counted: it was row T of the previous block, or
+        begins a game. A game whose first row was not added is not scored, because a part of it is unknown.
         """
         if owner not in self._returns:
             self._returns[owner] = np.full(first.shape[1], np.nan)
@@ -62,26 +66,26 @@ class Episodes:
         self._lengths.pop(owner, None)
 
     def state(self) -> dict[str, list[list[float | None]]]:
-        """Return score so far and length of each owner's unfinished games; score None: its first row was not added."""
+        """Return [score, length] so far of each owner's running games; the score is None if it will not be scored."""
         scores = {owner: [None if np.isnan(s) else float(s) for s in own] for owner, own in self._returns.items()}
         lengths = {owner: own.tolist() for owner, own in self._lengths.items()}
         return {owner: [list(game) for game in zip(scores[owner], lengths[owner], strict=True)] for owner in scores}
 
     def restore(self, state: Mapping[str, Sequence[tuple[float | None, int]]]) -> None:
-        """Restore the unfinished games of ``state``."""
+        """Restore the running games that `state` returned."""
         for owner, own in state.items():
             self._returns[owner] = np.array([np.nan if score is None else score for score, _ in own])
             self._lengths[owner] = np.array([length for _, length in own], np.int64)
 
     def begin_anew(self) -> None:
-        """Begin the means anew; the games before stay counted."""
+        """Forget the last games, so that means are taken over later ones; ``finished`` is not changed."""
         self.recent.clear()
         self.recent_lengths.clear()
 
     def mean(self) -> float | None:
-        """Return the mean raw score of the last whole games, or None before the first."""
+        """Return the mean score of the last games, or None if there are none."""
         return float(np.mean(self.recent)) if self.recent else None
 
     def mean_length(self) -> float | None:
-        """Return the mean length in agent steps of the last whole games, or None before the first."""
+        """Return the mean length of the last games, in agent steps, or None if there are none."""
         return float(np.mean(self.recent_lengths)) if self.recent_lengths else None

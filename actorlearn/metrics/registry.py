@@ -1,8 +1,8 @@
-"""Registry of metrics: the definition of every metric of a run by its name.
+"""The definitions of all metrics, by name (``actorlearn/metric.py`` describes a definition).
 
-Processes report plain mappings of names to numbers; the code that merges, writes or shows them looks the names up here.
-Metrics of a single algorithm, shipped or from another package, are defined in its spec. Imports no torch, and does not
-depend on processes or files. ``docs/metrics.md`` is generated from it.
+Processes report plain mappings of names to numbers. Code that merges, writes or shows them finds the definitions here.
+Metrics of a single algorithm are defined in the algorithm's spec. This file does not import torch.
+``docs/metrics.md`` is generated from it.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.metrics.timings import SECTIONS
 
 LEARNERS = "learners"
-"""Key of a merged row for the metrics of each learner: {name of its trainer: {metric: number}}."""
+"""Key, in a row of several learners, for the metrics of each learner: {name of its trainer: {metric: number}}."""
 SECONDARY = "secondary_"
-"""Prefix of a metric's name for the same metric of the secondary learner, which never acts."""
+"""Prefix of the name of a metric of the secondary learner, a second network that learns from the same replay but never
+acts (``replay.secondary_batch_size``)."""
 
 
 _counter = partial(Metric, kind=Kind.COUNTER, merge=Merge.SUM, form=Form.WHOLE)
 _of_all = partial(Metric, kind=Kind.COUNTER, merge=Merge.MAX, form=Form.WHOLE)
-"""Counts of all learners together; the largest value is the newest."""
+"""For counts of all learners together, which each learner reports; the largest value is the newest."""
 _rate = partial(Metric, kind=Kind.RATE, merge=Merge.SUM, form=Form.WHOLE)
 _games = partial(Metric, weight="episodes_in_mean")
 _share = partial(Metric, form=Form.PERCENT)
 _of_run = partial(Metric, merge=Merge.FIRST)
-"""Measured once for the whole run."""
+"""For values that are measured once for the whole run."""
 _learning = partial(Metric, learning=True)
 _symptom = partial(Metric, learning=True, per_learner=True)
-"""Metrics that the rules of ``launch/reports/health.py`` check for each learner."""
+"""For metrics that the rules of ``launch/reports/health.py`` check for each learner."""
 
 _PROGRESS = (
     _of_all("time_s", "s", "time since the run started, including the time before it was resumed", form=Form.DURATION),
@@ -60,7 +61,7 @@ _PROGRESS = (
     ),
 )
 ENV_CHANGES = "env_changes"
-"""Column with the number of resumes that changed the environment; rows before the first change do not have it."""
+"""Metric that counts the resumes that changed the environment; rows before the first of them do not have it."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
@@ -192,7 +193,7 @@ _LEARNING = (
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
-"""Column with the names of the health rules that have fired; a row without any does not have it."""
+"""Metric with the names of the health rules that have fired; rows do not have it if none has."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
@@ -224,10 +225,10 @@ _NORMS = tuple(
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
 STALENESS_SHOWN = 8
-"""Staleness of a gradient, in changes by others, from which on all values are shown as one metric."""
+"""Staleness of a gradient, in changes by others, from which on all gradients are counted by a single metric."""
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
-"""Counts that each learner begins at 0 after each report."""
+"""For counts that each learner sets to 0 after each report."""
 _farthest = partial(Metric, merge=Merge.MAX, per_learner=True)
 _BETWEEN_LEARNERS = (
     _each("learner_wait_s", "s", "time that the learner waited for other learners since the previous report"),
@@ -349,10 +350,10 @@ OWN_RATE = "learning_rate_"
 
 
 def metric(name: str) -> Metric:
-    """Return the definition of a metric; for an unregistered name a default: a gauge, merged by the learners' mean.
+    """Return the definition of the metric with this name.
 
-    An unregistered metric is shown with the terms of the loss. If its values are not numbers, the first learner's is
-    used.
+    A metric that is not registered gets a default definition: several learners' values are merged by their mean, or by
+    taking the first if they are not numbers, and it is shown with the terms of the loss.
     """
     of_algorithms = (own for spec in ALGORITHMS.known() for own in spec.metrics if own.name == name)
     if found := METRICS.get(name) or next(of_algorithms, None):

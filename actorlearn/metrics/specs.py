@@ -1,4 +1,7 @@
-"""Writers of metrics, which write the rows of a run to files or services: interface, settings and registry."""
+"""Writers of metrics: their interface, specs and registry.
+
+A writer writes the reports of a run, which are rows of metrics by name, to a file or a service.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,20 @@ from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_setti
 
 
 class WriterSettings(Settings, frozen=True, kw_only=True):
-    """Settings of every writer: none so far."""
+    """Settings of a writer; there are no keys so far."""
 
 
 class Writer(Protocol):
-    """Writes the rows of one run; its class is called with the run's folder."""
+    """Writes the reports of one run."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Open for appending, because the run may have been resumed."""
+        """Begin to write, for the run with this folder; append to existing files, because the run may be resumed."""
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one report: numbers, texts, lists and mappings of these, with an integer ``env_steps``.
+        """Write one report: metrics by name, whose values are numbers, texts, and lists and mappings of these.
 
-        Raises OSError naming the file that could not be written; ``row`` is then called again with the next report.
+        ``values`` always has an integer ``env_steps``. Raises OSError with the name of a file that cannot be written;
+        the run then continues, and calls ``row`` again with the next report.
         """
 
     def close(self) -> None:
@@ -35,16 +39,16 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WriterSpec(Spec):
-    """Description of a writer before it is made."""
+    """Description of a writer that does not import it; ``made_by`` names its class."""
 
     methods = ("row", "close")
     described_in = "actorlearn/metrics/specs.py"
     settings: type[WriterSettings] = WriterSettings
     needs: tuple[str, ...] = ()
-    """Packages that it needs and that may not be installed; its class can be imported without them."""
+    """Packages that the writer needs and that may not be installed; its class can be imported without them."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError, also if a package that it needs is not installed."""
+        """Import the class; raises ValueError if that fails, or if a package in ``needs`` is not installed."""
         for package in self.needs:
             if find_spec(package) is None:
                 install = imports.own_extra(package)
@@ -63,6 +67,6 @@ WANDB = WriterSpec(name="wandb", made_by="actorlearn.metrics.trackers:WandB", ne
 TRACKIO = WriterSpec(name="trackio", made_by="actorlearn.metrics.trackers:Trackio", needs=("trackio",))
 
 DEFAULT_WRITERS = (TENSORBOARD.name,)
-"""Default writers besides `JSONL`, which every run has because other code reads its rows."""
+"""Default of ``report.writers``. `JSONL` is always used too, because other programs of actorlearn read its file."""
 
 WRITERS = Registry("writer", "actorlearn.writers", WriterSpec)

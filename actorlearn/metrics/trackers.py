@@ -1,8 +1,9 @@
-"""Writers that copy the rows of a run to experiment trackers: Weights & Biases, and trackio.
+"""Writers that copy the reports of a run to experiment trackers: Weights & Biases, and trackio.
 
-A tracker waits for the network and starts threads and programs, which must not happen in the supervisor. So each writer
-has a process (``tracking.py``) that reads `METRICS_FILE` as it grows. When the supervisor closes the process's standard
-input or dies, the process sends the remaining rows and ends. Its output is in the run's ``logs/``.
+The packages of trackers wait for the network, and start threads and programs, which must not happen in the supervisor.
+So each writer starts a process (``tracking.py``) that reads `METRICS_FILE` as it grows. When the supervisor closes the
+standard input of this process, or dies, the process sends the remaining rows and ends. Its output is in ``logs/`` of
+the run's folder.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from typing import Any, ClassVar
 from actorlearn.metrics.writer import METRICS_FILE
 
 CLOSE_S = 60.0
-"""Longest wait at the end of a run for the process to send its rows, in seconds."""
+"""Longest time in seconds that the end of a run waits for the process to send its rows."""
 
 
 class Tracker:
-    """A writer whose rows a process sends to a tracker."""
+    """A writer that starts a process, which sends the rows to a tracker."""
 
     name: ClassVar[str]
     """Name of the tracker in ``tracking.py``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Begin after the rows from before a resume of the run, which have been sent already."""
+        """Begin after the rows that are in the file already, which were sent before the run was resumed."""
         self._run_dir = run_dir
         self._log = run_dir / "logs" / f"{self.name}.log"
         file = run_dir / METRICS_FILE
@@ -34,7 +35,7 @@ class Tracker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Start the process at the first row; it reads rows from the file. Raises OSError if it has ended."""
+        """Start the process at the first row; it reads the rows from the file. Raises OSError if it has ended."""
         if self._process is None:
             self._process = self._started()
         elif (status := self._process.poll()) is not None:
@@ -43,7 +44,7 @@ class Tracker:
             )
 
     def close(self) -> None:
-        """Wait until all rows are sent, and kill the process after CLOSE_S; a second call does nothing."""
+        """Wait until all rows are sent, but at most CLOSE_S, then kill the process; a second call does nothing."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return

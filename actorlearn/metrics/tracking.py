@@ -1,7 +1,8 @@
-"""Process that copies the rows of a run to a tracker: ``python -m actorlearn.metrics.tracking NAME RUN BEGIN``.
+"""A process that copies the reports of a run to an experiment tracker, such as Weights & Biases.
 
-Reads `METRICS_FILE` of the run's folder from byte BEGIN on. The tracker's configuration is the run's topology and its
-meta.json. At the end of its standard input the process sends the remaining whole lines and ends.
+It is started as ``python -m actorlearn.metrics.tracking TRACKER RUN_FOLDER BEGIN``, and reads `METRICS_FILE` in the
+run's folder from byte BEGIN on. When its standard input is closed, it sends the remaining lines and ends. The
+configuration that the tracker shows is the run's topology and parts of meta.json.
 """
 
 from __future__ import annotations
@@ -22,22 +23,25 @@ from actorlearn.metrics.writer import METRICS_FILE, flat_scalars
 
 LOOK_EVERY_S = 1.0
 PROJECT = "actorlearn"
-"""Project of runs in trackers, unless the variable WANDB_PROJECT or TRACKIO_PROJECT names another."""
+"""Project of the tracker, unless the environment variable WANDB_PROJECT or TRACKIO_PROJECT names another."""
 
 
 @dataclass(frozen=True)
 class About:
-    """Identity of a run, for a tracker."""
+    """Identity and configuration of a run, for a tracker."""
 
     folder: Path
     id: str
-    """Run id at the first start of the run; a resumed run continues under this id."""
+    """Id of the run at its first start, with which a resumed run continues."""
     config: Mapping[str, Any]
-    """The resolved topology, and under the key ``meta`` version, commit and machine."""
+    """The topology with all defaults, and under the key ``meta`` version, commit, machine and command."""
 
 
 class WandBRun:
-    """A run of Weights & Biases, with files in ``RUN/wandb``; wandb itself reads WANDB_MODE and the account."""
+    """A run in Weights & Biases, whose files are in the folder ``wandb`` of the run.
+
+    The package wandb itself reads the account and environment variables such as WANDB_MODE.
+    """
 
     def __init__(self, about: About) -> None:
         import wandb
@@ -64,7 +68,7 @@ class WandBRun:
 
 
 class TrackioRun:
-    """A run of trackio, in its folder on this machine (TRACKIO_DIR), in TRACKIO_SPACE_ID or on its server."""
+    """A run in trackio; the package itself reads TRACKIO_DIR, its folder on this machine, and TRACKIO_SPACE_ID."""
 
     def __init__(self, about: About) -> None:
         import trackio
@@ -90,7 +94,7 @@ LOGS: dict[str, type[WandBRun | TrackioRun]] = {"wandb": WandBRun, "trackio": Tr
 
 
 def about(folder: Path) -> About:
-    """Read the identity of a run from its folder."""
+    """Read identity and configuration of a run from its folder."""
     with open_regular(folder / "meta.json") as meta_file, open_regular(folder / "topology.yaml") as topology_file:
         meta, topology = json.load(meta_file), yaml.safe_load(topology_file)
     kept = {name: meta.get(name) for name in ("run_id", "version", "commit", "dirty", "machine", "command")}
@@ -99,7 +103,7 @@ def about(folder: Path) -> About:
 
 
 def whole_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield new lines, except a last one that is still being written."""
+    """Yield the lines that have been written since the last call, except one that is still being written."""
     while line := file.readline():
         if not line.endswith(b"\n"):
             file.seek(-len(line), os.SEEK_CUR)
@@ -108,12 +112,13 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def follow(log: WandBRun | TrackioRun, rows: Path, begin: int) -> None:
-    """Log rows from byte ``begin`` on until standard input ends, then the remaining ones."""
+    """Send the rows in the file ``rows`` to a tracker, from byte ``begin`` on, until standard input is closed."""
     with open_regular(rows) as file:
         file.seek(begin)
         ended = False
         while not ended:
-            ended = bool(select.select([sys.stdin], [], [], LOOK_EVERY_S)[0])  # readable only at its end
+            # Nobody writes to standard input, so it becomes readable only when it is closed.
+            ended = bool(select.select([sys.stdin], [], [], LOOK_EVERY_S)[0])
             for line in whole_lines(file):
                 log.row(flat_scalars(json.loads(line)))
     log.finish()

@@ -1,12 +1,12 @@
-"""Writes a run's ``metrics.jsonl`` and ``events.jsonl`` (one object per line), and TensorBoard scalars.
+"""Writes a run's ``metrics.jsonl`` and ``events.jsonl``, with one JSON object per line, and TensorBoard's files.
 
-``metrics.jsonl`` is the reference; TensorBoard has a copy of its numbers over ``env_steps``. Each file has one writing
-process. A concurrent reader must ignore a last line without a newline: it is being written, or a crash has cut it and
-it is removed when the file is opened again. Lines that cannot be written because the disk is full wait in memory and
-are written before the next line (``actorlearn/files.py``). ``registry.py`` defines the metrics.
+TensorBoard gets the numbers of ``metrics.jsonl`` as scalars over ``env_steps``. ``registry.py`` defines the metrics.
 
-TensorBoard's files are written with its record format only, because its own writers import TensorFlow if it is
-installed, and start a thread.
+Each file is written by one process. A reader must ignore a last line without a newline: it is still being written, or
+was cut by a crash, and is removed when the file is opened again. Lines that cannot be written because the disk is full
+stay in memory, and are written before the next line (``actorlearn/files.py``).
+
+TensorBoard's own writers are not used, because they start a thread, and import TensorFlow if it is installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 
 class _LinesFile:
-    """Appends JSON lines, unbuffered, so that written lines survive the death of the process."""
+    """Appends JSON lines to a file, without a buffer, so that they survive the death of the process."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,14 +58,14 @@ class JsonLines(_LinesFile):
         super().__init__(run_dir / METRICS_FILE)
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one line."""
+        """Write one report as one line."""
         self.append(values)
 
 
 class TensorBoard:
     """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are named ``a/b``.
 
-    They are in one event file, which is made at the first row; records are written without a buffer.
+    It makes one event file at the first row, and writes without a buffer.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -75,7 +75,7 @@ class TensorBoard:
         self._described: set[str] = set()
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write the scalars of one row; they are lost if the file cannot be made."""
+        """Write the scalars of one row; raises OSError, and loses them, if the file cannot be made."""
         # Imported here because it takes a third of a second.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
@@ -114,12 +114,12 @@ class TensorBoard:
 
 
 class MetricsWriter:
-    """Writes one row per report to several writers."""
+    """Writes each report with all writers of a run."""
 
     def __init__(self, run_dir: Path, writers: Sequence[str] = DEFAULT_WRITERS) -> None:
-        """Use `JSONL` and then these writers, by their names in the registry, in this order.
+        """Make `JSONL` and the writers with these names, which are called in this order.
 
-        Raises ValueError for a writer whose class cannot be called with the folder.
+        Raises ValueError if a writer cannot be made.
         """
         self._writers: dict[str, Writer] = {}
         for name in dict.fromkeys((JSONL.name, *writers)):
@@ -134,7 +134,7 @@ class MetricsWriter:
     def row(self, values: Mapping[str, Any]) -> None:
         """Write one report; NaN and infinity become null.
 
-        Raises the OSError of the first writer that failed, after all writers have been called.
+        If writers raise exceptions, the first is raised as an OSError after all writers have been called.
         """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")
@@ -161,7 +161,7 @@ class MetricsWriter:
 
 @contextmanager
 def _as_os_error(name: str) -> Iterator[None]:
-    """Turn any exception of a user's writer into an OSError, which does not end the run."""
+    """Turn any exception of a writer except `JSONL` into an OSError, which does not end the run."""
     try:
         yield
     except Exception as error:
@@ -171,7 +171,7 @@ def _as_os_error(name: str) -> Iterator[None]:
 
 
 class EventsWriter(_LinesFile):
-    """Writes events of processes: spawned, died, restarted, attached, …, each with its cause."""
+    """Writes events of processes to ``events.jsonl``: spawned, died, restarted, attached and others."""
 
     def __init__(
         self,
@@ -180,14 +180,17 @@ class EventsWriter(_LinesFile):
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Append to ``run_dir/events.jsonl``; ``time_s`` counts from this call and never decreases."""
+        """Append to ``run_dir/events.jsonl``; the field ``time_s`` counts seconds from this call."""
         super().__init__(run_dir / EVENTS_FILE)
         self._monotonic = monotonic
         self._wall = wall
         self._started_s = monotonic()
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
-        """Write one event with further ``fields``; raises OSError if it could not be written."""
+        """Write one event: its kind, the process and its incarnation, the cause, and further ``fields``.
+
+        Raises OSError if it cannot be written now.
+        """
         row: dict[str, Any] = {
             "time": self._wall().isoformat(timespec="milliseconds"),
             "time_s": round(self._monotonic() - self._started_s, 4),
@@ -204,7 +207,7 @@ class EventsWriter(_LinesFile):
 
 
 def _framed(record: bytes) -> bytes:
-    """Return a record framed by its length and checksums (TFRecord)."""
+    """Return a record in the format TFRecord, which adds its length and checksums."""
     from tensorboard.summary.writer.record_writer import RecordWriter
 
     framed = io.BytesIO()
@@ -213,7 +216,10 @@ def _framed(record: bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON: scalars of numpy and torch as Python's, NaN and infinity as None, paths as strings."""
+    """Return a value as JSON can store it.
+
+    Scalars of numpy and torch become Python's, NaN and infinity become None, and paths become strings.
+    """
     if not isinstance(value, str | int | float | Mapping | list | tuple) and callable(getattr(value, "item", None)):
         value = value.item()
     if isinstance(value, float):  # also numpy's float64, which float() converts
@@ -226,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 
 def flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return the numbers of a row by name, those of nested mappings as ``a/b``, without texts, lists and nulls."""
+    """Return only the numbers of a row, by name; those of nested mappings are named ``a/b``."""
     scalars: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):

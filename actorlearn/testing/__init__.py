@@ -1,12 +1,14 @@
-"""Contract tests of plug-ins: classes with tests of all that the rest of the system relies on, for inheritance.
+"""Contract tests for plug-ins: classes of tests that check all on which the rest of the system relies.
+
+Derive a test class from one of them and set its attributes:
 
     from actorlearn.testing.environment import EnvironmentContract
 
     class TestCorridor(EnvironmentContract):
         section = {"id": "my_package:Corridor"}
 
-`pytest` then collects the inherited tests with your own. The shipped environments, networks and algorithms are tested
-by the same classes. Only tests import this package: it needs pytest, which a run does not need.
+`pytest` then runs the inherited tests together with your own. The shipped environments, networks and algorithms are
+tested by the same classes. Only tests may import this package, because it needs pytest.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Contract of an algorithm: tests that it acts, prepares and learns as in ``actorlearn.algorithms.interface``."""
+"""Contract tests for an algorithm: it must act and learn as ``actorlearn.algorithms.interface`` describes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HORIZON, ENVIRONMENTS = 6, 4
 
 
 class AlgorithmContract:
-    """Tests of one algorithm; inherit them in a class whose name begins with ``Test``."""
+    """Tests of one algorithm; derive a class whose name begins with ``Test``, and set ``section``."""
 
     section: ClassVar[Mapping[str, Any]]
     """The section ``algorithm`` of a topology: ``{"name": "my_package:MyAlgorithm"}``."""
@@ -36,7 +36,7 @@ class AlgorithmContract:
 
     @classmethod
     def setup_class(cls) -> None:
-        """Read the section."""
+        """Read the settings from ``section``."""
         cls.settings = ALGORITHMS.read(cls.section)
 
     def spec(self) -> AlgorithmSpec:
@@ -44,19 +44,19 @@ class AlgorithmContract:
         return ALGORITHMS.spec(self.settings.name)
 
     def algorithm(self) -> Any:
-        """Make the algorithm, and call ``heads`` with its actions as every process does."""
+        """Make the algorithm, and call ``heads`` with the action space, as every process does."""
         algorithm = make(self.settings)
         algorithm.heads(self.actions)
         return algorithm
 
     def outputs(self, *rows: int, seed: int = 0) -> dict[str, Tensor]:
-        """Draw random outputs [*rows, size] of a network."""
+        """Draw random network outputs, [*rows, size] for each head."""
         generator = torch.Generator().manual_seed(seed)
         sizes = self.algorithm().heads(self.actions)
         return {name: torch.randn(*rows, size, generator=generator) for name, size in sizes.items()}
 
     def batch(self) -> Batch:
-        """Return a batch like the trainer's: a rollout in which games end, are truncated and begin, or replay items."""
+        """Return a batch like the trainer's: a rollout in which games end and begin, or items of a replay."""
         algorithm = self.algorithm()
         return self._replayed() if self.spec().replayed else self._played(algorithm)
 
@@ -95,11 +95,15 @@ class AlgorithmContract:
         )
 
     def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Make the trainer's calls for one update; returns loss, metrics and the gradients of the outputs."""
+        """Make the calls of one update with a new algorithm, as the trainer does.
+
+        Returns the loss, the metrics, and the gradients: those of the network outputs by head, or for an algorithm with
+        several networks those of each network's parameters.
+        """
         return self.learned_by(self.algorithm(), batch)
 
     def learned_by(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Make the calls of ``learned`` with this algorithm."""
+        """Make the calls of `learned` with this algorithm."""
         count = batch.action.shape[1]
         with torch.no_grad(), unchanged(algorithm, "prepare"):
             last = self.outputs(algorithm.prepared_rows, count, seed=3) if algorithm.prepared_rows else {}
@@ -118,7 +122,7 @@ class AlgorithmContract:
         return loss.detach(), metrics, gradients
 
     def _by_networks(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Return the sum of the losses, the metrics and each network's gradient, with perceptrons as networks."""
+        """Make an update of an algorithm with several networks, with perceptrons as the networks; see `learned`."""
         shape, heads = tuple(batch.observation.shape[2:]), algorithm.heads(self.actions)
         extra = extra_networks(algorithm, self.actions)
         own, older = (networks(make_model(MLPSettings(), shape, "float32", heads, seed, extra)) for seed in (5, 4))
@@ -133,13 +137,13 @@ class AlgorithmContract:
         return torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics, gradients
 
     def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
-        """Sizes of heads are 1 or more; a column has a numpy dtype and a shape. Raises ValueError as a run does."""
+        """Sizes of heads are 1 or more, and each column has a numpy dtype and a shape."""
         algorithm = self.algorithm()
         check_heads(algorithm.heads(self.actions))
         check_columns(algorithm.columns(self.actions))
 
     def test_an_action_is_one_of_those_there_are(self) -> None:
-        """``act`` returns valid actions and exactly the columns of ``columns``, greedy or not."""
+        """``act`` returns valid actions, greedy or not, and exactly the columns that ``columns`` names."""
         algorithm, rows = self.algorithm(), 50
         dtype, shape = cell(self.actions)
         for greedy in (False, True):
@@ -156,7 +160,7 @@ class AlgorithmContract:
                     assert found == (f"torch.{kind}", (rows, *of_one)), name
 
     def test_the_generator_alone_is_chance(self) -> None:
-        """Equal generators give equal actions; greedy draws no numbers; torch's global generator is not used."""
+        """Actions depend only on outputs and generator; with ``greedy``, ``act`` draws no random numbers."""
         algorithm, outputs = self.algorithm(), self.outputs(50)
         before = torch.random.get_rng_state()
         one, same = (algorithm.act(outputs, torch.Generator().manual_seed(1))["action"] for _ in range(2))
@@ -170,7 +174,7 @@ class AlgorithmContract:
         assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
 
     def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
-        """Metrics are single finite numbers without a gradient; "priority", with a replay, has one for each item."""
+        """The loss is finite and has a gradient; metrics are finite scalars, except "priority" of replay items."""
         batch = self.batch()
         loss, metrics, gradients = self.learned(batch)
         assert loss.shape == () and torch.isfinite(loss)
@@ -184,7 +188,7 @@ class AlgorithmContract:
         assert not wrong, f"the metrics {wrong} must each be one finite number"
 
     def test_nothing_goes_back_from_rows_to_bootstrap_from(self) -> None:
-        """The loss has no gradient for the outputs of the last ``bootstrap_rows`` rows; trainers rely on this."""
+        """The loss has no gradient for the outputs of the last ``bootstrap_rows`` rows, because trainers drop it."""
         algorithm = self.algorithm()
         rows = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
         _, _, gradients = self.learned(self.batch())
@@ -192,7 +196,7 @@ class AlgorithmContract:
         assert not moved, f"{moved} of the last {rows} rows have a gradient; detach them, or set bootstrap_rows to 0"
 
     def test_what_is_not_valid_counts_for_nothing(self) -> None:
-        """The gradient does not depend on actions and rewards of transitions that are not valid."""
+        """The gradient does not depend on actions and rewards where ``valid`` is False."""
         batch = self.batch()
         if batch.valid.all():
             batch = replace(batch, valid=torch.arange(batch.valid.numel()).reshape(batch.valid.shape) % 2 == 0)
@@ -209,14 +213,14 @@ class AlgorithmContract:
             torch.testing.assert_close(gradient, of_other[name], msg=name)
 
     def test_a_batch_without_a_valid_transition_changes_nothing(self) -> None:
-        """The loss is then finite and its gradients are zeros; this happens if a whole rollout is too old."""
+        """If no transition is valid, as in a rollout that is too old, the loss is finite and its gradient is zero."""
         batch = self.batch()
         loss, _, gradients = self.learned(replace(batch, valid=torch.zeros_like(batch.valid)))
         assert torch.isfinite(loss)
         assert not any(gradient.any() for gradient in gradients.values())
 
     def test_a_batch_is_learned_from_alike_each_time_and_left_as_it_is(self) -> None:
-        """A loss draws only from its generator, and does not write to a batch: minibatches may be views of it."""
+        """Equal batches give equal losses, and ``prepare`` and ``loss`` do not change the batch."""
         batch, before = self.batch(), torch.random.get_rng_state()
         kept = batch.environments(torch.arange(batch.action.shape[1]))
         (loss, _, gradients), (again, _, of_again) = self.learned(batch), self.learned(batch)
@@ -228,7 +232,10 @@ class AlgorithmContract:
         assert not changed, f"prepare or loss wrote to {changed} of the batch"
 
     def test_checkpoints_contain_all_its_state(self) -> None:
-        """After two updates, another object with the declared state learns alike; only ``loss`` changes the state."""
+        """An algorithm has no state except ``state`` (`KeepsState`), which only ``loss`` changes.
+
+        After some updates, a new object to which this state is copied gives the same results as the old one.
+        """
         batch, rows = self.batch(), self.outputs(50)
 
         def update(algorithm: Any, number: int) -> list[Tensor]:

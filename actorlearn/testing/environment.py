@@ -1,4 +1,4 @@
-"""Contract of an environment: tests of rows, seeds, restarts and states as in ``actorlearn.envs.interface``."""
+"""Contract tests for an environment: rows, seeds, restarts and states as ``actorlearn.envs.interface`` describes."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ SEEDS = (3, 11)
 
 
 class EnvironmentContract:
-    """Tests of one environment; inherit them in a class whose name begins with ``Test``."""
+    """Tests of one environment; derive a class whose name begins with ``Test``, and set ``section``."""
 
     section: ClassVar[Mapping[str, Any]]
     """The section ``env`` of a topology: ``{"id": "my_package:MyEnv", "kwargs": {…}}``."""
     steps: ClassVar[int] = 200
-    """Number of random actions within which a game ends in each of two environments."""
+    """Number of random actions that suffice for a game to end in each of two environments."""
     exact: ClassVar[bool] = True
     """Whether the environment has ``state()`` and ``restore(state)``, so that a run with it can be resumed exactly."""
     independent: ClassVar[bool] = True
     """Whether an environment's games depend only on its seed and actions, not on other environments."""
     restarts: ClassVar[bool] = True
-    """Whether the environment's games can be begun at will (``restart``)."""
+    """Whether ``restart`` can begin games at any time; if not, ``EnvSpec.no_restart`` must have the reason."""
 
     settings: ClassVar[EnvSettings]
     env: ClassVar[VectorEnv]
     """Two environments with the seeds 3 and 11; all tests share them, and each test begins with a reset."""
     agents: ClassVar[int]
-    """Number of agents of a game; the rows of the second environment follow those of the first."""
+    """Number of agents of a game, each of which counts as one of B environments."""
     second: ClassVar[npt.NDArray[np.bool_]]
-    """[B] which rows belong to the second environment."""
+    """[B] which agents belong to the second environment."""
     actions: ClassVar[npt.NDArray[Any]]
+    """Random actions [steps, B, …]."""
     rows: ClassVar[list[Row]]
-    """The rows after a reset and after each of these actions."""
+    """The row after a reset, and the rows after each of ``actions``."""
 
     @classmethod
     def setup_class(cls) -> None:
-        """Make two environments and play them once."""
+        """Make two environments, and step them with random actions."""
         kind = ENVIRONMENTS.of(cls.section["id"]).name
         cls.settings = ENVIRONMENTS.read({"kind": kind, **cls.section})
         cls.env = make(cls.settings, SEEDS)
@@ -61,7 +62,7 @@ class EnvironmentContract:
         cls.env.close()
 
     def test_the_rules_of_rows_hold(self) -> None:
-        """Rows follow the table in ``actorlearn.envs.interface``."""
+        """Rewards and flags of rows are as in the table in ``actorlearn.envs.interface``."""
         rows = self.rows
         terminated, truncated, life_lost, first = (
             column(rows, name) for name in ("terminated", "truncated", "life_lost", "first")
@@ -85,7 +86,7 @@ class EnvironmentContract:
             assert np.isfinite(column(rows, "observation")).all()
 
     def test_its_description_says_what_rows_hold(self) -> None:
-        """``spec`` returns the shapes and counts of the environment that ``make`` makes."""
+        """The function ``spec`` returns the same shapes and counts as the environment that ``make`` makes."""
         assert spec(self.settings) == self.env.spec
         assert self.env.count == len(SEEDS) * self.agents
         assert self.env.spec.observation_dtype in ("uint8", "float32")
@@ -94,11 +95,11 @@ class EnvironmentContract:
         assert not (row.observation == 0xA5).all(), "reset must write the observation"
 
     def test_reset_replays_the_same_games(self) -> None:
-        """All random numbers depend only on the seed that ``reset`` uses."""
+        """After ``reset``, the same actions give the same rows again."""
         assert_same(self.rows, play(self.env, self.actions))
 
     def test_its_seed_alone_makes_its_games(self) -> None:
-        """An environment's games do not depend on other environments in the same process."""
+        """The games of an environment depend on its seed, but not on other environments in the same process."""
         if not self.independent:
             pytest.skip("the environments share a random generator")
         actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
@@ -112,7 +113,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(column(rows_alone, name), column(rows, name)[:, self.second], err_msg=name)
 
     def test_the_action_after_a_game_is_ignored(self) -> None:
-        """The action from the last row of a game has no effect on the next game."""
+        """The action that was chosen for a game's final observation has no effect on the next game."""
         ignored = column(self.rows, "first")[1:]  # the action before a first row
         actions = self.env.spec.actions
         if isinstance(actions, tuple):
@@ -123,7 +124,7 @@ class EnvironmentContract:
         assert_same(self.rows, play(self.env, others))
 
     def test_a_written_row_is_left_alone(self) -> None:
-        """An environment does not change a row after writing it: rows in shared memory are read much later."""
+        """An environment does not change a row later, because other processes read it later."""
         row, copy = (poisoned_row(self.env.spec, self.env.count) for _ in range(2))
         self.env.reset(row)
         for action in random_actions(self.env.spec, self.env.count, 8):
@@ -132,7 +133,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(copy.observation, row.observation)
 
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
-        """A restart works at a game's first row, in its middle and at its last row."""
+        """``restart`` begins only the chosen games: at a game's first row, in its middle and at its last row."""
         self._need_restarts()
         env, rows = self.env, self.rows
         played = play(env, self.actions[:0])
@@ -159,7 +160,7 @@ class EnvironmentContract:
             )
 
     def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
-        """Restarts do not reseed an environment, and the same seeds and restarts give the same rows."""
+        """After ``reset``, the same actions and restarts give the same rows again."""
         self._need_restarts()
 
         def once() -> list[Row]:
@@ -177,7 +178,7 @@ class EnvironmentContract:
         assert_same(once(), once())
 
     def test_it_says_whether_its_games_can_be_begun_at_will(self) -> None:
-        """``spec.no_restart`` is empty if games can be begun at will; otherwise ``restart`` raises RuntimeError."""
+        """``spec.no_restart`` is empty if ``restart`` works; otherwise ``restart`` raises RuntimeError."""
         assert (self.env.spec.no_restart == "") == self.restarts, self.env.spec.no_restart
         if not self.restarts:
             with pytest.raises(RuntimeError):
@@ -188,11 +189,11 @@ class EnvironmentContract:
             pytest.skip(self.env.spec.no_restart)
 
     def test_it_says_whether_its_state_can_be_taken(self) -> None:
-        """``spec.inexact`` is empty if the state can be saved; ``actorlearn check`` prints it otherwise."""
+        """``spec.inexact`` is empty if the state can be saved; otherwise it is the reason why not."""
         assert (self.env.spec.inexact == "") == self.exact, self.env.spec.inexact or "set `exact = True`"
 
     def test_whoever_has_its_state_goes_on_as_it_does(self) -> None:
-        """A restored state gives the same rows, from any moment of a game, also in used environments."""
+        """After ``restore``, other environments give the same rows as those whose state was saved, at any moment."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         over = column(self.rows, "terminated") | column(self.rows, "truncated")
@@ -217,7 +218,7 @@ class EnvironmentContract:
             other.close()
 
     def test_a_state_of_others_is_refused(self) -> None:
-        """A state of another number of environments, or with a missing array, raises ValueError."""
+        """``restore`` raises ValueError for the state of another number of environments, and if an array is missing."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         play(self.env, random_actions(self.env.spec, self.env.count, 2))
@@ -233,7 +234,7 @@ class EnvironmentContract:
                 self.env.restore({other: array for other, array in state.items() if other != name})
 
     def test_random_actions_are_uniform_and_drawn_by_the_generator_alone(self) -> None:
-        """``random_actions`` draws uniformly and only from its generator; decorrelation uses these actions."""
+        """``random_actions`` draws actions uniformly, with random numbers only from its generator."""
         count, actions = self.env.count, self.env.spec.actions
         found, again = (
             np.stack([self.env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)
@@ -250,7 +251,7 @@ class EnvironmentContract:
             assert counts.min() > 0.7 * len(part) / number
 
     def test_actions_of_any_width_will_do(self) -> None:
-        """``step`` accepts floats of any width for a Box, and integers of any width otherwise."""
+        """``step`` accepts floats of any size for a Box, and integers of any size for other spaces."""
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
         floats = isinstance(self.env.spec.actions, tuple)
@@ -260,7 +261,7 @@ class EnvironmentContract:
 
     @pytest.mark.parametrize("wrong", ["too large", "negative", "too few", "of the other kind"])
     def test_a_wrong_action_is_refused_and_does_no_harm(self, wrong: str) -> None:
-        """ActionError names the environment, the action and the rule."""
+        """A wrong action raises ActionError, which names environment, action and rule, and changes nothing."""
         actions = self.env.spec.actions
         number = actions if isinstance(actions, int) else 2
         count = self.env.count
@@ -300,7 +301,7 @@ class EnvironmentContract:
 
 
 def poisoned_row(spec: EnvSpec, count: int) -> Row:
-    """Return a row with invalid values in all cells."""
+    """Return a row in which all values are invalid, so that values that nobody writes are noticed."""
     poison = 0xA5 if spec.observation_dtype == "uint8" else np.nan
     observation = np.full((count, *spec.observation_shape), poison, spec.observation_dtype)
     flags = {name: np.ones(count, np.bool_) for name in FLAGS}
@@ -316,7 +317,7 @@ def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
-    """Reset and step; returns the row of the reset, and then one row for each step."""
+    """Reset the environments and take ``actions`` [T, B, …]; return the row of the reset and of each step."""
     rows = [poisoned_row(env.spec, env.count)]
     env.reset(rows[0])
     for action in actions:
@@ -337,7 +338,7 @@ def assert_same(a: Sequence[Row], b: Sequence[Row]) -> None:
 
 
 def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return a state after saving and loading it as a checkpoint does: as arrays, without pickle."""
+    """Save a state and load it again, as checkpoints do: arrays without pickle."""
     file = io.BytesIO()
     np.savez(file, **state)  # type: ignore[arg-type]
     file.seek(0)
@@ -346,7 +347,7 @@ def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[
 
 
 def _played_on(env: VectorEnv, actions: npt.NDArray[Any], restarts: bool) -> list[Row]:
-    """Step without a reset, perhaps with restarts among the steps."""
+    """Take ``actions`` without a reset before; ``restarts``: also restart games in between. Return the rows."""
     both = np.ones(env.count, np.bool_)
     second = np.arange(env.count) >= env.count // 2
     rows = [poisoned_row(env.spec, env.count)]

@@ -1,4 +1,4 @@
-"""Contract of a network: tests that it can be called, published and saved as in ``actorlearn.models.interface``."""
+"""Contract tests for a network: it must compute and learn as ``actorlearn.models.interface`` describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from actorlearn.models.specs import MODELS, ModelSettings
 
 
 class ModelContract:
-    """Tests of one network; inherit them in a class whose name begins with ``Test``."""
+    """Tests of one network; derive a class whose name begins with ``Test``, and set its first attributes."""
 
     section: ClassVar[Mapping[str, Any]]
     """The section ``model`` of a topology: ``{"name": "my_package:MyNetwork", "width": 32}``."""
@@ -31,7 +31,7 @@ class ModelContract:
 
     @classmethod
     def setup_class(cls) -> None:
-        """Read the section."""
+        """Read the settings from ``section``."""
         cls.settings = MODELS.read(cls.section)
 
     def network(self, seed: int = 0) -> Any:
@@ -47,14 +47,14 @@ class ModelContract:
         return torch.from_numpy(generator.normal(size=shape).astype(self.observation_dtype))
 
     def outputs(self, network: Any, observations: Tensor) -> dict[str, Tensor]:
-        """Return outputs [T, B, size] for observations [T, B, …]; a state begins as zeros."""
+        """Return outputs [T, B, size] for observations [T, B, …]; a recurrent network's state is zero before them."""
         rows = observations.shape[:2]
         first = torch.zeros(rows, dtype=torch.bool)
         return unroll(network, observations, torch.zeros(rows[1], state_size(network)), first)[0]
 
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
     def test_outputs_are_float32_of_the_sizes_asked_for(self, precision: str) -> None:
-        """Outputs are float32 also under autocast: probabilities need more precision than bfloat16 has."""
+        """Outputs are float32, also under autocast, because probabilities need more precision than bfloat16 has."""
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             outputs = self.outputs(self.network(), self.observations(2, 3))
         assert {name: tuple(output.shape) for name, output in outputs.items()} == {
@@ -72,7 +72,7 @@ class ModelContract:
         assert torch.equal(before, torch.random.get_rng_state()), "the network drew from torch's global generator"
 
     def test_its_parameters_travel_as_one_vector(self) -> None:
-        """A network with another's vector of weights computes the same outputs."""
+        """Networks with equal vectors of parameters compute equal outputs."""
         network, other = self.network(1), self.network(2)
         weights, others = flatten(network)[0], flatten(other)[0]
         others.copy_(weights)
@@ -83,7 +83,7 @@ class ModelContract:
             torch.testing.assert_close(outputs[name], same[name], rtol=0.0, atol=0.0)
 
     def test_every_parameter_learns(self) -> None:
-        """Each parameter gets a gradient from the outputs; constants should be buffers with persistent=False."""
+        """Each parameter gets a gradient from the outputs; constants must be buffers with persistent=False."""
         network = self.network()
         gradients = flatten(network)[1]
         outputs = self.outputs(network, self.observations(4, 8))
@@ -95,7 +95,7 @@ class ModelContract:
         assert torch.isfinite(gradients).all()
 
     def test_a_row_does_not_depend_on_its_neighbours(self) -> None:
-        """Outputs of a row do not depend on the other rows of a batch, which depend on timing."""
+        """Outputs for an observation do not depend on the others in the batch, because these depend on timing."""
         network, seen = self.network(), self.observations(1, 5)
         with torch.no_grad():
             together = self.outputs(network, seen)
@@ -104,7 +104,10 @@ class ModelContract:
             torch.testing.assert_close(together[name], torch.cat([o[name] for o in alone], 1), rtol=1e-4, atol=1e-5)
 
     def test_a_state_is_carried_on_and_cleared_where_a_game_begins(self) -> None:
-        """Calls row by row, as in acting, equal one call for all rows; the state before a game may be NaN."""
+        """A recurrent network gives the same outputs step by step, as in acting, and in one call for all steps.
+
+        The state before a game's first row may be NaN, and must have no effect.
+        """
         network, seen = self.network(), self.observations(4, 3)
         size = state_size(network)
         if not size:
