@@ -179,12 +179,17 @@ def free_bytes() -> int:
     return status.f_bavail * status.f_frsize
 
 
-def reserve(run_id: str, needed_bytes: int) -> OwnedDirectory:
-    """Make the run's directory in /dev/shm; raises SharedMemoryFull if ``needed_bytes`` are not free."""
+def reserve(run_id: str, needed_bytes: int, folder: Path) -> OwnedDirectory:
+    """Make the run's directory in /dev/shm; raises SharedMemoryFull if ``needed_bytes`` are not free.
+
+    Its file ``run`` has the path of ``folder``, so that the run to which a directory belongs can be found.
+    """
     path = SHM_ROOT / name_of(run_id)
     if needed_bytes > free_bytes():
         raise _full(path, needed_bytes)
-    return OwnedDirectory.create(path)
+    made = OwnedDirectory.create(path)
+    (path / "run").write_text(str(folder))
+    return made
 
 
 def sweep_shared() -> list[str]:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -130,7 +131,8 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
     least = ROLLOUT + 1 + stored.shape.stack + algorithm.n_step + items
     rollouts = -(-max(REPLAYED // environments, least) // ROLLOUT)
     shape = msgspec.structs.replace(stored.shape, size=rollouts * ROLLOUT, margin=ROLLOUT + 1)
-    with closing(reserve(f"alone-{os.getpid()}", segment_bytes(replay_fields(shape)))) as folder:
+    needed_bytes = segment_bytes(replay_fields(shape))
+    with closing(reserve(f"alone-{os.getpid()}", needed_bytes, Path.cwd())) as folder:
         numbers = msgspec.structs.replace(stored.settings, secondary_batch_size=0)  # the acting learner is measured
         small = msgspec.structs.replace(stored, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()

@@ -42,7 +42,7 @@ def replay(request: SuiteRequest) -> SuiteReport:
         size = 100_000
     shape = shape_of(size)
     needed = replay_bytes(shape)
-    with closing(reserve(f"bench-{os.getpid()}", needed)) as folder:
+    with closing(reserve(f"bench-{os.getpid()}", needed, Path.cwd())) as folder:
         measured, stored = cases(folder.path / "replay", shape, request.seconds)
         spread = interleave(measured, request.repetitions)
     return SuiteReport(

@@ -81,7 +81,7 @@ class NodeWorkspace:
             for name in FOLDERS:
                 (self._run_dir / name).mkdir(parents=True)
             stack.callback(remove_unfinished, self._run_dir)
-            stack.callback(reserve(own, 0).close)
+            stack.callback(reserve(own, 0, self._run_dir).close)
             stack.callback(OwnedDirectory.create(addresses.sockets).close)
             self._spawner = Spawner(self._run_dir / "logs", own)
             self.node = LocalNode(plan, self._spawner)

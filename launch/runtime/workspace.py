@@ -61,8 +61,8 @@ class Workspace:
         self.signals = self.stack.enter_context(closing(Signals()))
         sweep_all()
         here = not plan.topology.nodes.several
-        memory = self.stack.enter_context(closing(reserve(self.addresses.run_id, plan.bytes_total if here else 0)))
-        (memory.path / "run").write_text(str(self.run_dir))
+        needed_bytes = plan.bytes_total if here else 0
+        self.stack.enter_context(closing(reserve(self.addresses.run_id, needed_bytes, self.run_dir)))
         self.stack.enter_context(closing(OwnedDirectory.create(self.addresses.sockets)))
 
     def write_down(self, plan: Plan) -> None:

@@ -110,14 +110,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_more_than_is_free_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     with pytest.raises(SharedMemoryFull, match=r"needed, but only [\d,]+ are free"):
-        reserve("full", 2**60)
+        reserve("full", 2**60, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "SHM_ROOT", tmp_path)
     uid = os.getuid()
-    living = reserve("living", 1)
+    living = reserve("living", 1, tmp_path)
     dead = tmp_path / f"actorlearn-{uid}-dead"
     dead.mkdir()
     (dead / "lock").touch()
@@ -129,6 +129,7 @@ def test_sweep_removes_the_dead_and_nothing_else(tmp_path: Path, monkeypatch: py
     link.symlink_to(tmp_path / "other")
     assert sweep_shared() == ["dead"]
     assert living.path.exists() and link.is_symlink() and all(path.exists() for path in keep)
+    assert Path((living.path / "run").read_text()) == tmp_path
     living.close()
     assert not living.path.exists()
 
