@@ -4,11 +4,12 @@
 first of these sources that has one:
 
 1. the number of cores of the machine
-2. the algorithm, for the finer kind of environments (``FINER`` in ``actorlearn/envs/specs.py``)
-3. the algorithm, for the kind of environments that the id determines
-4. the kind of environments
-5. the optimizer, for the kind of environments
-6. the key itself (``schema.py``, and the settings of the other packages)
+2. the network
+3. the algorithm, for the finer kind of environments (``FINER`` in ``actorlearn/envs/specs.py``)
+4. the algorithm, for the kind of environments that the id determines
+5. the kind of environments, then ``DEFAULTS`` in ``actorlearn/envs/specs.py``
+6. the algorithm's numbers for the optimizer, or else the optimizer's for the kind of environments
+7. the key itself (``schema.py``, and the settings of the other packages)
 
 Values that are present are not changed, even if they are wrong: ``launch/topology/validate.py`` checks them.
 """
@@ -150,7 +151,7 @@ def _mixed(tree: Tree, env: EnvironmentSpec, ask: Ask) -> Tree:
 
 
 def _fill(tree: Tree, defaults: Mapping[str, Any]) -> None:
-    """Add missing keys to ``tree``. Never replace a value, so that validation reports a wrong value as it was written."""
+    """Add missing keys to ``tree``; never replace a value, so that validation reports a wrong one as written."""
     for key, default in defaults.items():
         if isinstance(default, Mapping):
             inside = tree.setdefault(key, {})

@@ -51,7 +51,7 @@ class Key(NamedTuple):
     """Its meaning and unit."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
-    """Parts of error messages: "rule" and "way_out" (remedy) of a pattern; "or": values accepted besides ``examples``."""
+    """Parts of error messages: "rule" and "way_out", the remedy, of a pattern; "or": values besides ``examples``."""
     default: Any = NODEFAULT
 
     @property

@@ -1,4 +1,4 @@
-"""The mode of a topology (``actorlearn/parameters/modes.py``), and the parts of the topology that the mode reads. Pure."""
+"""The mode of a topology (``actorlearn/parameters/modes.py``), and the parts of a topology that modes read. Pure."""
 
 from __future__ import annotations
 

@@ -456,7 +456,7 @@ class NodesSection(Section, frozen=True, kw_only=True):
 
     @property
     def several(self) -> bool:
-        """Whether a run has a head (``launch/nodes/head.py``), which nodes join; otherwise it runs on this machine alone."""
+        """Whether a run has a head (``launch/nodes/head.py``), which nodes join; else it runs on this machine alone."""
         return self.count > 1 or self.listen is not None
 
 

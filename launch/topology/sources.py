@@ -56,6 +56,6 @@ def _meant(path: str) -> str:
 
 
 def examples() -> Path:
-    """Return the folder of shipped topologies: ``configs/`` of the checkout, or the one that the wheel has installed."""
+    """Return the folder of shipped topologies: ``configs/`` of a checkout, or the one that a wheel has installed."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     return checkout if checkout.is_dir() else Path(sys.prefix) / "share" / "actorlearn" / "configs"

@@ -60,7 +60,7 @@ class Origin:
     source: str
     line: int = 0
     over: bool = False
-    """Whether the value is an override of a value in the file: without it, the file's value would apply, not the default."""
+    """Whether it overrides a value of the file: without it, the file's value would apply, and not the default."""
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line else self.source
