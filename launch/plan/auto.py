@@ -1,4 +1,4 @@
-"""The choice of a value for each ``auto`` of a topology, which depends on the machine, with the reason.
+"""Chooses a value for each ``auto`` of a topology, by the machine, and gives the reason.
 
 The reasons refer to measurements. Defaults that follow the number of cores get a reason too. ``actorlearn check`` and
 ``top`` show the reasons. The topology in the run folder has the chosen values, so that a run can be repeated on another
@@ -25,23 +25,24 @@ from launch.topology.validate import join_words
 
 AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
-"""Instruction sets that multiply bfloat16."""
+"""Instruction sets of x86-64 that multiply bfloat16, by their names in /proc/cpuinfo."""
 IN_PROPORTION = "it stays in proportion to learning_rate, which was overridden without it"
 NOT_COMPILED = "on a CPU, compiling takes a minute and does not make convolutions faster"
 UNMEASURED = "compiling was not measured on this device; write trainer.compile: true to try it"
 LARGE_BATCH = 64
-"""Rows in a pass from which learning in bfloat16 is faster; with fewer, converting the weights costs what it saves."""
+"""Fewest rows of a pass with which bfloat16 is faster than float32.
+
+With fewer rows, converting the weights to bfloat16 takes as much time as the pass saves.
+"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The value chosen for a key that is ``auto`` or whose default follows the machine or an override.
-
-    None: the key is left out.
-    """
+    """The value of a key that is ``auto``, or that follows from the machine or from an override, and the reason."""
 
     key: str
     value: Any
+    """None: the key was left out of the topology."""
     why: str
 
     def __str__(self) -> str:
@@ -80,7 +81,10 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 
 def rows_learned(topology: Topology) -> int:
-    """Return the number of rows in one learning pass; for single transitions, next observations count as rows too."""
+    """Return the number of rows in one pass of the trainer's network.
+
+    For a single transition these are two, because the next observation is a row too.
+    """
     replay, algorithm = topology.replay, topology.algorithm
     if replay and isinstance(algorithm, OffPolicySettings):
         return replay.batch_size * (replay.sequence_steps + algorithm.n_step if replay.sequence_rows > 1 else 2)
@@ -89,7 +93,10 @@ def rows_learned(topology: Topology) -> int:
 
 
 def rows_answered(topology: Topology) -> int:
-    """Return the number of rows in one acting pass of the largest inference server, or of a simulator without one."""
+    """Return the number of rows in one pass of the network that acts.
+
+    It runs in an inference server (the number is that of the largest), or in each simulator if there are no servers.
+    """
     simulators, inference = topology.simulators, topology.inference
     members = -(-simulators.count // inference.count) if inference.count else 1
     return inference.batch_rows or members * simulators.envs // simulators.groups
@@ -168,9 +175,9 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     part = " (a fraction of a core counts as one)" if cores.rationed else ""
     whys = {
         "simulators.count": "it is one for each core, rounded down to a power of two and at most "
-        f"{kind.most_simulators} {_whatever(kind.like)}; the machine has {on}{part}",
+        f"{kind.most_simulators} {_for_kind(kind.like)}; the machine has {on}{part}",
         "trainer.threads": "the trainer has one thread for each whole core, which it uses while the simulators wait, "
-        f"at most {kind.most_trainer_threads} {_whatever(kind.like)}; the machine has {on}"
+        f"at most {kind.most_trainer_threads} {_for_kind(kind.like)}; the machine has {on}"
         if kind.most_trainer_threads > 1
         else "the network is small, and several threads would not make it faster",
     }
@@ -181,12 +188,13 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     ]
 
 
-def _whatever(like: str) -> str:
-    """Return for which environments a maximum holds."""
+def _for_kind(like: str) -> str:
+    """Return the kind of environments for which a maximum holds, in words."""
     return "for Atari games" if like == "atari" else "for environments with cheap steps, also on a larger machine"
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
+    """Return the number type that is fastest for a pass over ``rows`` rows on a device, and the reason."""
     if not MODELS.spec(topology.model.name).convolutional:
         large = [spec.name for spec in MODELS.specs() if spec.convolutional]
         return (
@@ -207,11 +215,12 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
 
 
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
-    """Return the precision for acting, and the reason.
+    """Return the precision for acting, and the reason; ``learning``: the trainer's precision.
 
-    It is the trainer's precision if the algorithm uses probability ratios and both devices are of one kind. With
-    different precisions the ratios of unchanged weights are wrong by 0.001 to 0.004 on average and by 0.01 to 0.15 at
-    most; with both in bf16, by less than 1e-5. The pass takes about as long in either: 1.2 and 1.0 ms for 16 rows.
+    The two are equal if the algorithm uses probability ratios and both devices are of one kind. With different
+    precisions the ratios of unchanged weights, which should be 1, are wrong by 0.001 to 0.004 on average and by 0.01 to
+    0.15 at most; with both in bf16, by less than 1e-5. The pass takes about as long in either precision: 1.2 and 1.0 ms
+    for 16 rows.
     """
     name = topology.algorithm.name
     if ALGORITHMS.spec(name).by_ratio and device.partition(":")[0] == topology.trainer.device.partition(":")[0]:
@@ -223,6 +232,7 @@ def _acting(topology: Topology, device: str, learning: str, flags: Collection[st
 
 
 def _layout(topology: Topology, device: str, precision: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
+    """Return the fastest memory layout of the first convolution for the trainer's passes, and the reason."""
     model = MODELS.spec(topology.model.name)
     if not model.convolutional or device != "cpu":
         return "plain", "space-to-depth makes only convolutional networks on a CPU faster"

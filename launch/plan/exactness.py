@@ -73,7 +73,7 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
 
 
 def reason(choices: Sequence[Choice]) -> str:
-    """Return why checkpoints are exact, or why they are not."""
+    """Return why the checkpoints of a run are exact, or why they are not; ``choices``: those of its plan."""
     return next(choice.why for choice in choices if choice.key == KEY)
 
 
@@ -94,7 +94,8 @@ def reason_to_begin_anew(
 ) -> str:
     """Return why simulators cannot continue from the saved snapshots; empty if they can.
 
-    ``states``: the state in each learner's checkpoint; ``simulators``: the names of each learner's first simulators.
+    ``states``: the state in each learner's checkpoint; ``simulators``: the names of each learner's simulators at the
+    start of the run.
     """
     for state, names in zip(states, simulators, strict=True):
         if why := state.get("inexact", "it has no snapshots of simulators"):

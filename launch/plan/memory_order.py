@@ -12,7 +12,10 @@ ORDERED = ("x86_64", "AMD64")
 
 
 def disorder(machine: str = "") -> str:
-    """Return the problem with a machine's memory order; empty if there is none. Default: this machine."""
+    """Return the problem with a processor's order of stores; empty if there is none.
+
+    ``machine``: the processor's name as uname gives it; empty: that of this machine.
+    """
     machine = machine or platform.machine()
     if machine in ORDERED:
         return ""

@@ -27,7 +27,7 @@ from launch.topology.validate import join_words
 
 
 class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Resources of a node."""
+    """Resources of a node, which it reports when it joins."""
 
     cores: Annotated[float, Meta(gt=0, le=65_536)]
     """Processor time of its machine, in cores; may be a fraction."""
@@ -41,7 +41,7 @@ class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources that each learner needs; a node may have fewer cores than its learners need."""
+    """Resources that each learner needs. A node must have the memory and the GPUs; it may have fewer cores."""
 
     cores: float
     shm_bytes: int
@@ -101,11 +101,11 @@ def place_learners(
 def find_uneven(
     placed: Mapping[int, str], machines: Mapping[str, NodeResources], need: Need
 ) -> tuple[int, str, str] | None:
-    """Return a learner that can move, its new node, and why; None if no learner would be better off on another node.
+    """Return a learner that should move, its new node, and the reason; None if no move makes the load more even.
 
-    ``machines``: the nodes that can have learners. A learner moves to a node with room for it and at least two learners
-    fewer, if more cores are left there after the move than on its own node before. Of the node with the fewest cores
-    left, the newest learner moves to the node with the most.
+    ``machines``: the nodes that may have learners. A move is possible to a node that has room and at least two learners
+    fewer, if more cores are left there after the move than on the learner's node before it. Of the possible moves, the
+    one from the node with the fewest cores left is returned, to the node with the most. The newest learner moves.
     """
     there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(machines)}
     left = {name: machines[name].cores - need.cores * len(own) for name, own in there.items()}

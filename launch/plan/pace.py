@@ -1,7 +1,7 @@
-"""The pace of a slow environment: more simulators, the expected time between updates, and shorter rollouts.
+"""Choices for a slow environment: more simulators and shorter rollouts; also the expected time between updates.
 
-An environment is slow if its rehearsal has found so (``actorlearn/tasks/rehearse.py``). For all others there is no
-estimate, and nothing is chosen: their defaults never depend on time.
+The trial of a topology measures whether its environment is slow (``actorlearn/tasks/rehearse.py``). For other
+environments there is no estimate, and nothing is chosen: their defaults never depend on measured times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launch.topology.load import Topology
 
 COUNT, ENVS = "simulators.count", "simulators.envs"
 MOST_SIMULATORS = 16
-"""Most simulators of a learner that are chosen for a slow environment: its default number of environments."""
+"""Most simulators of a learner that are chosen for a slow environment: one for each environment of the defaults."""
 LONG_S = 15.0
 """Time between updates from which rollouts are made shorter: a user who sees no update for so long stops the run."""
 LEAST_HORIZON = 16
@@ -28,13 +28,16 @@ LEAST_STEPS = 256
 
 
 def steps_per_s(topology: Topology, step_s: float, cores: float) -> float:
-    """Return the steps per second of one learner's simulators, each of which needs a core."""
+    """Return the expected steps per second of all simulators of a learner.
+
+    ``step_s``: seconds of a step of the environment. A step keeps a core busy: more simulators than cores add nothing.
+    """
     simulators = min(topology.simulators.count, max(1.0, cores / topology.learners_of_a_node))
     return simulators / step_s
 
 
 def update_s(topology: Topology, step_s: float, cores: float) -> float:
-    """Return the expected time in which a learner's simulators make the steps of an update."""
+    """Return the expected time, in seconds, in which a learner's simulators make the steps of an update."""
     return _steps(topology) / steps_per_s(topology, step_s, cores)
 
 
@@ -63,10 +66,11 @@ def more_simulators(topology: Topology, description: Description, cores: Cores) 
 
 
 def shorter_rollouts(topology: Topology, description: Description, cores: float) -> list[Choice]:
-    """Return horizon and minibatches if the user has left both to slow steps; else an empty list.
+    """Return a shorter horizon and fewer minibatches for a slow environment; empty if there is no reason for them.
 
-    Both are divided by the same number, so that minibatches, and the optimizer steps for a step of the environment,
-    stay as they are in the defaults. Rollouts of recurrent networks, the sequences that they learn from, are kept.
+    They are chosen only if the user has set none of the keys in BY_STEP_TIME. Both are divided by the same number, so
+    that the size of a minibatch, and the optimizer steps per step of the environment, stay as in the defaults. The
+    rollouts of recurrent networks are not changed, because they are the sequences from which these networks learn.
     """
     algorithm, step_s = topology.algorithm, description.step_s
     if not step_s or topology.left_to_step_time != BY_STEP_TIME or description.state_size:
@@ -93,7 +97,7 @@ def shorter_rollouts(topology: Topology, description: Description, cores: float)
 
 
 def expectation(topology: Topology, step_s: float, cores: float) -> str:
-    """Return how often a slow environment has made the steps of an update; empty for one that is not slow."""
+    """Return in words how often an update is expected with a slow environment; empty for other environments."""
     if not step_s:
         return ""
     every, rate = as_span(update_s(topology, step_s, cores)), as_rate(steps_per_s(topology, step_s, cores))

@@ -40,7 +40,7 @@ else:
 
 
 class NodeMessage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """An event or an action that the head of a run and its nodes can send each other; msgspec encodes it."""
+    """Base of the events and actions that the head of a run and its nodes send each other, encoded by msgspec."""
 
 
 class Start(NodeMessage, frozen=True):
@@ -48,7 +48,7 @@ class Start(NodeMessage, frozen=True):
 
     process: ProcessId
     index: Annotated[int, Meta(ge=0, lt=ROWS)]
-    """Row in the progress segment."""
+    """Row of the process in the progress segment (``actorlearn/memory/progress.py``)."""
     resume: bool = False
     """Whether a trainer starts from the newest checkpoint."""
     env: Env | None = None
@@ -72,7 +72,7 @@ class PlannedProcess:
     id: ProcessId
     """Identity of its first incarnation."""
     index: int
-    """Row in the progress segment; the row of a process that has left is reused."""
+    """Row in the progress segment (``actorlearn/memory/progress.py``); the row of a process that has left is reused."""
     env: Env | None = None
     """Environment of a simulator that was attached with changes; None for the topology's."""
 
@@ -93,16 +93,17 @@ class PlannedProcess:
 
 @dataclass(frozen=True)
 class PlannedSegment:
-    """One shared-memory segment, for people to read."""
+    """A segment of shared memory, as `actorlearn check` shows it."""
 
     name: str
     bytes: int
     what: str
+    """Its contents, in words."""
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """State of the folder of a run that is resumed; a new run has only the time at which it begins."""
+    """What a resumed run continues from; a new run has only ``began_s``."""
 
     began_s: float = 0.0
     """CLOCK_MONOTONIC at the start of the run, in seconds; for a resumed run, now minus the time it took so far."""

@@ -59,9 +59,10 @@ def plan_chosen(
 
 
 def _with_mask(topology: Topology, description: Description) -> tuple[Topology, list[Choice]]:
-    """Return the topology with the place of the masks instead of ``auto``, and the choice if there are masks.
+    """Replace ``env.action_mask: auto`` by the place where the environment gives its masks of valid actions.
 
-    So no process of the run begins a game to look for masks.
+    Returns the topology, and the choice if there are masks. The processes of the run then need not begin a game to find
+    out where the masks are.
     """
     if getattr(topology.env, "action_mask", "none") != AUTO:
         return topology, []
@@ -73,6 +74,7 @@ def _with_mask(topology: Topology, description: Description) -> tuple[Topology, 
 
 
 def _refuse_parts_of_games(topology: Topology, description: Description) -> None:
+    """Refuse groups without all agents of their games, and ``simulators.reset: wait`` with several agents."""
     simulators, agents = topology.simulators, description.agents
     whole, envs = agents * simulators.groups, simulators.envs
     if envs % whole:
@@ -89,6 +91,7 @@ def _refuse_parts_of_games(topology: Topology, description: Description) -> None
 
 
 def _refuse_restarts(topology: Topology, description: Description) -> None:
+    """Refuse keys that start new games at any time, if the environment cannot do this."""
     simulators = topology.simulators
     asked = {
         f"simulators.decorrelation_steps: {simulators.decorrelation_steps}": simulators.decorrelation_steps > 0,

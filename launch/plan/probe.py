@@ -1,4 +1,4 @@
-"""The description of a topology's environment and network, which a child process makes by building them.
+"""Describes a topology's environment and network: a child process builds them, and answers with shapes and sizes.
 
 The supervisor and the command line therefore import neither torch nor any environment. If the environment or network
 cannot be built, a one-line error is raised before any process of the run is started.
@@ -27,9 +27,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     actions: Actions
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
+    """What the algorithm stores in a row besides the environment's values: name -> dtype and shape."""
     weights: int
     """Length of the published vector: parameters, followed by statistics."""
     statistics: int = 0
+    """Number of statistics of normalisation at the end of the published vector."""
     tensors: dict[str, dict[str, tuple[int, ...]]] = {}
     """Shapes of the tensors that checkpoints contain: weights, optimizer or algorithm -> name -> shape."""
     state_size: int = 0
@@ -67,7 +69,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unseen(self) -> str:
-        """Line about the parts of the observations that are left out; empty if there are none."""
+        """Warning about the parts of the observations that networks do not get; empty if there are none."""
         what = " and ".join(self.left_out)
         return (
             f"the network does not get these parts of the observations: {what}; networks accept only numbers"

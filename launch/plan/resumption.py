@@ -1,7 +1,4 @@
-"""The checkpoints from which a run is resumed, and the refusal of topologies that do not fit them.
-
-This module only reads checkpoints.
-"""
+"""Finds the checkpoints from which a run is resumed, and refuses topologies that do not fit them. Writes nothing."""
 
 from __future__ import annotations
 
@@ -92,7 +89,7 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
 
 
 def _stretched(before: Mapping[str, Any], topology: Topology) -> str:
-    """Return the schedules that end at other steps than before, and how to keep them; empty if there are none."""
+    """Return a warning about schedules that now end at other steps, with a remedy; empty if there are none."""
     was = before.get("schedule_steps") or before.get("total_steps")
     now = topology.schedule_steps or topology.total_steps
     found = [*_schedules(topology)]
@@ -103,6 +100,7 @@ def _stretched(before: Mapping[str, Any], topology: Topology) -> str:
 
 
 def _schedules(topology: Topology) -> Iterator[str]:
+    """Yield key, first and last value of each schedule that ends with the run, if the two values differ."""
     for name, section in (("algorithm", topology.algorithm), ("optimizer", topology.optimizer)):
         for key, about in keys_of(type(section)).items():
             if not key.endswith("_final") or "schedule_steps" not in about.description:  # exploration has its own end
@@ -135,7 +133,7 @@ def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str
     """Refuse a topology whose network, optimizer or algorithm has other tensors than the checkpoints."""
     parts = dict(plan.description.tensors)
     if not mode(plan.topology).made_by.startswith("actorlearn."):
-        parts.pop("optimizer", None)  # a plug-in's mode may save what it likes
+        parts.pop("optimizer", None)  # the mode of a plug-in decides what it saves
     for checkpoint in found:
         if misfit := _misfit(checkpoint.path, parts):
             way_out = _way_back(before, plan.topology)
@@ -154,7 +152,7 @@ def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]
         for name in (
             *of_both,
             *sorted(was.keys() ^ now.keys()),
-        ):  # a matrix says more than a vector, or one that is gone
+        ):  # a matrix first, because it explains more than a vector or a missing tensor
             if was.get(name) != now.get(name):
                 return f"its tensor {name} {_shape(was.get(name))}, and in the topology it {_shape(now.get(name))}"
     return ""
@@ -165,7 +163,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _way_back(before: Mapping[str, Any], topology: Topology) -> str:
-    """Return the keys on which tensors depend and that differ from the run's topology, and what to do about them."""
+    """Return the changed keys on which the shapes of tensors may depend, and how to resume in spite of them."""
     now, changed = tree(topology), []
     for section in CHOSEN:
         choice, has = f"{section}.{choice_key(section)}", flat({section: now[section]})
@@ -211,6 +209,9 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
 
 
 def _left_out(plan: Plan, detached: Collection[str]) -> Mapping[int, str]:
-    """Return the detached learners, whose weights are old, with their trainers' names; empty if all were detached."""
+    """Return the learners that are not resumed, because they were detached and their weights are old.
+
+    Returns learner -> name of its trainer; empty if all learners were detached, because then all are resumed.
+    """
     gone = {trainer.learner: trainer.name for trainer in plan.trainers if trainer.name in detached}
     return gone if len(gone) < len(plan.trainers) else {}

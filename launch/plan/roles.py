@@ -40,11 +40,11 @@ from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import asked, mode, sharing
 
 FILMS = "films"
-"""Folder of a run with recorded games, by the steps of the weights that played them."""
+"""Folder for recorded games, in the folder of a run."""
 FRAMES_PER_S = 60.0
 """Frame rate of the Atari console."""
 LEAST_FRAMES = 2
-"""Minimum number of frames of a step in films: those of environments without frames show 30 steps a second."""
+"""Fewest frames that a step counts in a film, so that environments without frames are shown at 30 steps a second."""
 
 TypedRolePlan = RolePlan[Topology, Plan, Start]
 
@@ -161,7 +161,7 @@ def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
 
 def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSettings:
     topology, process, addresses = plan.topology, start.process, plan.addresses
-    # Each incarnation and each resumed run plays new games; a run from the start plays the same games each time.
+    # An incarnation and a resumed run get new seeds, so that they play new games. A repeated run gets the same seeds.
     moment = [topology.seed, process.number, process.incarnation, plan.resumption.env_steps]
     seeds = np.random.SeedSequence(moment).generate_state(topology.simulators.envs // plan.description.agents)
     local = topology.inference.count == 0
@@ -185,12 +185,14 @@ def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSet
 
 
 def _resumes(plan: Plan, process: ProcessId) -> str:
+    """Return the path of the snapshot from which a simulator continues; empty if it begins new games."""
     folder = plan.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
 
 
 def _states(plan: Plan, process: ProcessId) -> str:
+    """Return the folder for snapshots of simulators; empty if the run's checkpoints are not exact."""
     return str(plan.addresses.states(process.learner)) if plan.exact else ""
 
 
@@ -301,7 +303,7 @@ def _evaluator(plan: Plan, common: CommonSettings, _start: Start) -> EvaluatorSe
 
 
 def recording(run_dir: Path, description: Description) -> Recording:
-    """Return where the games of a run are recorded, and how fast they are shown: as on Atari's consoles."""
+    """Return the folder for recorded games, and the pictures per second of a film: as fast as on the Atari console."""
     return Recording(
         folder=str(run_dir / FILMS), pictures_per_s=FRAMES_PER_S / max(description.frames_per_step, LEAST_FRAMES)
     )
