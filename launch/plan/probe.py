@@ -27,7 +27,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     actions: Actions
     frames_per_step: int
     columns: dict[str, tuple[str, tuple[int, ...]]]
-    """What the algorithm stores in a row besides the environment's values: name -> dtype and shape."""
+    """Values that the algorithm stores with each action (`Algorithm.act`): name -> numpy dtype and shape."""
     weights: int
     """Length of the published vector: parameters, followed by statistics."""
     statistics: int = 0

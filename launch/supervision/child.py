@@ -1,6 +1,7 @@
-"""One child of the supervisor: its table of states, its incarnations, and its budget of restarts.
+"""A child: one process of the run as the supervisor sees it, with its state, incarnations and budget of restarts.
 
-It uses no clock, processes, sockets or files; callers pass the time.
+A table defines the transitions between states. The module uses no clock, processes, sockets or files; callers pass the
+time.
 """
 
 from __future__ import annotations
@@ -41,13 +42,14 @@ class ChildState(StrEnum):
 
 _BACKOFF, _STARTING, _RUNNING, _DRAINING, _EXITED, _FATAL = ChildState
 TRANSITIONS: dict[ChildState, frozenset[ChildState]] = {
-    #                    spawned    ended before it came back  left out with its learner's node
+    # The comment above an entry names the events that lead to the entry's states, in their order.
+    # its delay is over | the run ends | its node is lost and nodes.lost: leave out forbids another one
     _BACKOFF: frozenset({_STARTING, _EXITED, _FATAL}),
-    #                     Hello accepted  died  refused, told to end  could not be started  ended
+    # its Hello is accepted | it dies | it is refused or told to end | it cannot be started | it dies while the run ends
     _STARTING: frozenset({_RUNNING, _BACKOFF, _DRAINING, _FATAL, _EXITED}),
-    #                    died      finished, told to end  died too often  died while the run drains
+    # it dies | it finishes or is told to end | it dies too often | it dies while the run drains
     _RUNNING: frozenset({_BACKOFF, _DRAINING, _FATAL, _EXITED}),
-    #                     gone     refused  a trainer that finished early and is wanted back
+    # it ends | it was refused and ends | it ends, but the run still needs it, as after a move to another node
     _DRAINING: frozenset({_EXITED, _FATAL, _BACKOFF}),
     _EXITED: frozenset(),
     _FATAL: frozenset(),
@@ -79,7 +81,7 @@ class Child:
     attaching: bool = False
     """Whether it was started by an attach request and is not yet admitted."""
     with_trainer: str = ""
-    """Name of the trainer that it was attached with; once it is leaving, of the ended trainer that it leaves with."""
+    """Name of its learner's trainer, if both were attached together, or the trainer was detached and has ended."""
     budget: Budget = BUDGET
     """Limits on the number of restarts, and the delays before them."""
     state: ChildState = ChildState.BACKOFF
@@ -99,16 +101,19 @@ class Child:
     applied: int = 0
     """Version of the newest order that this incarnation has applied."""
     sent_s: float = 0.0
+    """Time at which an order was last sent to it, in seconds."""
     silence: str = ""
     """Newest report of its silence, which explains a hang."""
     killed_for: str = ""
     """Reason why it is being killed, which becomes the cause of its death."""
     leaving: bool = False
+    """Whether it is being detached."""
     left: bool = False
-    """Whether this incarnation of a trainer has left the others that learn in lock-step."""
+    """Whether this incarnation of a trainer has left the other trainers, so that they do not wait for it any more."""
     finished: bool = False
     """Whether this incarnation has sent Finished."""
     refusal: str = ""
+    """Why its Hello was refused; empty if it was not."""
     error: str = ""
     """First error of the current series of deaths."""
     cause: str = ""

@@ -1,4 +1,4 @@
-"""The children of a run: their start, admission, restart after a death, giving up and detaching.
+"""The children of a run (``child.py``): their start, admission, restart after a death, giving up and detaching.
 
 Methods take events; ``now_s`` is the time of the event. Actions are issued through ``do``. The supervisor has the phase
 of the run, and sets whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
@@ -19,12 +19,14 @@ from launch.supervision.child import Child, ChildState, Jitter, cause_of
 from launch.topology.schema import Budget
 
 REFUSED_LIMIT_S = 2.0
+"""Seconds from the refusal of a process to SIGKILL."""
 _LEFT_OUT = "and nodes.lost: leave out forbids a restart on another node"
-WITH_TRAINER_LIMIT_S = 5.0  # from SIGTERM to SIGKILL, for processes that must leave with their trainer
+WITH_TRAINER_LIMIT_S = 5.0
+"""Seconds from SIGTERM to SIGKILL, for processes of a learner whose trainer was detached and has ended."""
 
 
 class Children:
-    """The process list, by name; an `Order` lists members in the order of this list."""
+    """The process list of a run: its children by name. An `Order` lists members in the order of this list."""
 
     def __init__(
         self,
@@ -81,7 +83,10 @@ class Children:
         return list(self._ended.values())
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Have the segments of ended simulators removed; while the run ends they stay, because trainers still count."""
+        """Have the segments of ended simulators removed.
+
+        While the run ends they stay, because their steps in flight are counted afterwards.
+        """
         for socket_id in ids:
             del self._ended[socket_id]
             if not self.ending:
@@ -144,6 +149,7 @@ class Children:
         return any(not child.alive for child in self._needed_by_all())
 
     def _needed_by_all(self) -> list[Child]:
+        """Return the children without which no learner can continue, such as parameter servers."""
         return [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
 
     def list_processes(self) -> list[dict[str, Any]]:
@@ -271,7 +277,10 @@ class Children:
         child.listens = listens
 
     def left(self, child: Child, _left: Left) -> None:
-        """Record that a trainer has left the others; the next order no longer lists it, so that they go on at once."""
+        """Record that a trainer has left the other trainers.
+
+        The next order does not list it any more, so that the others do not wait for it.
+        """
         child.left = True
 
     def tick(self) -> None:
@@ -304,7 +313,7 @@ class Children:
         elif child.refusal:
             self._give_up(child, child.refusal)
         elif child.leaving:
-            self._left(child, cause)
+            self._detached(child, cause)
         else:
             self.note("died", child, cause, **({"error": child.error} if child.error else {}))
             if self.restarting:
@@ -336,12 +345,15 @@ class Children:
                 self._give_up(child, f"{why}, {_LEFT_OUT}")
 
     def _waiting_on(self, node: str) -> list[Child]:
-        """Return the processes of learners that wait to be restarted on ``node``, without those that are to move."""
+        """Return the processes of learners that wait for a restart after they ended on ``node``.
+
+        Those that have ended to move to another node are left out.
+        """
         waiting = [child for child in self.named.values() if child.state is ChildState.BACKOFF and not child.moved]
         return [child for child in waiting if child.node == node and child.role.scope == "learner"]
 
     def _ended_to_move(self, child: Child, event: ev.Lost) -> None:
-        """Handle the end of a process that the head has ended for a move: it is restarted, unless it was to end."""
+        """Handle the end of a process whose learner moves to another node: restart it, unless it was to end anyway."""
         why = f"ended to move from node {event.node}"
         if self.restarting and not child.leaving:
             moved = event.moved_to != event.node
@@ -357,6 +369,7 @@ class Children:
             child.to(ChildState.EXITED, self.now_s)
 
     def _restart(self, child: Child) -> None:
+        """Start a dead child again after its delay, or give it up."""
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
         # A trainer that dies before it is ready would die again, unless it went with its node; an attach request waits
         # for its reply.
@@ -374,6 +387,7 @@ class Children:
             child.since_s += delay_s
 
     def _give_up(self, child: Child, reason: str) -> None:
+        """Do not start a child again; remove it from the list if it is being attached or detached."""
         child.to(ChildState.FATAL, self.now_s)
         child.error = child.error or child.refusal or _in_log(child)
         if not child.refusal:  # a refusal was noted before
@@ -381,7 +395,8 @@ class Children:
         if child.attaching or child.leaving:
             self._drop(child, reason)
 
-    def _left(self, child: Child, cause: str) -> None:
+    def _detached(self, child: Child, cause: str) -> None:
+        """Record the end of a child that is being detached, and remove it from the list."""
         drained = child.finished and cause == "exit 0"
         bad_end = child.admitted and not drained and not (child.with_trainer and cause == "exit 0")
         if bad_end:
@@ -392,6 +407,7 @@ class Children:
         self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
 
     def _drop(self, child: Child, failure: str = "") -> None:
+        """Remove a child from the list; if it is a trainer, detach the other processes of its learner."""
         del self.named[child.name]
         if failure:
             self.failures[child.name] = failure

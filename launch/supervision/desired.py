@@ -1,4 +1,4 @@
-"""The wanted state of a run, derived from its phase and its children, and sent to each child until it is applied.
+"""The wanted state of a run (`Order`): derived from the run's phase and children, and sent until each has applied it.
 
 The time is that of the children (``Children.now_s``). Actions are issued through ``do``.
 """
@@ -15,6 +15,7 @@ from launch.supervision.child import Child
 from launch.supervision.children import Children
 
 RESEND_S = 0.5
+"""Seconds after which an order is sent again to a child that has not applied it."""
 PHASES = {"draining": "drain", "scoring": "score"}
 """Phase of the run -> phase in its orders; for all other phases it is ``run``."""
 AT_WORK = ("running", "draining")
@@ -30,7 +31,10 @@ class Orders:
         self._do = do
 
     def renew(self, phase: str, saves: int, best_steps: int | None = None) -> None:
-        """Derive the wanted state; if it has changed, send it to all admitted children as a new version."""
+        """Derive the wanted state; if it has changed, send it to all admitted children as a new version.
+
+        ``saves``: number of requests for a checkpoint; ``best_steps``: steps of the checkpoint with the best score.
+        """
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
         learners = children.learners() if at_work else children.finished_trainers() if phase == "scoring" else []

@@ -1,8 +1,8 @@
 """Events of a run, the actions that follow from them, and the console that shows a run to a person.
 
-The supervisor takes events and returns actions; the runner produces the events and carries out the actions. Both are
-plain data, so a test can replay a whole run from a list. The events and actions that the head of a run and its nodes
-send to one another are subclasses of `NodeMessage`.
+The supervisor takes events and returns actions. The loop around it (``launch/runtime/loop.py``) collects the events and
+carries out the actions. Both are plain data, so a test can replay a whole run from a list. The events and actions that
+the head of a run and its nodes send to one another are subclasses of `NodeMessage`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class CannotRun:
 
 
 class Spawned(OfProcess, frozen=True):
-    """A process has been started; for a simulator, with its new member."""
+    """A process has been started."""
 
     pid: int
     member: Member | None = None
+    """Of a simulator: the addresses of its blocks and wakeup, which the next order gives to its trainer; else None."""
     node: Name = ""
     """Its node; empty in a run on one machine."""
 
@@ -74,8 +75,8 @@ class Lost:
     elsewhere: bool
     """Whether its processes are started again on another node; otherwise the run continues without their learners."""
     moved_to: str = ""
-    """Node on which processes of a learner that has moved restart, which is ``node`` if the other had no room for it;
-    empty if the node is lost."""
+    """Empty if the node is lost. Otherwise a learner has ended on ``node`` to move, and restarts on this node; this is
+    ``node`` itself if the other one has no room any more."""
 
 
 @dataclass(frozen=True)
@@ -240,12 +241,12 @@ class Note:
 
 @dataclass(frozen=True)
 class MetricsRow:
-    """Part of a row for metrics.jsonl."""
+    """Metrics that a process has reported, for a row of metrics.jsonl."""
 
     name: str
     values: Mapping[str, Any]
     learner: bool = True
-    """Whether a trainer sent it; metrics of other processes are added to the rows that follow."""
+    """Whether a trainer sent them. Metrics of other processes are added to the rows of the trainers that follow."""
 
 
 @dataclass(frozen=True)

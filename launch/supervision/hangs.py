@@ -23,10 +23,12 @@ GRACE_S = 1.0
 """Seconds of silence after which a process's activity is read; a healthy process shows a sign of life every 100 ms."""
 
 LOOK_EVERY_S = 0.5
+"""Seconds between two readings of the activity of a silent process."""
 STACK_S = 0.5
 """Seconds from the request for a hanging process's stack to the Stalled event, after which it is killed."""
 
 AT_WORK = (Activity.RUNNING, Activity.DISK)
+"""Activities that reset the limit ``hang_s``, but not ``spin_s``."""
 
 
 @dataclass
@@ -42,13 +44,18 @@ class LivingProcess:
 
 @dataclass
 class _Silence:
-    """The silence of one incarnation: when it began, and the process's activity since then."""
+    """The silence of one incarnation: when it began, and the process's activity since then.
+
+    Times are those of the detector's caller, in seconds.
+    """
 
     beat_ns: int
+    """Value of its newest sign of life in the progress segment."""
     activity: Watch
     beat_s: float
+    """Time at which its newest sign of life was found."""
     work_s: float
-    """Time of its last sign of life or last observed activity."""
+    """Time of its newest sign of life or newest observed activity."""
     begun: bool = False
     """Whether it has ever shown a sign of life; before the first one it cannot write its stack."""
     looked_s: float = 0.0
@@ -75,7 +82,7 @@ class HangDetector:
     ) -> None:
         """Watch ``beat_ns`` [rows, 8], the signs of life in the progress segment.
 
-        ``limits``: role -> limits; ``start_s``: hang_s of a process that has not sent Hello.
+        ``limits``: role -> limits; ``start_s``: limit in seconds that replaces ``hang_s`` until a process sends Hello.
         """
         self._beat_ns = beat_ns
         self._limits = limits
@@ -84,7 +91,7 @@ class HangDetector:
         self._silences: dict[tuple[str, int], _Silence] = {}
 
     def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
-        """Return the events that are due for processes of ``living`` that have been silent for too long."""
+        """Return the events that are due now for silent processes among ``living``; ``now_s``: time in seconds."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
         for process in living:
@@ -124,9 +131,10 @@ class HangDetector:
             yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
-        """Exclude a gap of ``gap_s`` seconds from all silences: the supervisor, and perhaps all processes, did not run.
+        """Exclude ``gap_s`` seconds, in which this process did not run, from all silences.
 
-        Silence before the gap still counts, so a supervisor that is often preempted still finds hangs.
+        Other processes may not have run either, for example because the machine was suspended. Silence before the gap
+        still counts, so that a supervisor that is often preempted still finds hangs.
         """
         for silence in self._silences.values():
             silence.beat_s += gap_s

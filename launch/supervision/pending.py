@@ -1,6 +1,7 @@
-"""Pending requests: attach, detach and save, which take seconds. Each checks whether it is done, failed or late.
+"""Pending requests: attach, detach and save, which take seconds.
 
-``reply`` returns None until the outcome is known. ``give_up`` is called once, after a negative reply.
+``reply`` checks whether a request is done, has failed or has reached its time limit; it returns None until then.
+``give_up`` is called once, after a negative reply.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class _PendingUnits:
 
     client: str
     since_s: float
+    """Time of the request, in seconds."""
     units: dict[str, tuple[str, ...]]
     """Name of each unit's trainer or simulator -> names of its other processes: trainer-2 -> (simulator-4,)."""
 
@@ -71,7 +73,7 @@ class PendingAttach(_PendingUnits):
 
 
 class PendingDetach(_PendingUnits):
-    """Detach: done when all processes have ended."""
+    """A request to detach, which is done when all its processes have ended."""
 
     def reply(self, children: Children) -> Reply | None:
         """Return success when no process is left, and failure at the time limit."""
@@ -97,12 +99,15 @@ class PendingDetach(_PendingUnits):
 
 @dataclass
 class PendingSave:
-    """Save: done when a checkpoint for this request, or for a later one, is on disk."""
+    """A request to save, which is done when a checkpoint for it, or for a later request, is on disk."""
 
     client: str
     since_s: float
+    """Time of the request, in seconds."""
     number: int
+    """Number of this request among those to save, from 1."""
     saved: Saved | None = None
+    """Report of the checkpoint; None until it is on disk."""
 
     def reply(self, children: Children) -> Reply | None:
         """Return success when the checkpoint is written, and failure at the time limit."""

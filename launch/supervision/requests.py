@@ -1,7 +1,8 @@
-"""Requests of command lines: some are answered at once, and the others are pending until they are done.
+"""Carries out and answers the requests of command lines, such as ``actorlearn attach``.
 
-This module attaches and detaches children. The supervisor holds the wanted state of the run; it reads the number of
-requested checkpoints from `Requests.saves`.
+The requests status, stop and kill are answered at once. The requests attach, detach and save take seconds, and are
+pending until they are done (``pending.py``). For attach and detach, this module changes the children of the run. For
+save, it counts the request in `Requests.saves`; the supervisor puts this count into the order, and the trainers save.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class Requests:
     def __init__(
         self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
     ) -> None:
-        """``stop`` begins to stop the run, or with True ends it at once; it returns a description for the reply."""
+        """``stop`` stops the run, at once if its argument is True, and returns the text of the reply."""
         self.saves = 0
-        """Number of requested checkpoints."""
+        """Number of requests for a checkpoint so far."""
         self._children = children
         self._mode = mode
         self._do = do
@@ -42,7 +43,10 @@ class Requests:
         self._pending: list[PendingAttach | PendingDetach | PendingSave] = []
 
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
-        """Answer a request, or begin to carry it out."""
+        """Answer a request, or begin to carry it out.
+
+        ``client``: identifies the command line; ``phase``: that of the run; ``order``: version of the newest order.
+        """
         wrong = mismatch(request)
         if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
             wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
@@ -125,7 +129,10 @@ class Requests:
 
 
 def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
-    """Group processes into units {head: others}: a trainer and the processes of its learner, or one simulator."""
+    """Group processes into units: a trainer with the other processes of its learner, or one simulator.
+
+    Returns name of the trainer or simulator -> names of the unit's other processes.
+    """
     ids = list(dict.fromkeys(members))
     trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
     units: dict[str, tuple[str, ...]] = {}

@@ -47,7 +47,8 @@ SCORE_LIMIT_S = 1800.0
 """Time limit of the final evaluation, in seconds. 30 games of 27,000 steps, the longest of Atari, take 10 minutes at
 1,400 steps a second; the weights of several learners are played one after the other. Ctrl-C ends it earlier."""
 
-TERMINATE_LIMIT_S = 5.0  # seconds from SIGTERM to SIGKILL, as in honcho
+TERMINATE_LIMIT_S = 5.0
+"""Seconds from SIGTERM to SIGKILL at the end of a run."""
 
 
 class Ending(NamedTuple):
@@ -84,11 +85,15 @@ class Supervisor:
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
         """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending, over."""
-        self._first = self._awaited()
+        trainers = self._children.trainers()
+        first = (*self._children.simulators(), *(trainers if trainers[1:] else ()))
+        self._awaited = [child.name for child in first]
+        """Names of the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring = 0, False
         """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
         self._killed = self._abandoned = False
+        """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
         self.best: Best | None = None
         """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
         self._training_score: float | None = None
@@ -129,12 +134,7 @@ class Supervisor:
             Finished: self._finished,
             Warned: lambda child, warned: self._children.note("warned", child, warned.text),
         }
-        """Type of an event or a message of a living process -> function that takes the child and this."""
-
-    def _awaited(self) -> list[str]:
-        """Return the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
-        trainers = self._children.trainers()
-        return [child.name for child in (*self._children.simulators(), *(trainers if trainers[1:] else ()))]
+        """Type of an event or a message of a living process -> function that takes the child and either of them."""
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """Return the actions that follow from this event; none after Done.
@@ -287,8 +287,8 @@ class Supervisor:
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
 
-        A trainer that has finished, because its node leaves or for a move, has saved. If no trainer runs and the
-        weights are in a store, a trainer that is restarted saves them.
+        A trainer that has finished, because its node leaves or it moves to another node, has saved. If no trainer runs
+        and the weights are in a parameter store, a trainer is restarted to save them.
         """
         saving = self._is_saving() or (self._mode.central and self._children.restart_one_trainer())
         if saving:
@@ -334,12 +334,11 @@ class Supervisor:
 
         Of the summaries of detached learners only the counters are used.
         """
-        said = self._summaries
-        words = {trainer.name: said[trainer.name] for trainer in trainers if trainer.finished}
-        left = [summary for name, summary in said.items() if name not in self._children.named]
+        finished = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
+        detached = [summary for name, summary in self._summaries.items() if name not in self._children.named]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
-        if words or not dead:
-            return dataclasses.replace(self._outcome, summary=merge_rows(words, left) if words else {})
+        if finished or not dead:
+            return dataclasses.replace(self._outcome, summary=merge_rows(finished, detached) if finished else {})
         reason = f"{dead[0].name} ended before it finished its work: {dead[0].error or dead[0].cause}"
         return ev.Done("failed", 1, reason, lacks_nodes=dead[0].went_with_node)
 
@@ -378,7 +377,7 @@ class Supervisor:
 
     def _follow_up(self) -> None:
         """Update phase, orders and pending requests after an event of any type."""
-        if self.phase == "starting" and all(self._has_started(name) for name in self._first):
+        if self.phase == "starting" and all(self._has_started(name) for name in self._awaited):
             self.phase = "running"
         if self.phase in OPEN:
             self._check_learners()
