@@ -1,6 +1,6 @@
 """A clock that stops while this process cannot run, and the shares of time that processes spend in each section.
 
-Processes that hang are found elsewhere (``launch/supervision/hangs.py``).
+Sections are the parts of a process's loop, such as simulate and wait (``actorlearn/metrics/timings.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE
 from actorlearn.metrics.timings import SECTIONS
 
 GAP_S = 1.0
+"""Longest turn of the loop, in seconds, that is not a gap: a time in which this process could not run."""
 
 
 class AwakeClock:
@@ -25,9 +26,10 @@ class AwakeClock:
         self._now_s = 0.0
 
     def advance(self) -> tuple[float, float]:
-        """Return the time of this clock, and GAP_S if the last turn of the loop was a gap, else 0; both in seconds.
+        """Return the time of this clock, in seconds, and the part of it in which this process could not run.
 
-        Call this once in each turn of the loop. A gap is a turn longer than GAP_S; the clock advances over it by GAP_S.
+        Call this once in each turn of the loop. The clock advances by GAP_S at most. That much is also returned as the
+        second value if the turn took longer; otherwise the second value is 0.
         """
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
@@ -36,7 +38,7 @@ class AwakeClock:
 
 
 class TimeShares:
-    """Share of processes' time that each section took since the last call, from counters in shared memory."""
+    """Shares of the processes' time that each section took since the last call, from counters in shared memory."""
 
     def __init__(self, section_ns: NDArray[np.int64]) -> None:
         """Count from now; ``section_ns`` [rows, sections]: nanoseconds in each section, in the progress segment."""
@@ -52,9 +54,10 @@ class TimeShares:
         return spent[:, : len(SECTIONS)].astype(np.float64)
 
     def together(self, rows: Sequence[int], simulators: Sequence[int] = ()) -> dict[str, float]:
-        """Return the metrics ``share_…`` over all ``rows``, and the share of their time that ``simulators`` simulate.
+        """Return the metrics ``share_…`` of all ``rows`` together, and the share of section simulate in ``simulators``.
 
-        ``rows`` and ``simulators`` are rows of ``section_ns``. Each metric is 0 to 1; it is left out without counts.
+        ``rows`` and ``simulators`` are rows of ``section_ns``. Each metric is 0 to 1; it is left out if these rows have
+        counted no time.
         """
         each = self._spent_ns()
         spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)
@@ -65,7 +68,7 @@ class TimeShares:
         return {name: float(share) for name, share in shares.items()}
 
     def busy(self) -> list[float | None]:
-        """Return the share of each row's time in which it did not wait, 0 to 1; None without counts."""
+        """Return the share of each row's time in which it did not wait, 0 to 1; None if the row has counted no time."""
         spent = self._spent_ns()
         total = spent.sum(axis=1)
         waiting = spent[:, SECTIONS.index("wait")]

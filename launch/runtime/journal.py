@@ -62,6 +62,7 @@ class Journal:
         self._metrics.close()
 
     def _try(self, file: str, write: Callable[[], None]) -> None:
+        """Write to a file; report the first failure, and the first success after it."""
         try:
             write()
         except OSError as error:

@@ -58,7 +58,9 @@ from launch.topology.modes import mode
 from launch.topology.schema import NodesSection
 
 TURN_S = 0.1
+"""Longest time, in seconds, that a turn of the loop waits for an event."""
 SHOW_EVERY_S = 0.5
+"""Seconds after which the console shows the processes again."""
 
 
 def run(
@@ -72,10 +74,13 @@ def run(
 ) -> int:
     """Run a topology to its end; returns the exit status. Call it from the main thread.
 
-    At the end, processes, shared memory and sockets are removed. ``resume_at``: the checkpoint from which the run in
-    the folder is continued; None: a new run. ``engine`` starts the nodes of a run on several
-    machines; None: users start them. ``accepted`` is called once the topology is accepted, before the first process
-    is started; it returns the console that shows the run, None: nothing is shown.
+    At the end, processes, shared memory and sockets are removed.
+
+    ``resume_at``: steps of the checkpoint from which the run in the folder is continued, or "newest" or "best"; None: a
+    new run. ``engine`` starts the nodes of a run on several machines; None: users start them. ``keys``: folder with the
+    keys of head and nodes; None: keys are made if an engine starts the nodes. ``accepted`` is called once the topology
+    is accepted, before the first process is started; it returns the console that shows the run, or None.
+
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
     """
@@ -85,7 +90,7 @@ def run(
         opened = open_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)
         described = describe(topology)
-        with newer_set_aside(chosen, _left(workspace.run_dir, topology) if resume_at is not None else ()):
+        with newer_set_aside(chosen, _no_longer(workspace.run_dir, topology) if resume_at is not None else ()):
             made = plan_run(topology, described, workspace, resume_at is not None)
             workspace.open(made)  # before this, Ctrl-C ends this process at once
             if topology.nodes.several:
@@ -100,15 +105,15 @@ def run(
 
 
 def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:
-    """Return learner -> checkpoint that the user has chosen; empty: the newest of each learner. Raises RunError."""
+    """Return learner -> checkpoint that the user has chosen; empty: each learner's newest one. Raises RunError."""
     try:
         return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
     except (ValueError, CheckpointError) as error:
         raise RunError(f"{run_dir.name}: {error}") from None
 
 
-def _left(run_dir: Path, topology: Topology) -> list[Path]:
-    """Return the directories of checkpoints of learners in lock-step that the run no longer has."""
+def _no_longer(run_dir: Path, topology: Topology) -> list[Path]:
+    """Return the folders of checkpoints of learners that the run no longer has; empty if learners are independent."""
     if not (mode(topology).in_step or mode(topology).alone):
         return []
     own = directories(run_dir / "checkpoints")
@@ -179,7 +184,7 @@ def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None)
 
 
 def own_keys(folder: Path, count: int) -> Path:
-    """Make a run's own keys for ``count`` nodes, unless an earlier life has made them; returns the folder."""
+    """Make keys for the head and ``count`` nodes, if an earlier life of the run has not; returns the folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
     names = (f"node-{number}" for number in range(count))
     if missing := [name for name in names if not (folder / f"{name}.key").exists()]:
@@ -256,6 +261,7 @@ class Runner:
             self.reporter.end(done, self._accounting(done), self._now_s)
 
     def _accounting(self, done: ev.Done) -> Accounting:
+        """Return what became of all steps of the run: used, dropped or in flight (``launch/reports/accounting.py``)."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
         if isinstance(found, str):

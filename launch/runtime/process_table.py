@@ -1,7 +1,8 @@
 """The process table: the processes of the plan and the attached processes that a run has now.
 
-Rows in the progress segment are reused; numbers of learners and simulators are not. Through the node, the table makes
-room for attached learners, and removes the segments of learners that have left for good.
+Rows in the progress segment (``actorlearn/memory/progress.py``) are reused; numbers of learners and simulators are not.
+The table tells the node (``launch/nodes/node.py``) to make the segments of attached learners, and to remove those of
+learners that have left for good.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ class ProcessTable:
 
     def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
         """Add simulators or learners; overrides may only change the environment of the new simulators."""
-        own = self._topology
+        topology = self._topology
         try:
-            changed = parse(dump(own), action.overrides, "the run's topology")
-            if msgspec.structs.replace(changed, env=own.env) != own:
+            changed = parse(dump(topology), action.overrides, "the run's topology")
+            if msgspec.structs.replace(changed, env=topology.env) != topology:
                 raise TopologyError(
                     f"attach {' '.join(action.overrides)}: only keys of env can be changed; leave out the others, "
                     "or start another run"
                 )
-            env = changed.env if changed != own else None
+            env = changed.env if changed != topology else None
             add = self.add_learners if action.learners else self.add_simulators
             new = add(action.learners or action.simulators, env)
         except (TopologyError, OSError) as error:  # also if there is no room in the run or in shared memory

@@ -36,7 +36,10 @@ QUIET = frozenset({"spawned", "ended", "failed"})
 """Kinds of notes about a process that are written and not shown, because another note says the same."""
 
 COMPLAINTS_TOLD = 10
-"""Number of complaints that each get a line; afterwards only the 100th, 1,000th and so on, so as not to fill a disk."""
+"""Number of complaints (problems that do not stop the run) that are all reported.
+
+Afterwards only the 100th, the 1,000th and so on are reported, so that they do not fill the disk.
+"""
 
 ROWS_REMEMBERED = 2_000
 """Maximum number of earlier rows that a resumed run reads to judge its health."""
@@ -141,7 +144,7 @@ class Reporter:
         self._show(lambda console: console.processes(shown))
 
     def complete(self, answer: ev.Answer) -> ev.Answer:
-        """Return ``answer``; each process that it lists is given how busy it was when processes were last shown."""
+        """Return ``answer`` with the share of time added in which each listed process was busy, as last shown."""
         listed = answer.reply.data.get("processes")
         if listed is None:
             return answer
@@ -186,12 +189,12 @@ class Reporter:
         self.last_row = row
         self._show(lambda console: console.row(row))
 
-    def _show(self, say: Callable[[ev.Console], None]) -> None:
+    def _show(self, call: Callable[[ev.Console], None]) -> None:
         """Call the console; after a failure (a closed terminal, a full disk, an error) it is not used again."""
         if self._console is None:
             return
         try:
-            say(self._console)
+            call(self._console)
         except Exception as error:
             self._console = None
             self.note(ev.Note("warned", cause=f"the display has failed: {error}; the run continues without it"))
@@ -208,7 +211,7 @@ def _note_of(change: HealthChange) -> ev.Note:
 
 
 def _ends_at_once(plan: Plan) -> str:
-    """Return that a resumed run has reached its ``stop_at_steps`` already, and what to do; empty if it has not."""
+    """Return a warning, with a remedy, if a resumed run has already reached its ``stop_at_steps``; else empty."""
     end = plan.topology.stop_at_steps
     if not plan.resumption.resumed or end is None or plan.resumption.env_steps < end:
         return ""
