@@ -12,7 +12,10 @@ from os import sysconf
 from pathlib import Path
 
 SHARE = 0.1
-"""Share of a core from which a process counts as running although never seen running; a polling thread uses less."""
+"""Share of a core's time from which a process counts as running, even if it is not running at the time of a look.
+
+A thread that only polls uses less.
+"""
 
 _CLOCK_TICKS_PER_S = sysconf("SC_CLK_TCK")
 

@@ -31,7 +31,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Cgroup:
-    """The group of this process in a hierarchy that can limit time."""
+    """The group of this process in a hierarchy that can limit processor time."""
 
     version: int
     folder: Path
@@ -82,15 +82,15 @@ def groups(process: Path = PROCESS) -> list[Cgroup]:
 
 
 def quota(process: Path = PROCESS) -> Quota | None:
-    """Return the lowest limit on this process's time, over all its groups; None if there is no limit."""
+    """Return the lowest limit on this process's processor time, over all its groups; None if there is no limit."""
     limits = [limit for group in groups(process) if (limit := group.quota())]
     return min(limits, key=lambda limit: limit.cores, default=None)
 
 
 def autogroups(file: Path = AUTOGROUP) -> bool | None:
-    """Whether sessions share the cores evenly, so that nice counts only within a session; None if unknown.
+    """Whether the kernel divides the cores evenly among sessions, so that nice has an effect only within a session.
 
-    Applies to processes of the root group; processes in other groups are scheduled by group.
+    None if this is not known. It concerns only processes of the root group: others are scheduled by their group.
     """
     try:
         return file.read_text().strip() == "1"

@@ -1,4 +1,4 @@
-"""Cores of this machine that a run may use: their number, the quota on their time, and the order to use them in.
+"""Cores that a run may use on this machine: their number, the quota on their time, and the order to assign them in.
 
 Reads the allowed set (as restricted by cpusets, Slurm or taskset), the quota of control groups, and /sys.
 """
@@ -81,10 +81,10 @@ def cores_word() -> str:
 
 
 def in_turn(allowed: Iterable[int] | None = None, system: Path = SYSTEM) -> list[int]:
-    """Return the allowed CPUs in the order in which to assign them.
+    """Return the allowed CPUs in the order in which processes are pinned to them.
 
-    First one CPU of every physical core, one NUMA node after another, so that neighbours share memory; then their
-    hyper-threads. Without topology in /sys they are ordered by number.
+    First comes one CPU of every physical core, one NUMA node after another, so that consecutive processes share memory;
+    then come the other hyper-threads. Without the machine's topology in /sys, CPUs are ordered by number.
     """
     cpus = sorted(os.sched_getaffinity(0) if allowed is None else allowed)
     nodes = {cpu: number for number, listed in _nodes(system) for cpu in listed}

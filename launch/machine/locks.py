@@ -1,8 +1,8 @@
-"""Locks (flock) on files and folders, and output files that show whether a process is alive that writes to them.
+"""Locks (flock) on files and folders. The lock on an output file shows whether a process that writes to it is alive.
 
-An output file is locked while it is open. A process that starts another takes the lock, and the child inherits it with
-its output. The kernel releases the lock when the last process that has inherited it has ended, for any reason. No
-process ids are stored, so none can be confused with a reused id.
+A process that starts another one opens the output file and locks it; the child inherits the open file, and the lock
+with it. The kernel releases the lock when the last process that has inherited it has ended, for any reason. No process
+ids are stored, so none can be confused with a reused id.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def somebody_prints_to(path: Path) -> bool:
 
 
 def last_line(path: Path) -> str:
-    """Return the last line of an output file that is not empty; empty if there is none."""
+    """Return the last non-empty line of an output file; "" if there is none."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
         lines = file.read().decode(errors="replace").splitlines()

@@ -1,4 +1,4 @@
-"""Addresses of this machine: the one on the route to another machine, or that of a named interface.
+"""Finds the address at which other machines reach this one: by the route to one of them, or by a named interface.
 
 The machine's own name is not used, because it often resolves to 127.0.1.1 or to an address of another network.
 Reads the kernel's tables; sends nothing.
