@@ -1,4 +1,4 @@
-"""The engine ``ray``: each node is run by an actor on a separate machine of a Ray cluster. Ray restarts lost actors.
+"""The engine ``ray``: each node is run by a Ray actor on a separate machine of a Ray cluster. Ray restarts lost actors.
 
 A separate process, the driver, uses Ray, because Ray adds threads and signal handlers. It reads the nodes from its
 standard input, and ends when that is closed. Ray sends each key to its machine as an argument of an actor. The key is
@@ -29,6 +29,7 @@ RAY = EngineSpec(name="ray", made_by="launch.engines.ray:RayEngine")
 _DRIVER = "from actorlearn.__main__ import import_launch as i; i(); from launch.engines.ray import drive; drive()"
 _RESOURCE = re.compile(r"(?P<name>[^\s=]+)=(?P<amount>\d+(\.\d+)?)")
 _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
+"""Seconds between two looks at the actors; longest waits for nodes to end by themselves, and when told to."""
 
 
 class RayEngine:
@@ -41,12 +42,14 @@ class RayEngine:
         self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
         self._driver: subprocess.Popen[bytes] | None = None
         self._waited_for: set[str] = set()
+        """Names of the nodes that may still join, or join again."""
         self._heard = b""
+        """Output of the driver that has no end of line yet."""
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
         """Start the driver, which starts the nodes; raises OSError."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        told = {
+        request = {
             "resources": self._resources,
             "nodes": [{"name": node.name, "key": node.key.read_text(), "words": node.words} for node in nodes],
         }
@@ -57,14 +60,14 @@ class RayEngine:
         os.set_blocking(self._driver.stdout.fileno(), False)
         self._waited_for = {node.name for node in nodes}
         with suppress(BrokenPipeError):  # it has ended; `gone` reports it
-            self._driver.stdin.write(json.dumps(told).encode() + b"\n")
+            self._driver.stdin.write(json.dumps(request).encode() + b"\n")
             self._driver.stdin.flush()
 
     def gone(self) -> Mapping[str, str]:
         """Return the nodes that have ended or cannot be started again, with the reason."""
         if self._driver is None or not self._waited_for:
             return {}
-        status, gone = self._driver.poll(), dict(self._told())
+        status, gone = self._driver.poll(), dict(self._read_ends())
         if status is not None:
             why = f"the process that connects to Ray has ended with exit status {status} ({FOLDER}/ray.log)"
             gone = dict.fromkeys(self._waited_for, why) | gone
@@ -82,7 +85,8 @@ class RayEngine:
             self._driver.communicate()
         self._driver = None
 
-    def _told(self) -> Iterator[tuple[str, str]]:
+    def _read_ends(self) -> Iterator[tuple[str, str]]:
+        """Yield name and reason for each node whose end the driver has reported since the last call."""
         assert self._driver is not None and self._driver.stdout is not None
         self._heard += self._driver.stdout.read() or b""
         *lines, self._heard = self._heard.split(b"\n")
@@ -140,10 +144,10 @@ def drive() -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # so that actors need not import this file
     tell = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # keep Ray's warnings out of the answers
-    told = json.loads(sys.stdin.buffer.readline())
+    request = json.loads(sys.stdin.buffer.readline())
     ray.init(address="auto", log_to_driver=False)
-    resources = told["resources"]
-    group = placement_group([resources] * len(told["nodes"]), strategy="STRICT_SPREAD")
+    resources = request["resources"]
+    group = placement_group([resources] * len(request["nodes"]), strategy="STRICT_SPREAD")
     actors = {
         node["name"]: ray.remote(NodeActor)
         .options(
@@ -155,7 +159,7 @@ def drive() -> None:
             placement_group_bundle_index=number,
         )
         .remote(node["key"], node["words"])
-        for number, node in enumerate(told["nodes"])
+        for number, node in enumerate(request["nodes"])
     }
     _watch(dict(actors), tell)
     with suppress(ray.exceptions.RayError):
@@ -182,7 +186,7 @@ def _watch(actors: dict[str, Any], tell: TextIO) -> None:
 
 
 def _answer(question: Any) -> str | None:
-    """Return why a node has ended for good; None if it has not."""
+    """Return why a node has ended for good; None if it has not. ``question``: Ray's reference to the node's status."""
     import ray
 
     try:

@@ -56,7 +56,7 @@ exit "$status"
 """
 """Program for a POSIX shell; its arguments are the command of the node."""
 _LEAVE_S, _END_S = 3.0, 25.0
-"""Seconds to wait for nodes to end because the run has ended, and then for nodes that were told to end."""
+"""Longest waits in seconds: for nodes to end because the run has ended, and then because they were told to end."""
 
 
 class ShellEngine:
@@ -135,6 +135,7 @@ def shell(node: NodeCommand) -> list[str]:
 
 
 def _hang_up(shell: subprocess.Popen[bytes]) -> None:
+    """Close a shell's standard input, after which the shell ends its node."""
     assert shell.stdin is not None
     with suppress(OSError):
         shell.stdin.close()

@@ -26,9 +26,13 @@ from launch.topology.schema import NodesSection
 
 SLURM = EngineSpec(name="slurm", made_by="launch.engines.slurm:open_slurm")
 ASK_EVERY_S = 15.0
+"""Seconds between two questions to Slurm about its queue."""
 _ANSWER_S = 60.0
+"""Longest wait for the answer of one of Slurm's commands, in seconds."""
 LEAVE_S = 5.0
+"""Longest wait for nodes to end because the run has ended, in seconds; the job is cancelled afterwards."""
 _UNKNOWN = "Invalid job id"
+"""Part of Slurm's message for a job that it has forgotten."""
 
 
 def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
@@ -87,6 +91,7 @@ class SlurmJobs:
         self._waited_for: dict[str, str] = {}
         """Index in the array -> name, for nodes that may still join."""
         self._question: subprocess.Popen[str] | None = None
+        """The squeue command that is running; None if none is."""
         self._asked_s = time.monotonic()
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
@@ -145,7 +150,7 @@ class SlurmJobs:
         return ["squeue", "--noheader", "--array", f"--jobs={self._job}", "--format=%K"]
 
     def _cancel(self, job: str) -> None:
-        """Cancel a job, which Slurm may have forgotten; raises RunError if the job may still exist."""
+        """Cancel a job. A job that Slurm has forgotten is no error; raises RunError if the job may still exist."""
         cancelled = _call("scancel", job)
         if cancelled.returncode and _UNKNOWN not in cancelled.stderr:
             said = " ".join(cancelled.stderr.split())
