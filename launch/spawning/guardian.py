@@ -118,7 +118,7 @@ class Guardian:
         return int(self._ask({"wait": pid})[0]["returncode"])
 
     def lease(self, until_s: float) -> None:
-        """Set the time of CLOCK_BOOTTIME at which all processes are ended; raises GuardianLostError."""
+        """Set the time, in seconds of CLOCK_BOOTTIME, at which all processes are ended; raises GuardianLostError."""
         self._ask({"lease": until_s})
 
     def close(self) -> None:
@@ -164,15 +164,19 @@ def end_marked(run_id: str) -> None:
 
 
 class CapturedCommand:
-    """A command that runs with captured output; its descendants end when it ends, and all end with this process."""
+    """A running command whose output is captured.
+
+    Its descendants end when it ends. The command and its descendants end when this process ends.
+    """
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, guardian: Guardian | None = None
     ) -> None:
-        """Start it; raises OSError. ``guardian``: an open one that starts it; None: it has a guardian of its own.
+        """Start the command; raises OSError.
 
-        With an open guardian, ``environment`` has a ROLE_MARK by which the command's descendants are found. Those that
-        have cleared it end when no process that the guardian has started is left.
+        ``guardian``: an open guardian that starts it; None: a new guardian is started for this command alone. With an
+        open guardian, ``environment`` has a ROLE_MARK, by which the command's descendants are found. A descendant that
+        has cleared this variable ends when no process that the guardian has started is left.
         """
         self._command = list(command)
         with ExitStack() as opened:
@@ -247,11 +251,14 @@ class _ForkServer:
 
 
 class _Server:
-    """The guardian: its started children, until their exit code is requested, and the orphans that it inherits."""
+    """The guardian's state: the processes that it has started, and its handling of requests and of orphans."""
 
     def __init__(self) -> None:
         self._roles: dict[int, bytes] = {}
-        """Mark of each started process by pid. It is reaped when its exit code is requested; so no pid is reused."""
+        """Pid of each started process -> its mark, until its exit code is requested. Only then is the process reaped.
+
+        Therefore no pid in this mapping is reused.
+        """
         self._ended: set[bytes] = set()
         """Marks of ended processes."""
         self._fork_server: _ForkServer | None = None
@@ -365,9 +372,9 @@ class _Server:
         self._kill_others(self._ended)
 
     def _end_others(self, marks: Set[bytes] | None) -> None:
-        """Kill children that are neither roles' processes nor the fork server until none is left; see `_kill_others`.
+        """Kill children that are neither roles' processes nor the fork server, until none is left.
 
-        Gives up after a time that is shorter than the longest wait for an answer.
+        ``marks``: as in `_kill_others`. Gives up after _FORK_S, which is shorter than the longest wait for an answer.
         """
         searches_without, deadline_s = 0, time.monotonic() + _FORK_S
         while searches_without < SEARCHES and time.monotonic() < deadline_s:
@@ -375,7 +382,10 @@ class _Server:
             time.sleep(_TURN_S)
 
     def _kill_others(self, marks: Set[bytes] | None) -> bool:
-        """Reap ended children, and kill those with a mark; None: with or without. Returns whether any were killed."""
+        """Reap ended children, and kill the others that have one of these marks; returns whether any were killed.
+
+        With ``marks`` None all are killed. Roles' processes and the fork server are never killed or reaped.
+        """
         own = {*self._roles, self._fork_server.pid if self._fork_server else 0}
         found = False
         for number, pid in _children():

@@ -1,4 +1,4 @@
-"""A guardian with a fork server, started before it is needed.
+"""A guardian (``guardian.py``) with a fork server, started before it is needed.
 
 Importing torch takes more than a second of processor time. The fork server (``actorlearn/processes/fork_server.py``)
 imports it once, while this process reads a topology. The trial of the topology and the processes of the run are then

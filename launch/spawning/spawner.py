@@ -1,4 +1,4 @@
-"""Start, signals and reaping of processes on this machine, by pidfds, so that a reused pid is never signalled.
+"""Starts, signals and reaps processes on this machine. It uses pidfds, so that a reused pid is never signalled.
 
 The processes are children of a guardian (``launch/spawning/guardian.py``), which ends their descendants. The supervisor
 decides which processes run.
@@ -45,12 +45,13 @@ class Spawner:
     """Starts, signals and reaps processes, which are children of a guardian and write to ``logs/<name>.log``."""
 
     def __init__(self, logs: Path, run_id: str) -> None:
-        """``logs``: folder of the logs; ``run_id``: the mark of all processes."""
+        """``logs``: folder of the logs; ``run_id``: value of RUN_MARK in the environment of all processes."""
         self._selector = selectors.EpollSelector()
         self._logs = logs
         self._run_id = run_id
         self._guardian: Guardian | None = None
         self._until_s: float | None = None
+        """Time at which guardians end all processes (`lease`); None: never."""
         self._processes: dict[Key, SpawnedProcess] = {}
 
     @property
@@ -88,7 +89,10 @@ class Spawner:
         return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
-        """Open a process's log and write a heading if the disk has room; returns the descriptor. Raises OSError."""
+        """Open a process's log, and write a heading with the text ``about`` if the disk has room.
+
+        Returns the descriptor. Raises OSError.
+        """
         log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(OSError):
@@ -110,7 +114,10 @@ class Spawner:
             self._end(process, sent)
 
     def lease(self, until_s: float) -> None:
-        """Set the time of CLOCK_BOOTTIME at which the guardian ends all processes, even if this one is suspended."""
+        """Set the time, in seconds of CLOCK_BOOTTIME, at which the guardian ends all processes.
+
+        It does so even if this process is suspended.
+        """
         self._until_s = until_s
         if self._guardian is not None:
             try:
