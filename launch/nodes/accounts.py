@@ -1,4 +1,4 @@
-"""The steps of learners on the nodes of a run, as the head collects them."""
+"""Collects, for the head of a run, the counts of steps that nodes send when learners have ended on them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from launch.reports.accounting import SavedSteps, moved
 
 
 class NodeAccounts:
-    """The steps of each learner on the nodes that have ended or left."""
+    """The counts of steps of each learner, from the nodes on which it has ended."""
 
     def __init__(self, checkpoints: Path, outlived: bool) -> None:
-        """``outlived``: whether a learner finds steps that it has not saved in the weights of others."""
+        """``outlived``: whether what a learner has learned outlives its trainer (`ModeSpec.outlived`)."""
         self._checkpoints, self._outlived = checkpoints, outlived
         self._there: dict[int, LearnerSteps] = {}
-        """Steps of each learner on the node that it was on last, if it has left or ended."""
+        """Steps of each learner on its last node, if it has ended there."""
         self._moved: dict[int, dict[str, int]] = {}
         """Steps of each learner that its checkpoints did not count when it moved to another node."""
         self._unknown = ""
 
     def add(self, accounts: Mapping[int, LearnerSteps]) -> None:
-        """Take the final account of a node."""
+        """Add the final counts that a node has sent."""
         self._there |= accounts
 
     def miss(self, why: str) -> None:
-        """Record that the steps of some learner cannot be known any more; the first reason is kept."""
+        """Record why the steps of a learner cannot be known any more; the first reason is kept."""
         self._unknown = self._unknown or why
 
     def move(self, learner: int) -> None:

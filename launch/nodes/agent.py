@@ -50,7 +50,9 @@ from launch.supervision import events as ev
 from launch.topology.load import TopologyError
 
 TURN_S = 0.1
+"""Longest time, in seconds, that a turn of the agent waits for messages and events."""
 JOIN_S = 1.0
+"""Seconds between two requests to join."""
 TROUBLE_S = 5.0
 """Seconds for which the head cannot be reached before this is shown."""
 BEATS = 5
@@ -58,6 +60,7 @@ BEATS = 5
 LAST_S = 10.0
 """Longest time to send the remaining messages at the end of a run, in seconds."""
 MOST_MESSAGES = 1000
+"""Most messages of the head that are read in one turn."""
 
 
 def clock_s() -> float:
@@ -78,7 +81,7 @@ def machine() -> NodeResources:
 
 
 class Epoch:
-    """One epoch of a node: its stream, outbox and lease, and its workspace once the head has sent Prepare."""
+    """One epoch of a node (``messages.py``): its stream, outbox, lease, and its workspace once Prepare has arrived."""
 
     def __init__(self, welcome: Welcome, sent_s: float) -> None:
         self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
@@ -134,6 +137,7 @@ class Agent:
         self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
         self._agent_id = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
+        """Id of this attempt to join; times at which Join was last sent, and since which there is no epoch."""
         self._reason, self._stopping = "", False
         self._troubles: set[str] = set()
         """Reasons why the head could not be reached; each is shown once."""

@@ -33,7 +33,7 @@ class ControlSocket:
         return self._router.fd
 
     def admit(self, process: ProcessId) -> None:
-        """Accept messages of this incarnation."""
+        """Accept messages of this incarnation of a process."""
         self._peers |= dict.fromkeys((process.socket_id, process.last_words_id), (process.name, process.incarnation))
 
     def forget(self, key: Key) -> None:

@@ -1,12 +1,13 @@
-"""Copies of checkpoint folders between machines, and the file that names those that belong together.
+"""Copies checkpoint folders between machines, and writes a file that names the checkpoints that belong together.
 
 The parts of the files are sent in order. The sender reads a part when there is room to send it. It reads from hard
 links, so that a folder is copied completely even if it is removed in the meantime. The receiver writes to a temporary
 folder, checks the files against the manifest of the checkpoint, and renames the folder.
 
 Each checkpoint arrives from its node separately, so the newest checkpoints of the learners may have different steps.
-The file ``set.json`` is replaced after a checkpoint has arrived completely and before any older one is removed. All
-checkpoints that it names therefore exist whenever the head or a node dies.
+The file ``set.json`` names one checkpoint of each learner from which the run can be resumed. It is replaced after a
+checkpoint has arrived completely and before any older one is removed. All checkpoints that it names therefore exist
+whenever the head or a node dies.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, NodeWarning
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
+"""Folder, in that of the run, with hard links to files that are sent; beginning of the names of folders that arrive."""
 SET_FILE = "set.json"
 """File in the folder of checkpoints that names one checkpoint of each learner that belong together."""
 FLUSHED_BYTES = 32 << 20

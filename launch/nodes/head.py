@@ -71,10 +71,11 @@ from launch.topology.modes import mode
 MARGIN = 1.5
 """Number of leases after which a node is lost; its agent ends the processes after one."""
 MOST_MESSAGES = 1000
+"""Most messages of nodes that are read in one turn of the loop."""
 END_S = 15.0
 """Longest wait at the end of a run for the nodes to send their remaining messages, in seconds."""
 _EPOCHS = 1 << 52
-
+"""Upper limit of the numbers of epochs, which are drawn at random."""
 NodeEvent = ev.Event | ev.Note | ProtocolWarning
 
 
@@ -130,7 +131,9 @@ class Head:
         self._refused: dict[str, str] = {}
         """Why each node was refused last, by name."""
         self._waited_s: float | None = None
+        """Time at which the wait for nodes began; None before."""
         self._begun = self._over = False
+        """Whether the wait for nodes has ended; whether the run is over."""
         self._handlers: dict[type, Callable[[RemoteNode, Any], Iterator[NodeEvent] | None]] = {
             **dict.fromkeys((ev.Spawned, ev.NotSpawned, ev.Exited, ev.Received, ev.Silent, ev.Stalled), self._forward),
             NodeWarning: self._warned,
@@ -199,6 +202,7 @@ class Head:
             self._note_placed(learner, name, why)
 
     def _note_placed(self, learner: int, name: str, why: str) -> None:
+        """Note that a learner is placed on a node; it does not wait for one any more."""
         self._waiting.pop(learner, None)
         said = f"learner {learner} on {name}{why}"
         self._waiting_events.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
@@ -252,9 +256,9 @@ class Head:
     def _node_for(self, start: Start) -> RemoteNode | None:
         """Return the node for a process: that of its learner, which is placed again if its node is lost or leaving.
 
-        Returns None if no node has room, and while the learner has processes on a leaving node: its account there is
-        complete, and is taken over, when these have ended. A process of the run goes to the node of the first learner
-        that has a node.
+        Returns None if no node has room. Also returns None while the learner has processes on a leaving node, because
+        that node sends the counts of the learner's steps only when these have ended. A process that belongs to no
+        learner goes to the node of the first learner that has a node.
         """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
@@ -281,7 +285,7 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is spread: the same as before, or else the next in turn.
+        """Return the node of a process whose role is spread over the nodes: the same as before, or the next in turn.
 
         Returns None if all nodes are lost or leaving.
         """
@@ -291,7 +295,10 @@ class Head:
         return self.nodes.get(self._spread.get(own.name, ""))
 
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
-        """Copy a learner's checkpoints to a node, in front of all other messages about this learner."""
+        """Copy a learner's checkpoints to a node, in front of all other messages about this learner.
+
+        A learner without checkpoints begins from those of learner 0.
+        """
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
         own = folders(directory_of(root, learner))
@@ -499,7 +506,7 @@ class Head:
         self._start_unplaced()  # of a learner that was moving from it
 
     def _drop_waiting(self, node: RemoteNode) -> list[Key]:
-        """Forget the starts that wait although they belong to learners of a lost node; returns the names of these."""
+        """Forget the starts that wait and belong to learners of a lost node; returns their names and incarnations."""
         lost = {start.process.learner for start in node.living.values() if _of_learner(start)}
         waiting = [start for start in self._unplaced if _of_learner(start) and start.process.learner in lost]
         self._unplaced = [start for start in self._unplaced if start not in waiting]
@@ -519,7 +526,7 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a learner would be better off on another node; only nodes that joined a lease ago count."""
+        """Yield Uneven if a learner should move to another node; ignore nodes that joined within the last lease."""
         settled_s = time.monotonic() - self._wanted.lease_s
         settled = [name for name, node in self.nodes.items() if not node.leaving and node.joined_s <= settled_s]
         machines = {name: machine for name, machine in self._machines().items() if name in settled}
@@ -541,7 +548,7 @@ class Head:
                 node.do(ev.Kill(name, incarnation, signal.SIGTERM), action.learner)
 
     def _moves(self, start: Start) -> bool:
-        """Whether a process belongs to the learner that is moving, whose processes are on the node that it leaves."""
+        """Whether a process belongs to the learner that is moving."""
         own = start.process
         return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
 

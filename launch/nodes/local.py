@@ -54,7 +54,7 @@ class LocalNode:
         self._members: dict[str, Member] = {}
         """Simulators whose segments exist, by their socket ids."""
         self._removed: dict[int, LearnerSteps] = {}
-        """Learner -> steps in its removed segments: in flight in simulators' segments, counted in the account's."""
+        """Learner -> counts of steps from its segments that were removed: in flight, used and dropped."""
         for name, fields, _ in run_segments(topology, description):
             self._create(name, fields)
         beat_ns = self._segments["progress"]["beat_ns"]
@@ -192,7 +192,7 @@ class LocalNode:
                 segment.close()
 
     def _account(self, learner: int) -> LearnerSteps:
-        """Return the steps that a learner has committed, and the steps in flight of its removed simulators."""
+        """Return the steps that a learner's trainer has counted, and the steps in flight of its removed simulators."""
         removed = self._removed.get(learner, LearnerSteps(counts=StepCounts()))
         if (segment := self._segments.get(f"account-{learner}")) is None:
             return msgspec.structs.replace(removed)

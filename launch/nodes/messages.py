@@ -7,8 +7,9 @@ agent       head        Join, NodeHeartbeat, NodeLeft; numbered (`stream.py`): e
 head        agent       Welcome, JoinRefused, NodeHeartbeatAck, Fenced; numbered: actions for its node (`ToNode`)
 ==========  ==========  ============================================================================================
 
-Only messages of these types are decoded. A numbered message arrives exactly once and in order within a node epoch. The
-other messages may be lost or repeated; Join and NodeHeartbeat are sent repeatedly.
+An *epoch* of a node begins when the head admits its agent, and ends when the node leaves or is lost. Only messages of
+these types are decoded. A numbered message arrives exactly once and in order within an epoch. The other messages may be
+lost or repeated; Join and NodeHeartbeat are sent repeatedly.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from launch.plan.probe import Description
 from launch.supervision import events as ev
 
 PROTOCOL_VERSION = 6
-"""Increased when a struct below or a frame between learners changes; a head refuses an agent of another version."""
+"""Increased when a message below, or one between learners, changes; a head refuses an agent of another version."""
 
 CHUNK_BYTES = 128 * 1024
 """Maximum bytes of a file in one message."""
@@ -171,12 +172,13 @@ class FileChunk(NodeMessage, frozen=True):
 
 
 class CopyDone(NodeMessage, frozen=True):
-    """All files of a folder have been sent; ``present``: the checkpoint folders that the sender still has beside it."""
+    """All files of a folder have been sent."""
 
     folder: FilePath
     present: Annotated[list[Name], Meta(max_length=100_001)] = msgspec.field(default_factory=list)
+    """Names of the learner's checkpoint folders that the sender still has; the receiver removes older ones."""
     held_back: ev.Received | None = None
-    """Message of the trainer about this checkpoint, held back until the folder was copied."""
+    """Message of the trainer that it has saved this checkpoint, held back until the folder was copied."""
 
 
 class LogChunk(NodeMessage, frozen=True):

@@ -1,4 +1,4 @@
-"""Queues of messages in front of a stream. The queues are called lanes, and are served in turn.
+"""Queues of messages in front of a stream (``stream.py``). The queues are called lanes, and are served in turn.
 
 A lane keeps its order, so a message behind the copy of a checkpoint waits until the copy ends. Other lanes do not wait.
 """
@@ -15,11 +15,14 @@ from launch.plan.plan import NodeMessage
 from launch.supervision import events as ev
 
 MOST_AHEAD = 32
-"""Maximum number of unacknowledged messages up to which lanes give messages to the stream; so many are sent again."""
+"""Most unacknowledged messages in the stream; further messages wait in their lanes.
+
+If a message is lost, up to this many are sent again.
+"""
 
 
 class Outbox:
-    """Lanes of messages, and of copies whose messages are made when there is room to send them."""
+    """Lanes of messages and of copies; the messages of a copy are made when there is room to send them."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -36,7 +36,10 @@ class RemoteNode:
     brought: set[int] = field(default_factory=set)
     """Learners whose checkpoints are there, because they were copied to it or made there."""
     following: set[int] = field(default_factory=set)
-    """Learners that begin from the first learner's checkpoints; their messages follow its copies, in its lane."""
+    """Learners without checkpoints of their own, which begin from those of learner 0.
+
+    Their messages are queued behind the copies of these checkpoints, in the lane of learner 0 (``outbox.py``).
+    """
     leaving: bool = False
     """Whether its agent was told to stop."""
     ended: bool = False

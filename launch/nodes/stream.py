@@ -1,9 +1,10 @@
 """Delivery of messages in order and exactly once between a head and a node, across broken connections.
 
-Each end has a ``Stream`` for the time of a node epoch. Each message gets a sequence number and is kept until the other
-end has acknowledged it. Messages that are not acknowledged in time are sent again, from the oldest one (go-back-N). The
-receiver accepts only the number that follows the last accepted one, and each frame that it sends acknowledges that one.
-Frames may be lost, repeated or reordered, and connections may break. The module has no input or output of its own.
+Each end has a ``Stream`` for an epoch of the node (``launch/nodes/messages.py``). Each message gets a sequence number
+and is kept until the other end has acknowledged it. Messages that are not acknowledged in time are sent again, from the
+oldest one (go-back-N). The receiver accepts only the number that follows the last accepted one. Each frame that it
+sends acknowledges the last accepted number. Frames may be lost, repeated or reordered, and connections may break. The
+module has no input or output of its own.
 
 A stream ends with its epoch. Frames of another epoch are refused: they are replayed, or come from a fenced node.
 """
@@ -54,10 +55,11 @@ class Stream:
     _kept: deque[bytes] = field(default_factory=deque)
     """Messages of this end that are not acknowledged, from the oldest, which has number ``acknowledged + 1``."""
     _flying: int = 0
-    """Number of messages of ``_kept`` that were sent and may still arrive."""
+    """Number of messages of ``_kept``, from the oldest, that were sent and may still be acknowledged."""
     _sent_s: float = 0.0
     """Time when the oldest message of ``_kept`` was sent, or of the last acknowledgement."""
     _patience_s: float = RESEND_S
+    """Seconds without an acknowledgement after which messages are sent again."""
     _owed: bool = False
     """Whether an acknowledgement must be sent to the other end."""
 

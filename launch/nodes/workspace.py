@@ -1,4 +1,4 @@
-"""Resources of a run on a node's machine, for one epoch: a folder, shared memory and sockets.
+"""Resources of a run on a node's machine, for one epoch (``messages.py``): a folder, shared memory and sockets.
 
 Each epoch of a node has its own folders. It therefore never finds files of an earlier epoch, and one machine can have
 several nodes. Shared memory and sockets are removed at the end of the epoch; the folder stays.
@@ -44,7 +44,7 @@ from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
 """Parts of one log that are sent together; if a log has more new bytes, only its end is sent."""
-_LEFT_OUT = b"\n[... %d bytes are omitted; the complete log is on the node]\n"
+_OMITTED = b"\n[... %d bytes are omitted; the complete log is on the node]\n"
 
 
 class NodeWorkspace:
@@ -126,7 +126,7 @@ class NodeWorkspace:
         if self._outbox.waits("logs") and not last:
             return
         for path in sorted((self._run_dir / "logs").glob("*.log")):
-            for data in self._new_lines(path):
+            for data in self._new_bytes(path):
                 self._outbox.put("logs", LogChunk(path.name, data))
 
     def sections(self) -> list[tuple[int, list[int]]]:
@@ -166,7 +166,10 @@ class NodeWorkspace:
         return self.node.do(start)
 
     def _copy(self, event: ev.Received, saved: Saved) -> None:
-        """Copy a checkpoint to the head; the trainer's message about it, and its later messages, follow the copy."""
+        """Copy a checkpoint to the head.
+
+        The trainer's message that it has saved it, and the trainer's later messages, are sent after the copy.
+        """
         folder = Path(saved.path)
         try:
             copy = Outgoing(self._run_dir, folder, steps_beside(folder), event)
@@ -178,12 +181,13 @@ class NodeWorkspace:
             self._copied[event.name] = copy
             self._outbox.put(event.name, copy.messages())
 
-    def _new_lines(self, path: Path) -> Iterator[bytes]:
+    def _new_bytes(self, path: Path) -> Iterator[bytes]:
+        """Yield what was added to a log since the last call, or only the end of it if that is too much."""
         sent = self._sent_bytes.get(path, 0)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size - sent > MOST_LOG_CHUNKS * CHUNK_BYTES:
-                yield _LEFT_OUT % (size - sent - CHUNK_BYTES)
+                yield _OMITTED % (size - sent - CHUNK_BYTES)
                 sent = size - CHUNK_BYTES
             file.seek(sent)
             while data := file.read(min(CHUNK_BYTES, size - sent)):
@@ -193,9 +197,10 @@ class NodeWorkspace:
 
 
 def _lane(event: ev.OfProcess) -> str:
-    """Return the lane of an event of a process, in which a copy of a checkpoint delays all events behind it.
+    """Return the lane of the outbox for an event of a process.
 
-    Other learners in lock-step wait for what a trainer says about its generation, so these messages have another lane.
+    A copy of a checkpoint delays all messages behind it in its lane. Other learners in lock-step wait for a trainer's
+    messages about its generation, so these messages have a lane of their own.
     """
     message = event.message if isinstance(event, ev.Received) else None
     waited_for = isinstance(message, Left) or (isinstance(message, Listens) and message.generation > 0)
