@@ -1,6 +1,6 @@
 """Defaults of a topology: the values of keys that the file and the command line leave out.
 
-`resolve` takes the raw mapping of a topology and returns it with every missing key filled in. A default comes from the
+`resolve` takes a raw topology (``keys.py``) and returns it with every missing key filled in. A default comes from the
 first of these sources that has one:
 
 1. the number of cores of the machine

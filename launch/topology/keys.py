@@ -2,6 +2,8 @@
 
 Reads the structs of ``schema.py``. In some sections the keys depend on a choice, such as the name of the algorithm:
 their structs come from the registries. A name such as package.module:Name is imported, so it must be trusted like code.
+
+A *raw topology* is the nested mapping that a file contains, before its sections are converted to structs.
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def integers_in(section: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return a copy of a section in which 1e6 is 1_000_000, as in ``with_integers``; ``keys``: those of the section."""
+    """Return a copy of a section in which 1e6 is 1_000_000, as in ``with_integers``; ``keys``: all that it may have."""
     return {name: _integers(value, keys[name].kind) if name in keys else value for name, value in section.items()}
 
 

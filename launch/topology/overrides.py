@@ -27,7 +27,10 @@ _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
 
 
 def expand(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides, with each ``@file`` replaced by those in it: one a line; lines with # are comments."""
+    """Return the overrides, with each ``@FILE`` replaced by the overrides in that file.
+
+    The file has one override a line; lines that begin with # are comments.
+    """
     found = []
     for override in overrides:
         if override.startswith("@"):
@@ -81,7 +84,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
     """Remove keys of the file from ``raw`` that overrides have made unused; return key -> reason.
 
-    ``file`` is the mapping of the file, ``raw`` the same mapping with the overrides.
+    ``file`` is the raw topology in the file, ``raw`` the same topology with the overrides applied.
     """
     found = {}
     for name, key, why in _without_reader(resolve(file), resolve(raw)):
