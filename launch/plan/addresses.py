@@ -24,13 +24,13 @@ class Addresses:
     shm: Path
     """Folder of the run's segments."""
     sockets: Path
-    """Folder of its sockets and wakeups."""
+    """Folder of the run's sockets and wakeups."""
     host: str = ""
     """Address at which other nodes of the run reach this machine; empty in a run on one machine."""
 
     @classmethod
     def of_run(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
-        """Return the addresses of this user's run with this id."""
+        """Return the addresses of a run of this user; ``sockets``: folder for its sockets."""
         return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
 
     @property
@@ -53,11 +53,11 @@ class Addresses:
         return self.folders.segment(name)
 
     def each(self, kind: str) -> ByLearner[Shm]:
-        """Return the addresses of a kind of segment that each learner has."""
+        """Return the addresses of a kind of segment that each learner has, such as weights."""
         return ByLearner(self.segment(kind))
 
     def own(self, kind: str, learner: int) -> Shm:
-        """Return the address of one learner's segment of this kind."""
+        """Return the address of a learner's segment of this kind, such as weights."""
         return self.each(kind).of(learner)
 
     def blocks(self, simulator: ProcessId) -> Shm:

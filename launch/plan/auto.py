@@ -256,7 +256,7 @@ def _layout(topology: Topology, device: str, precision: str, rows: int, flags: C
 
 
 def with_values(topology: Topology, choices: Iterable[Choice]) -> Topology:
-    """Return the topology with the chosen values set; it still knows which keys the user has set or left out."""
+    """Return the topology with the chosen values; its record of the keys that the user has set is not changed."""
     sections: dict[str, dict[str, Any]] = {}
     for choice in choices:
         section, _, name = choice.key.partition(".")

@@ -80,7 +80,7 @@ def reason(choices: Sequence[Choice]) -> str:
 def depends_on(topology: Topology) -> dict[str, Any]:
     """Return the keys, with their values, that must not change for simulators to continue from snapshots.
 
-    Trainers save them in checkpoints. Other keys may change at a resume: they do not change the state that is resumed.
+    Trainers save these keys in checkpoints. Other keys may change at a resume, because snapshots do not depend on them.
     """
     resolved = tree(topology)
     keys = ["seed", "mode", "learners.count", "algorithm.name", "algorithm.horizon"]

@@ -30,14 +30,14 @@ class NodeResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Resources of a node, which it reports when it joins."""
 
     cores: Annotated[float, Meta(gt=0, le=65_536)]
-    """Processor time of its machine, in cores; may be a fraction."""
+    """Number of cores that the node may use; a fraction if a quota limits their time."""
     shm_bytes: Count
     """Free shared memory before any learner is placed."""
     gpus: Annotated[int, Meta(ge=0, le=4_096)] = 0
     cores_id: Name = ""
-    """Identifies the cores: nodes on the same cores have the same value. Empty: no other node uses them."""
+    """Identifies the cores: nodes that share cores have the same value. Empty: no other node uses these cores."""
     shm_id: Name = ""
-    """Identifies the shared memory: nodes with the same memory have the same value. Empty: no other node uses it."""
+    """Identifies the shared memory: nodes that share it have the same value. Empty: no other node uses this memory."""
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ def need_of(topology: Topology, description: Description) -> Need:
 
 
 def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]:
-    """Return each node's share of its machine: nodes on the same cores or memory get equal shares."""
+    """Return the resources of each node, after nodes that share cores or memory have got equal shares of these."""
     on_cores = Counter(machine.cores_id for machine in machines.values())
     in_memory = Counter(machine.shm_id for machine in machines.values())
     return {
@@ -139,5 +139,5 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResource
 
 
 def fits(machine: NodeResources, need: Need, there: int) -> bool:
-    """Whether a machine with ``there`` learners has room for one more."""
+    """Whether a node that has ``there`` learners has the memory and the GPUs for one more."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

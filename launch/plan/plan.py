@@ -124,9 +124,9 @@ class Resumption:
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learners of the topology that were detached in an earlier life, and so are left out -> their trainers' names."""
+    """Learner that is not resumed, because it was detached in an earlier life -> name of its trainer."""
     learners_so_far: int = 0
-    """Number of learners that the run has had; attached learners are numbered from it on, and have no checkpoints."""
+    """Number of learners that the run has had. The next attached learner gets this number, and has no checkpoints."""
 
     @property
     def other_task(self) -> bool:
@@ -149,7 +149,7 @@ class Plan:
     pins: tuple[int, ...]
     """Cores to which simulators are pinned, in turn; empty if they are not pinned."""
     devices: Mapping[str, str]
-    """Role -> device on which its processes compute, by torch's name: cpu, or cuda:0."""
+    """Role -> device on which the role's processes compute, by torch's name, such as cpu or cuda:0."""
     processes: tuple[PlannedProcess, ...]
     """Processes at the start of the run, in the order in which they are started."""
     choices: tuple[Choice, ...] = ()
@@ -189,7 +189,7 @@ class Plan:
 
     @property
     def expectation(self) -> str:
-        """How often a slow environment makes the steps of an update, in words; empty for one that is not slow."""
+        """How often an update is expected with a slow environment, in words; empty for other environments."""
         return pace.expectation(self.topology, self.description.step_s, self.cores.usable)
 
     @property
@@ -200,7 +200,7 @@ class Plan:
 
     @property
     def graph(self) -> GraphSettings | None:
-        """Graph on which learners mix their weights; None if they do not."""
+        """Graph of the learners that mix their weights (mode gossip); None in other modes."""
         return mode(self.topology).graph(asked(self.topology))
 
     @property

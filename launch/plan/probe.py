@@ -49,7 +49,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     inexact: str = ""
     """Reason why the environment's state cannot be saved and restored; empty if it can."""
     unverified: str = ""
-    """Reason why no restored environment was compared with the original; empty if one was, or none can be restored."""
+    """Reason why restoring the environment's state was not tested; empty if it was, or if restoring is not possible."""
     algorithm_inexact: str = ""
     """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
     no_restart: str = ""

@@ -141,7 +141,7 @@ def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str
 
 
 def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]) -> str:
-    """Return a tensor that a checkpoint and a topology have in different shapes, with both; empty if there is none."""
+    """Return in words the first tensor that has different shapes in a checkpoint and a topology; empty without one."""
     saved: dict[str, tuple[int, ...]] = {}
     with suppress(ValueError, OSError):  # then the trainer reports the damage
         saved = read_shapes(checkpoint)

@@ -98,7 +98,7 @@ def first_processes(topology: Topology) -> tuple[PlannedProcess, ...]:
 
 
 def processes_of_learners(topology: Topology, numbers: Sequence[int], first_simulator: int) -> list[ProcessId]:
-    """Return the processes of these learners; their simulators are numbered from ``first_simulator``."""
+    """Return the ids of the processes of these learners; their simulators are numbered from ``first_simulator``."""
     simulators, ids = count(first_simulator), list[ProcessId]()
     for role in ROLES.specs():
         each = count_of(role, topology)
