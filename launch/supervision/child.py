@@ -1,7 +1,8 @@
 """A child: one process of the run as the supervisor sees it, with its state, incarnations and budget of restarts.
 
-A table defines the transitions between states. The module uses no clock, processes, sockets or files; callers pass the
-time.
+A table defines the transitions between states. A child is *admitted* when the supervisor has accepted its first
+message, Hello. It is *given up*, and not started again, in state FATAL. The glossary (``docs/concepts.md``) defines
+other terms. The module uses no clock, processes, sockets or files; callers pass the time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ChildState(StrEnum):
     BACKOFF = "backoff"
     """It has no process, and is started when its delay is over. Also its state before the first start."""
     STARTING = "starting"
-    """Its process is started; no Hello was received."""
+    """Its start was requested; its Hello has not arrived yet."""
     RUNNING = "running"
     """Its Hello was accepted."""
     DRAINING = "draining"
@@ -91,7 +92,7 @@ class Child:
     pid: int | None = None
     member: Member | None = None
     node: str = ""
-    """Node on which it was last started; empty in a run on one machine."""
+    """Node on which the child was last started; empty in a run on one machine."""
     ever_said_hello: bool = False
     """Whether the Hello of any incarnation was accepted."""
     admitted: bool = False
@@ -129,8 +130,11 @@ class Child:
     _counted: bool = False
     """Whether its newest incarnation counts as a restart."""
     _unsaved_restarts: int = 0
+    """Number of restarts since its newest checkpoint (trainers only)."""
     _restarts_s: list[float] = field(default_factory=list)
+    """Times of its restarts, in seconds."""
     _failed_starts: int = 0
+    """Number of consecutive starts that ended before Hello."""
 
     def to(self, state: ChildState, now_s: float) -> None:
         """Change to another state; raises TransitionError for a transition that is not in the table."""
@@ -184,7 +188,7 @@ class Child:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Its endpoint on the network of the run; None if it has none or is not admitted."""
+        """Its key and network address, for other processes; None in a run on one machine, or if it is not admitted."""
         if self.listens is None or not self.admitted:
             return None
         return Endpoint(id=self.id, **msgspec.structs.asdict(self.listens))
@@ -205,7 +209,10 @@ class Child:
         return self.state in ALIVE
 
     def failed(self, error: str, now_s: float) -> None:
-        """Keep this error if it is the first of the current series of deaths."""
+        """Record an error, unless an earlier one is known that belongs to the same series of deaths.
+
+        A series ends when no restart counts any more (``restarts_within_s``).
+        """
         if not self.error or not self._recent(now_s):
             self.error = error
 
@@ -216,7 +223,7 @@ class Child:
 
     @property
     def without_progress(self) -> bool:
-        """Whether a trainer has used its restarts without saving a newer checkpoint."""
+        """Whether a trainer has used up ``unsaved_restarts``, so often was it restarted without a newer checkpoint."""
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:

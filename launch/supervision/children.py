@@ -56,15 +56,18 @@ class Children:
         self._do = do
 
     def trainers(self) -> list[Child]:
-        """Return the trainers, in order."""
+        """Return the trainers, in the order of the list."""
         return [child for child in self.named.values() if child.role.learns]
 
     def simulators(self) -> list[Child]:
-        """Return the simulators, in order."""
+        """Return the simulators, in the order of the list."""
         return [child for child in self.named.values() if child.role.makes_rows]
 
     def current(self, name: str, incarnation: int) -> Child | None:
-        """Return the child if this is its living incarnation, else None; messages of earlier ones are ignored."""
+        """Return the child of this name if this is its living incarnation, else None.
+
+        So messages of earlier incarnations are ignored.
+        """
         child = self.named.get(name)
         return child if child is not None and child.alive and child.incarnation == incarnation else None
 
@@ -73,9 +76,9 @@ class Children:
         return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
-        """Return the members of ended simulators that their trainers, running or to be restarted, have not released.
+        """Return the members of ended simulators that their trainers have not released (`Released`).
 
-        Members of learners without such a trainer are dropped.
+        Members of learners whose trainer has ended for good are dropped.
         """
         over = (ChildState.FATAL, ChildState.EXITED)
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
@@ -114,7 +117,7 @@ class Children:
         return [endpoint for child in self.named.values() if (endpoint := child.endpoint)]
 
     def finished_trainers(self) -> list[ProcessId]:
-        """Return the trainers that have finished, alive or ended: these have published final weights."""
+        """Return the trainers that have finished and published final weights; their processes may have ended."""
         return [child.id for child in self.trainers() if child.finished and not child.id.sole]
 
     def scoring_evaluators(self) -> list[str]:
@@ -204,7 +207,7 @@ class Children:
                 self.kill(trainer, signal.SIGTERM)
 
     def end_running_trainers(self) -> None:
-        """Let the trainers save what they have and end, without waiting for a process that is not restarted."""
+        """Let the trainers save and end now: they would wait for a process that is not restarted."""
         for trainer in self.trainers():
             if trainer.state is ChildState.RUNNING:
                 trainer.to(ChildState.DRAINING, self.now_s)
@@ -219,7 +222,10 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, child: Child, event: ev.NotSpawned) -> None:
-        """Handle a failed start: retry later if the cause may pass and no request waits for it, else count a death."""
+        """Handle a failed start: retry it later if the cause may pass, else handle it as a death.
+
+        A start for which an attach or a detach request waits is not retried.
+        """
         retried = event.passing and self.restarting and child.state is ChildState.STARTING
         if not retried or child.attaching or child.leaving:
             self.gone(child, event.reason)
@@ -322,7 +328,7 @@ class Children:
                 child.to(ChildState.EXITED, self.now_s)
 
     def lost(self, event: ev.Lost) -> None:
-        """Handle the loss of a node, or a move: its processes are restarted on another node, or given up."""
+        """Handle the loss of a node, or the end of a learner that moves: restart the processes, or give them up."""
         why = f"node {event.node} was lost"
         found = (self.current(name, incarnation) for name, incarnation in event.processes)
         children = [child for child in found if child is not None]
@@ -416,12 +422,12 @@ class Children:
                 self.detach(worker, child.name)
 
     def detach(self, child: Child, with_trainer: str = "") -> None:
-        """Detach a child: a running child drains by the next order; SIGTERM ends one that has not said Hello.
+        """Begin to remove a child from the run.
 
-        A child without a process is removed from the list at once.
+        A running child drains, because the next order says so. SIGTERM ends a child that is not admitted yet. A child
+        without a process is removed from the list at once.
 
-        ``with_trainer``: name of the ended trainer that the child leaves with. Such a child cannot drain, and SIGTERM
-        ends it.
+        ``with_trainer``: name of the child's trainer, if that has ended. Then the child cannot drain; SIGTERM ends it.
         """
         child.leaving, child.with_trainer = True, with_trainer
         if not child.alive:
@@ -465,9 +471,10 @@ class Children:
             self.kill(child, signal.SIGKILL)
 
     def end(self, scoring: bool = False, kill_for: str = "") -> None:
-        """Send SIGTERM to all children that have not finished, or with a reason ``kill_for`` SIGKILL to all.
+        """Send SIGTERM to all children that have not finished.
 
-        ``scoring``: evaluators get no signal, and continue to score the final weights until the next call.
+        ``kill_for``: a reason; if it is given, all children get SIGKILL instead. ``scoring``: evaluators get no signal,
+        and continue to score the final weights until the next call.
         """
         self.restarting, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():

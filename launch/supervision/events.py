@@ -90,7 +90,7 @@ class Uneven:
 
 
 class Received(OfProcess, frozen=True):
-    """A message from a child; name and incarnation are those of its socket."""
+    """A message from a process; the id of its socket gives name and incarnation."""
 
     message: ToSupervisor
 
@@ -125,9 +125,9 @@ class Silent(OfProcess, frozen=True):
     seconds: float
     why: Text
     hangs: bool
-    """Whether it hangs, so that Stalled follows; otherwise it is slow."""
+    """Whether the process hangs, so that Stalled follows; otherwise it is slow."""
     stack: bool
-    """Whether it can write its stack."""
+    """Whether the process can write its stack."""
 
 
 class Stalled(OfProcess, frozen=True):
@@ -143,7 +143,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """SIGINT (Ctrl-C), SIGTERM or SIGHUP. A second one ends the run at once, but SIGHUP does not count."""
+    """A signal to stop: SIGINT (Ctrl-C), SIGTERM or SIGHUP. The second SIGINT or SIGTERM ends the run at once."""
 
     hangup: bool = False
 
@@ -212,7 +212,7 @@ class Send(OfProcess, frozen=True):
 
 @dataclass(frozen=True)
 class Enlarge:
-    """Plan more simulators, or whole learners; answered by Enlarged or NotEnlarged."""
+    """Add simulators, or whole learners, to the plan; answered by Enlarged or NotEnlarged."""
 
     client: str
     simulators: int
@@ -264,7 +264,7 @@ class Done:
     exit_code: int
     error: str = ""
     cause: str = ""
-    """The score at which the run finished before total_steps, in words; empty if it did not."""
+    """If a score ended the run before total_steps: this score, in words; else empty."""
     summary: Mapping[str, Any] = field(default_factory=dict)
     lacks_nodes: bool = False
     """Whether it failed only because nodes were missing, so that it can be resumed with others."""
@@ -288,4 +288,4 @@ class Console(Protocol):
         """Show the processes, about twice a second: name, role, state, incarnation, pid, busy (0 to 1, or None)."""
 
     def close(self) -> None:
-        """Close the console; its maker calls this once at the end, also after a failure."""
+        """Close the console; the code that has opened it calls this once at the end, also after a failure."""

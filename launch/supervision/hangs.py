@@ -57,13 +57,13 @@ class _Silence:
     work_s: float
     """Time of its newest sign of life or newest observed activity."""
     begun: bool = False
-    """Whether it has ever shown a sign of life; before the first one it cannot write its stack."""
+    """Whether the process has ever shown a sign of life; before the first one it cannot write its stack."""
     looked_s: float = 0.0
     doing: Activity = Activity.WAITING
     tell_s: float = 0.0
-    """Seconds of silence at which it is next reported."""
+    """Seconds of silence at which the process is next reported."""
     hung_s: float | None = None
-    """Time at which it was first found to hang."""
+    """Time at which the process was first found to hang; None if it does not hang."""
 
     def end(self, now_s: float) -> None:
         self.beat_s = self.work_s = now_s

@@ -59,7 +59,7 @@ class PendingAttach(_PendingUnits):
         return Reply(ok=False, text=text, data=data)
 
     def give_up(self, children: Children) -> None:
-        """Detach the units that have lost a process and, after the time limit, the units that do not fully run."""
+        """Detach the units that have lost a process and, after the time limit, those of which not all processes run."""
         late = children.now_s - self.since_s >= LIMIT_S
         for head, others in self.units.items():
             unit = [children.named.get(name) for name in (head, *others)]

@@ -77,7 +77,7 @@ class Requests:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
-        """Start the planned processes of an attach request: simulators, or whole learners."""
+        """Start the processes that were planned for an attach request: simulators, or whole learners."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; when it has ended, resume it and try again")
             return

@@ -84,7 +84,7 @@ class Supervisor:
         )
         self._orders = Orders(self._children, self._do)
         self.phase = "starting"
-        """starting (simulators connect), running, draining (trainers end), scoring (evaluators play), ending, over."""
+        """starting (simulators connect), running, draining (trainers save), scoring (evaluators play), ending, over."""
         trainers = self._children.trainers()
         first = (*self._children.simulators(), *(trainers if trainers[1:] else ()))
         self._awaited = [child.name for child in first]
@@ -95,7 +95,7 @@ class Supervisor:
         self._killed = self._abandoned = False
         """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
         self.best: Best | None = None
-        """Best score of the run; in a resumed run set to that of its earlier lives before the first event."""
+        """Best score of the run. In a resumed run, the caller sets that of earlier lives before the first event."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
