@@ -15,11 +15,11 @@ from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE
 from actorlearn.metrics.timings import SECTIONS
 
 GAP_S = 1.0
-"""Longest turn of the loop, in seconds, that is not a gap: a time in which this process could not run."""
+"""Seconds; a turn of the loop that takes longer is a gap, in which this process could not run."""
 
 
 class AwakeClock:
-    """Monotonic seconds that do not count time in which this process could not run, such as a suspended machine."""
+    """A monotonic clock that stops while this process cannot run, for example because the machine is suspended."""
 
     def __init__(self) -> None:
         self._last_s = time.monotonic()

@@ -130,10 +130,11 @@ def summary(
     elapsed_s: float,
     evaluated: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the contents of summary.json: final numbers of the trainers, else those of the last row.
+    """Return the contents of summary.json; rates are means over the whole run.
 
-    Rates are over the whole run. ``evaluated``: as `evaluations.best_and_last` returns it; ``elapsed_s``: the wall time
-    if neither the trainers nor the last row has one.
+    Numbers are those that the trainers sent when they finished, or else those of ``last_row``, the last row of
+    metrics.jsonl. ``evaluated``: as `evaluations.best_and_last` returns it. ``elapsed_s``: wall time of the run in
+    seconds, used if neither the trainers nor the last row has one.
     """
     finished = done.summary
     known = {**last_row, **finished}

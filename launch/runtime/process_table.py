@@ -58,7 +58,7 @@ class ProcessTable:
         return [process.name for process in gone]
 
     def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
-        """Add simulators or learners; overrides may only change the environment of the new simulators."""
+        """Add the requested simulators or learners; overrides may only change the environment of the new simulators."""
         topology = self._topology
         try:
             changed = parse(dump(topology), action.overrides, "the run's topology")
@@ -91,7 +91,7 @@ class ProcessTable:
         return self._add(new, env)
 
     def add_learners(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
-        """Add learners, each with servers and simulators of its own, and make room for them on the node.
+        """Add learners, each with servers and simulators of its own, and have the node make their segments.
 
         Raises TopologyError or OSError if there is no room; no segments are then left behind.
         """

@@ -33,7 +33,7 @@ from launch.topology.changes import say
 from launch.topology.load import Topology, tree
 
 QUIET = frozenset({"spawned", "ended", "failed"})
-"""Kinds of notes about a process that are written and not shown, because another note says the same."""
+"""Kinds of notes about a process that are written to events.jsonl but not shown, because other notes say the same."""
 
 COMPLAINTS_TOLD = 10
 """Number of complaints (problems that do not stop the run) that are all reported.
@@ -85,7 +85,7 @@ class Reporter:
         self._busy: dict[str, float | None] = {}
         """Share of time in which each process did not wait, by name, from when processes were last shown."""
         self._failed: ev.Note | None = None
-        """Why the run has failed; shown as the last line."""
+        """Note that says why the run has failed; shown as the last line."""
         self._deaths = self._complaints = 0
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
@@ -133,7 +133,7 @@ class Reporter:
         return self.last_row
 
     def forget_learner(self, name: str) -> None:
-        """Forget a learner that has left for good, except for its counters."""
+        """Leave a learner that has left for good out of later rows, except for its counters."""
         self._learners.leave(name)
 
     def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:

@@ -68,7 +68,7 @@ class Workspace:
     def write_down(self, plan: Plan) -> None:
         """Make the folders, topology.yaml, policy.json and meta.json in the run folder.
 
-        Raises FailedError if one cannot be written; those that did not exist before are then removed.
+        Raises FailedError if one cannot be written; files that did not exist before are then removed.
         """
         topology, acting, meta = (self.run_dir / name for name in ("topology.yaml", POLICY_FILE, "meta.json"))
         try:
