@@ -44,7 +44,10 @@ class NodeAccounts:
         self._moved[learner] = {reason: before.get(reason, 0) + lost.get(reason, 0) for reason in before | lost}
 
     def all(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners, once all nodes have ended; the reason if they are not known."""
+        """Return the counts of steps of each learner; if they are not known, the reason in words.
+
+        Call it when all nodes have ended.
+        """
         if self._unknown:
             return self._unknown
         return {

@@ -139,6 +139,7 @@ class Agent:
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
         """Id of this attempt to join; times at which Join was last sent, and since which there is no epoch."""
         self._reason, self._stopping = "", False
+        """Newest reason why this node has not joined; whether the agent was told to stop."""
         self._troubles: set[str] = set()
         """Reasons why the head could not be reached; each is shown once."""
         self._troubled_s: float | None = None
@@ -229,7 +230,7 @@ class Agent:
             self._note_trouble(self._line.trouble, now_s)
 
     def _note_trouble(self, trouble: str | None, now_s: float) -> None:
-        """Show a refusal at once, but only after TROUBLE_S that the head cannot be reached: it may answer late."""
+        """Show why the head does not answer: a refusal at once, others after TROUBLE_S, because it may be late."""
         if trouble is None:
             self._troubled_s = None
             return

@@ -25,7 +25,7 @@ class ControlSocket:
         """Bind the socket, accessible to its owner only; raises ChannelError."""
         self._router = Router(address)
         self._peers: dict[str, Key] = {}
-        """Living processes by socket id; all other ids belong to command lines."""
+        """Socket id -> name and incarnation of a living process. All other ids belong to command lines."""
 
     @property
     def fd(self) -> int:

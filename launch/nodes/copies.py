@@ -46,7 +46,7 @@ class CopyError(ValueError):
 
 
 class Outgoing:
-    """A folder that is sent to another machine."""
+    """A checkpoint folder that is sent to another machine."""
 
     def __init__(
         self, run_dir: Path, folder: Path, present: Sequence[str] = (), held_back: ev.Received | None = None
@@ -102,7 +102,7 @@ class Arriving:
         """SHA-256 of the received part of each file. Hashing a large file at its end would delay the heartbeats."""
 
     def take(self, part: FileChunk) -> None:
-        """Write a part; raises OSError, and CopyError if it does not continue its file."""
+        """Write a part of a file; raises OSError, and CopyError if bytes before it are missing."""
         beside = self._beside(part.folder)
         path = beside / part.file
         if path.parent != beside:
@@ -140,7 +140,7 @@ class Arriving:
         return folder
 
     def drop(self, folder: str) -> None:
-        """Remove the received parts of a folder; raises CopyError if it is no checkpoint's folder."""
+        """Remove the received parts of a folder; raises CopyError if it is not the folder of a checkpoint."""
         beside = self._beside(folder)
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
@@ -186,8 +186,8 @@ def steps_beside(folder: Path) -> list[str]:
 def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
     """Write ``set.json``, and return the folders that it names; raises OSError.
 
-    For learners in step these are the checkpoints of the newest steps that all learners have saved; for others, the
-    newest checkpoint of each learner. Without any checkpoint the file is removed.
+    If the learners train in lock-step (``in_step``), these are the checkpoints of the newest steps at which all of them
+    have saved; otherwise, the newest checkpoint of each learner. Without any checkpoint the file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
     if in_step and saved:

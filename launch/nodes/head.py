@@ -1,9 +1,9 @@
 """The head of a run on several machines: it admits nodes, places learners on them, and presents them as one `Node`.
 
 A node has a name, given by its key, and an epoch, which ends when the node is lost. A node is lost when the head has
-received nothing from it for 1.5 times its lease. By then its processes have ended: the agent ends them after one lease,
-and the guardian does so if the agent is suspended or dead. The head reports these processes as lost and refuses
-messages of the epoch. The agent may join again, in a new epoch.
+received nothing from it for 1.5 times its lease (``nodes.lease_s``). By then its processes have ended: the agent ends
+them after one lease, and the guardian does so if the agent is suspended or dead. The head reports these processes as
+lost and refuses messages of the epoch. The agent may join again, in a new epoch.
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ class Moving:
 
     learner: int
     node: str
-    """The node that it leaves."""
+    """The node that the learner leaves."""
     to: str
+    """The node to which the learner moves."""
     ended: set[Key] = field(default_factory=set)
-    """Its processes that have ended, or could not be started."""
+    """Processes of the learner that have ended, or could not be started."""
 
 
 class Head:
@@ -119,15 +120,15 @@ class Head:
         self._unplaced: list[Start] = []
         """Starts that wait for a node with room for them."""
         self._waiting: dict[int, str] = {}
-        """Learners for which no node has room -> the reason for placing them again; empty the first time."""
+        """Learner for which no node has room -> reason why it is placed again; empty if it was never placed."""
         self._waiting_events: list[ev.Note | ev.NotSpawned] = []
         """Notes, and starts that failed here, which are yielded with the next events."""
         self._moving: Moving | None = None
         """The learner that is moving to another node."""
         self._looked_s = 0.0
-        """Time at which the placement was looked at last."""
+        """Time at which the head last looked for an uneven placement."""
         self._idle: set[str] = set()
-        """Nodes that were reported to have fewer learners than others."""
+        """Nodes about which a warning was given, because they have fewer learners than others."""
         self._refused: dict[str, str] = {}
         """Why each node was refused last, by name."""
         self._waited_s: float | None = None
@@ -193,7 +194,7 @@ class Head:
     def add_learners(self, learners: Collection[int], why: str = "") -> None:
         """Place learners on nodes that are not leaving; raises TopologyError if no node has room.
 
-        ``why``: the reason for placing them again, empty the first time.
+        ``why``: the reason why they are placed again; empty if they were never placed.
         """
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         found = place_learners(learners, machines, self._need, self.placed)
@@ -228,7 +229,10 @@ class Head:
         node.do(start, own.learner)
 
     def _bring(self, start: Start, node: RemoteNode) -> None:
-        """Bring a learner's checkpoints to a node for the first process there that needs them; raises OSError."""
+        """Copy a learner's checkpoints to a node if the process needs them and they are not there; raises OSError.
+
+        Also record that the node has the learner.
+        """
         learner = start.process.learner
         new, learns = learner not in node.has, ROLES.spec(start.process.role).learns
         continues = new and learner in self._plan.resumption.goes_on_from
@@ -354,7 +358,10 @@ class Head:
         return ev.Note("awaiting", cause=f"{said}, where FILE is a key in {self._keys}", fields=reached)
 
     def _begin_if_joined(self) -> Iterator[NodeEvent]:
-        """Yield Begin when all nodes have joined and the learners are placed; CannotRun if that fails or is late."""
+        """Yield Begin when all nodes have joined and the learners are placed.
+
+        Yield CannotRun if the learners cannot be placed, or if nodes are missing after ``nodes.wait_s``.
+        """
         waited_s = time.monotonic() - (self._waited_s or 0.0)
         if len(self.nodes) >= self._wanted.count:
             self._begun = True
@@ -517,7 +524,7 @@ class Head:
         node.has -= end.accounts.keys()
 
     def _forget(self, node: RemoteNode, why: str) -> None:
-        """Remove a node; ``why``: why the steps of its learners are not known, unless it has sent their accounts."""
+        """Remove a node. If it has not sent the steps of its learners, record ``why`` as the reason."""
         del self.nodes[node.name]
         node.arriving.close()
         if node.has:
@@ -553,7 +560,11 @@ class Head:
         return self._moving is not None and own.learner == self._moving.learner and _of_learner(start)
 
     def _note_end(self, node: RemoteNode, key: Key) -> None:
-        """Record an end. After the trainer's, kill the learner's other processes; after theirs, release the learner."""
+        """Record that a process of the learner that moves has ended.
+
+        When the trainer has ended, kill the learner's other processes. When all have ended, have the node release the
+        learner.
+        """
         moving = self._moving
         assert moving is not None
         moving.ended.add(key)
@@ -589,7 +600,7 @@ class Head:
         self._start_unplaced()
 
     def _has_room(self, name: str) -> bool:
-        """Whether a node is there, stays, and has room for one more learner."""
+        """Whether a node has joined, is not leaving, and has room for one more learner."""
         node, there = self.nodes.get(name), list(self.placed.values()).count(name)
         return node is not None and not node.leaving and fits(self._machines()[name], self._need, there)
 

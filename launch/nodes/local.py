@@ -161,7 +161,10 @@ class LocalNode:
         return ev.Spawned(name, incarnation, pid, member)
 
     def _create_member(self, simulator: ProcessId) -> Member:
-        """Make the segment of one incarnation. Each has its own, so late writes of an earlier one have no effect."""
+        """Make the segment with the blocks of one incarnation of a simulator.
+
+        Each incarnation has a segment of its own, so that late writes of an earlier one have no effect.
+        """
         plan, addresses = self._plan, self._plan.addresses
         member = Member(
             id=simulator,

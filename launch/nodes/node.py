@@ -51,10 +51,13 @@ class Node(Protocol):
         """
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Make room for learners; raises OSError or TopologyError, and then has made room for none of them."""
+        """Make the segments of learners, or choose nodes for them; does so for all, or for none and raises an error.
+
+        Raises OSError or TopologyError.
+        """
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners that the run has had; the reason if they are not known.
+        """Return the counts of steps of all learners that the run has had; if they are not known, the reason in words.
 
         Call it after ``end``.
         """

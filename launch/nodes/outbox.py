@@ -38,7 +38,7 @@ class Outbox:
         return lane in self._lanes
 
     def put(self, lane: str, message: NodeMessage | Iterator[NodeMessage]) -> None:
-        """Add a message to a lane; a Send to a process replaces an earlier Send to it that still waits."""
+        """Add a message to a lane; a Send replaces an earlier Send to the same process that still waits."""
         waiting = self._lanes.get(lane, deque())
         if isinstance(message, ev.Send):
             key = message.name, message.incarnation

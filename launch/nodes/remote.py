@@ -24,26 +24,26 @@ class RemoteNode:
     join: Join
     epoch: int
     joined_s: float
-    """Time by the head's clock at which it joined, in seconds."""
+    """Time by the head's clock at which the node joined, in seconds."""
     heard_s: float
-    """Time by the head's clock at which its newest message arrived, in seconds."""
+    """Time by the head's clock at which the node's newest message arrived, in seconds."""
     arriving: Arriving
-    """Checkpoints that are being copied from it."""
+    """Checkpoints that are being copied from the node."""
     living: dict[Key, Start] = field(default_factory=dict)
-    """Starts that were sent to it and whose ends it has not reported."""
+    """Processes of the node, with the actions that started them, until the node reports their ends."""
     has: set[int] = field(default_factory=set)
-    """Learners that have processes or an account there."""
+    """Learners that have processes on the node, or whose counts of steps are still only there."""
     brought: set[int] = field(default_factory=set)
-    """Learners whose checkpoints are there, because they were copied to it or made there."""
+    """Learners whose checkpoints are on the node, because they were copied to it or made on it."""
     following: set[int] = field(default_factory=set)
     """Learners without checkpoints of their own, which begin from those of learner 0.
 
     Their messages are queued behind the copies of these checkpoints, in the lane of learner 0 (``outbox.py``).
     """
     leaving: bool = False
-    """Whether its agent was told to stop."""
+    """Whether the node's agent was told to stop."""
     ended: bool = False
-    """Whether it has reported that all its processes have ended."""
+    """Whether the node has reported that all its processes have ended."""
 
     def __post_init__(self) -> None:
         self.stream = Stream(self.epoch)

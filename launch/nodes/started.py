@@ -21,7 +21,7 @@ ASK_EVERY_S = 1.0
 
 
 class EngineHead(Head):
-    """A head that lets an engine start its nodes once the head listens; the caller closes the engine after the head."""
+    """A head whose nodes an engine starts, once the head listens. The caller closes the engine after the head."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ RESEND_MOST_S = 4.0
 
 
 class StreamError(ValueError):
-    """A frame that is not of this stream: it has another epoch or acknowledges messages that were not sent."""
+    """A frame does not belong to this stream: it has another epoch, or acknowledges messages that were not sent."""
 
 
 class Numbered(Message, frozen=True):
