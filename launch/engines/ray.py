@@ -110,7 +110,10 @@ class NodeActor:
     """An actor that runs a node; the node ends when the actor's process ends."""
 
     def __init__(self, key: str, words: Sequence[str]) -> None:
-        """Start the node, with the GPUs that Ray has assigned; Ray repeats this on another machine if this one dies."""
+        """Start the node, with the GPUs that Ray has assigned.
+
+        If this machine dies, Ray makes the actor again on another one.
+        """
         import ray
 
         gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])

@@ -27,7 +27,7 @@ class NodeCommand(NamedTuple):
 
     name: str
     key: Path
-    """Its key file on the head's machine. The engine copies it to the node's machine, readable by its user only."""
+    """Key file of the node on the head's machine. The engine copies it to the node's machine, for its user only."""
     words: tuple[str, ...]
     """The command. The engine adds ``--key FILE``, with the path of the key file on the node's machine."""
 
@@ -62,7 +62,7 @@ class EngineSpec(PlugIn):
     methods = ("start", "gone", "close")
     described_in = "launch/engines/specs.py"
     here: bool = False
-    """Whether its nodes are on the head's machine, so that the head may listen on a local address only."""
+    """Whether the engine's nodes are on the head's machine, so that the head may listen on a local address only."""
 
     def load(self) -> Open:
         """Import and return the class or function that opens an engine; raises ValueError."""
@@ -70,7 +70,7 @@ class EngineSpec(PlugIn):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Return the spec of an engine class that has no spec of its own."""
+        """Return a spec for an engine's class that was registered, or named, without a spec."""
         return cls(name=name, made_by=name)
 
 
@@ -78,6 +78,9 @@ ENGINES = PlugIns("engine", "actorlearn.engines", EngineSpec)
 
 
 def node_command(name: str, key: Path, address: str, command: Sequence[str] | None) -> NodeCommand:
-    """Return the command of a node that joins a head; ``command`` starts actorlearn there, None: as on this machine."""
+    """Return the command of a node that joins the head at ``address``.
+
+    ``command``: words that start actorlearn on the node's machine; None: those that start it on this machine.
+    """
     start = (sys.executable, "-m", "actorlearn") if command is None else tuple(command)
     return NodeCommand(name, key, (*start, "node", "--join", address))
