@@ -1,4 +1,4 @@
-"""Answers of child processes, one line of JSON each: an environment's shapes, a checkpoint's scores, torch's devices.
+"""Runs commands and tasks (``actorlearn/tasks``) in child processes, which answer with one line of JSON each.
 
 Child processes do the imports that are slow or may fail (torch, environments), so that the command line does not.
 """

@@ -46,7 +46,7 @@ _END_S = 10.0
 _FORK_S = 5.0
 """Longest wait for a fork, in seconds. The fork server then counts as dead, and the process is started without it."""
 _FORK_SERVER = "fork_server"
-"""Mark of the fork server, and of its forks until they have their own."""
+"""Value of ROLE_MARK for the fork server, and for its forks until they set their own."""
 _TURN_S = 0.005
 SEARCHES = 3
 """Number of searches without a marked process after which none is left: while a process replaces its program (exec), it
