@@ -83,12 +83,12 @@ def shorter_rollouts(topology: Topology, description: Description, cores: float)
         shorter = horizon // divisor
         if horizon % divisor or parts % divisor or shorter < LEAST_HORIZON or _steps(topology) // divisor < LEAST_STEPS:
             continue
-        slow = f"a step of this environment takes {1000 * step_s:.0f} ms, and with the default {horizon}"
+        slow = f"a step of this environment takes {1000 * step_s:.0f} ms, and with the default horizon, {horizon}, an"
         why = (
-            f"{slow} an update would come only every {as_span(before_s)}; now one comes every "
+            f"{slow} update would come only every {as_span(before_s)}; now one comes every "
             f"{as_span(before_s / divisor)}; write algorithm.horizon to choose it yourself"
         )
-        whole = f"with {parts}, the minibatches of the shorter rollouts would be smaller than those of the defaults"
+        whole = f"rollouts are shorter, and {parts} minibatches of each would be smaller than those of the defaults"
         return [
             Choice("algorithm.horizon", shorter, why),
             Choice("algorithm.minibatches", parts // divisor, whole),
