@@ -277,7 +277,7 @@ class Agent:
             if isinstance(message, NodeHeartbeatAck):
                 epoch.answered(message.sent_s)
             elif isinstance(message, Fenced):
-                self._end_epoch("the head has counted this node as lost, or was restarted")
+                self._end_epoch("the head has declared this node lost, or was restarted")
             else:
                 self._carry_out(epoch, message)
 
