@@ -78,8 +78,8 @@ def run(
 
     ``resume_at``: steps of the checkpoint from which the run in the folder is continued, or "newest" or "best"; None: a
     new run. ``engine`` starts the nodes of a run on several machines; None: users start them. ``keys``: folder with the
-    keys of head and nodes; None: keys are made if an engine starts the nodes. ``accepted`` is called once the topology
-    is accepted, before the first process is started; it returns the console that shows the run, or None.
+    keys of head and nodes; None: the run makes its own. ``accepted`` is called once the topology is accepted, before
+    the first process is started; it returns the console that shows the run, or None.
 
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
@@ -113,7 +113,10 @@ def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[in
 
 
 def _no_longer(run_dir: Path, topology: Topology) -> list[Path]:
-    """Return the folders of checkpoints of learners that the run no longer has; empty if learners are independent."""
+    """Return the folders with checkpoints of learners that the run no longer has.
+
+    Returns none if the run has several learners that do not train in lock-step.
+    """
     if not (mode(topology).in_step or mode(topology).alone):
         return []
     own = directories(run_dir / "checkpoints")
