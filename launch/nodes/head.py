@@ -307,9 +307,9 @@ class Head:
         root = run_dir / "checkpoints"
         own = folders(directory_of(root, learner))
         is_following = not own and learner > 0
-        if is_following and not (0 in node.brought or node.following):  # else these are there or on their way
+        if is_following and not (0 in node.brought or node.following):  # else copied before
             own = folders(root)
-        copies = [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]  # after an error, none is sent
+        copies = [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]  # if one fails, none is sent
         if is_following:
             node.following.add(learner)
         for copy in copies:
@@ -510,7 +510,7 @@ class Head:
         processes = (*node.living, *(() if elsewhere else self._drop_waiting(node)))
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, elsewhere)
-        self._start_unplaced()  # of a learner that was moving from it
+        self._start_unplaced()  # those of a learner that was moving from this node
 
     def _drop_waiting(self, node: RemoteNode) -> list[Key]:
         """Forget the starts that wait and belong to learners of a lost node; returns their names and incarnations."""

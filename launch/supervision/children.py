@@ -307,13 +307,13 @@ class Children:
         child.cause = cause = child.killed_for or cause
         if child.member is not None:
             self._ended[child.member.id.socket_id] = child.member
-            if not child.admitted:  # no trainer knows it
+            if not child.admitted:  # no trainer uses its segment
                 self._drop_members([child.member.id.socket_id])
         by_term = cause_of(-signal.SIGTERM)
         told = child.state is ChildState.DRAINING and not (self.restarting or child.leaving or child.refusal)
         done = told and cause == ("exit 0" if child.finished else by_term)
         if done or (self.ending and not (self._scoring and child.role.scores)):
-            child.cause = "" if done else cause  # it has not died
+            child.cause = "" if done else cause  # an expected end is no death
             self.note("ended", child, "as told, by SIGTERM" if cause == by_term else cause)
             child.to(ChildState.EXITED, self.now_s)
         elif child.refusal:
@@ -377,8 +377,8 @@ class Children:
     def _restart(self, child: Child) -> None:
         """Start a dead child again after its delay, or give it up."""
         delay_s = child.restart_delay_s(self.now_s, self._jitter)
-        # A trainer that dies before it is ready would die again, unless it went with its node; an attach request waits
-        # for its reply.
+        # A trainer that dies before it is ready would die again, unless its node was lost. An attach request must be
+        # answered soon.
         unready = child.role.learns and not child.ever_said_hello and not child.went_with_node
         if child.attaching or unready:
             self._give_up(child, f"{child.name} died before it was ready: {child.error or _in_log(child)}")

@@ -80,7 +80,7 @@ def parse(
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
-        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # only the overrides are wrong
+        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # overrides cause them
             of_the_file = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
             origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
