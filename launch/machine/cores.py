@@ -70,9 +70,10 @@ def boot_id() -> str:
 
 
 def cores_word() -> str:
-    """Return a word that is equal for processes of a machine that share the time of the same CPUs.
+    """Return an identifier of the CPUs of this process; processes that share the time of the same CPUs get the same.
 
-    They share it if they may run on the same CPUs and, where a quota gives them less time, are under the same quota.
+    Processes of a machine share it if they may run on the same CPUs and, if a quota limits their time, are under the
+    same quota.
     """
     cores = Cores.here()
     rationed_by = cores.quota.file.stat().st_ino if cores.quota and cores.rationed else None

@@ -57,7 +57,7 @@ class NodeAccounts:
 
 
 def saved_steps(checkpoints: Path, learner: int) -> SavedSteps:
-    """Return the counts in the newest checkpoint of a learner."""
+    """Return the counts of steps in the newest checkpoint of a learner."""
     env_steps, state = newest_state(directory_of(checkpoints, learner))
     counts = msgspec.convert(state.get("account", {}), StepCounts)
     return SavedSteps(env_steps, counts, state.get("in_flight", 0))

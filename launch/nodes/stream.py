@@ -22,7 +22,7 @@ from actorlearn.wire.identity import Count
 from actorlearn.wire.messages import LIMIT_BYTES, Message
 
 BODY_BYTES = LIMIT_BYTES + 1024
-"""Maximum size of a message: a message of a process, of at most LIMIT_BYTES, with the name of the process."""
+"""Maximum bytes of a message: LIMIT_BYTES for a message of a process, and room for the name of the process."""
 RESEND_S = 0.5
 RESEND_MOST_S = 4.0
 """The time until messages are sent again doubles from RESEND_S to this; an acknowledgement resets it."""

@@ -83,7 +83,7 @@ class PlannedProcess:
 
     @property
     def role(self) -> RoleSpec:
-        """Spec of its role."""
+        """Spec of the process's role."""
         return ROLES.spec(self.id.role)
 
     def start(self, incarnation: int, resume: bool = False) -> Start:

@@ -197,7 +197,9 @@ class CapturedCommand:
         self.close()
 
     def wait(self, limit_s: float | None = None, stack_signal: int | None = None) -> subprocess.CompletedProcess[str]:
-        """Return its output and return code as subprocess.run does; raises TimeoutExpired after ``limit_s``.
+        """Wait for the end of the command, for at most ``limit_s`` seconds; raises TimeoutExpired after that.
+
+        Returns output and return code, as subprocess.run does.
 
         ``stack_signal``: signal at which the command writes its stack to stderr, sent to it after ``limit_s``.
         """
@@ -215,7 +217,7 @@ class CapturedCommand:
         return subprocess.CompletedProcess(self._command, returncode, *texts)
 
     def close(self) -> None:
-        """End it, and forget its output; a second call does nothing."""
+        """End the command, and discard its output; a second call does nothing."""
         self._opened.close()
 
     def _end(self) -> None:

@@ -28,17 +28,17 @@ class ChildState(StrEnum):
     """State of a child, from its first start to its end."""
 
     BACKOFF = "backoff"
-    """It has no process, and is started when its delay is over. Also its state before the first start."""
+    """The child has no process, and is started when its delay is over. Also the state before the first start."""
     STARTING = "starting"
-    """Its start was requested; its Hello has not arrived yet."""
+    """The start of the process was requested; its Hello has not arrived yet."""
     RUNNING = "running"
-    """Its Hello was accepted."""
+    """The Hello of the process was accepted."""
     DRAINING = "draining"
-    """It is expected to exit: it has sent Finished, or was told to end."""
+    """The process is expected to exit: it has sent Finished, or was told to end."""
     EXITED = "exited"
-    """It has ended and is not restarted."""
+    """The process has ended, and is not restarted."""
     FATAL = "fatal"
-    """It was given up after an error."""
+    """The child was given up after an error: it is not started again."""
 
 
 _BACKOFF, _STARTING, _RUNNING, _DRAINING, _EXITED, _FATAL = ChildState
@@ -223,7 +223,7 @@ class Child:
 
     @property
     def without_progress(self) -> bool:
-        """Whether a trainer has used up ``unsaved_restarts``, so often was it restarted without a newer checkpoint."""
+        """Whether a trainer was restarted ``unsaved_restarts`` times without saving a newer checkpoint."""
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:

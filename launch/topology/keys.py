@@ -48,9 +48,9 @@ class Key(NamedTuple):
     """A key of a section, or the items of a list."""
 
     kind: inspect.Type
-    """Its type, without annotations."""
+    """Type of the key's value, without annotations."""
     description: str = ""
-    """Its meaning and unit."""
+    """Meaning and unit of the value."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
     """Parts of error messages: "rule" and "way_out", the remedy, of a pattern; "or": values besides ``examples``."""
