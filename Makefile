@@ -58,7 +58,7 @@ test: lint  ## lint, every unit test, and a few whole runs: at most eight minute
 nightly: lint  ## every test but slow ones, which are for hands, and those for a GPU; then the guard of the rates
 	@cd "$(ROOT)"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not system and not slow and not gpu" --hypothesis-profile=nightly
-	$(BIN)/python -m pytest -m "system and not slow and not gpu" --hypothesis-profile=nightly
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "system and not slow and not gpu" --hypothesis-profile=nightly
 	$(BIN)/python -m benchmarks suite guard --repetitions 9 --seconds 5 -o runs/guard
 
 bench: setup  ## measure this machine
