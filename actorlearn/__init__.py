@@ -2,6 +2,9 @@
 
 ``train``, ``start``, ``open``, ``runs``, ``Run`` and the functions that convert other libraries' hyperparameters are in
 ``launch/python``, which is imported when one of these names is used first; processes of a run never use them.
+
+``docs/concepts.md`` explains how the parts of actorlearn work together. Its glossary defines the terms that docstrings
+use, such as rollout, member, exchange and order.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ __all__ = [
 def load_policy(
     run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0, at: str | int = "newest"
 ) -> LoadedPolicy:
-    """Load the policy of a running or ended run, by default of its newest valid checkpoint, to act on the CPU.
+    """Load the policy of a run, which may still be running, from one of its checkpoints. The policy acts on the CPU.
 
-    ``learner`` selects the learner in mode gossip, in which each learner has its own weights. ``seed`` seeds the
-    sampling of actions. ``at`` selects the checkpoint: "newest", "best", or the environment steps of one. Raises
-    ValueError if the folder is not a run's or has no such checkpoint, and CheckpointError (a RuntimeError) if the
-    checkpoint is damaged. Your own classes must be importable, as when the run was started.
+    ``at`` selects the checkpoint: "newest" (the newest valid one), "best" (by score), or the number of environment
+    steps at which it was saved. ``learner`` selects the learner in mode gossip, in which each learner has its own
+    weights. ``seed`` seeds the sampling of actions. Raises ValueError if ``run_dir`` is not the folder of a run or has
+    no such checkpoint, and CheckpointError (a RuntimeError) if the checkpoint is damaged. Classes of your own that the
+    run uses must be importable, as they were when it was started.
     """
     from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 

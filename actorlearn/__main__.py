@@ -34,7 +34,7 @@ def _import_from_here() -> None:
 
 
 def import_launch() -> None:
-    """Import our ``launch`` by its path; later ``import launch.…`` in this process search its folder."""
+    """Import our ``launch`` by its path, so that later ``import launch.…`` in this process find our modules."""
     here = Path(__file__).resolve().parent
     installed, checkout = here / "launch", here.parent / "launch"
     folder = str(installed if installed.is_dir() else checkout)

@@ -1,9 +1,11 @@
-"""The mask of valid actions: the last cells of a row's observation, and an output of the network.
+"""The mask of valid actions, which an environment may give with each observation.
 
-A mask has one cell for each choice of a Discrete action, and for each choice of each part of a MultiDiscrete one, part
-after part. A cell is 1 for a valid choice and 0 for another. Masks therefore travel with observations, through blocks,
-replays and other processes. The network passes on the mask as the output `MASK` and computes its other outputs from
-the cells before it (``models/masked.py``).
+A mask has one cell for each choice of a Discrete action, or for each choice of each part of a MultiDiscrete action,
+part after part. A cell is 1 if the choice is valid, and 0 if not.
+
+The mask is appended to the flattened observation, so wherever the observation is stored or sent, the mask is too. The
+network splits the two again: it returns the mask as its output `MASK`, and computes its other outputs from the
+observation without the mask (``models/masked.py``).
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ MASK = "action_mask"
 
 
 class ActionMask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a mask comes from, and what is in front of it in a row's vector."""
+    """Where the environment gives the mask, and how observation and mask are stored as one vector."""
 
     source: str
-    """The part of an environment's answer that has the mask: info or observation."""
+    """The part of the environment's answer that contains the mask: "info" or "observation"."""
     length: int
-    """Number of its cells."""
+    """Number of cells of the mask; they are the last cells of the vector."""
     observation_shape: tuple[int, ...]
-    """Shape of the observation in front of it, which the vector has flattened."""
+    """Shape of the observation without the mask, before it was flattened into the vector."""
 
     @property
     def row_shape(self) -> tuple[int]:
-        """Shape of observation and mask together."""
+        """Shape of the vector of observation and mask."""
         return (prod(self.observation_shape) + self.length,)
 
     def __str__(self) -> str:
@@ -42,7 +44,7 @@ class ActionMask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def length_of(actions: Actions) -> int:
-    """Return the number of cells of a mask; 0 for actions that cannot be masked: the numbers of a Box."""
+    """Return the number of cells of a mask for these actions; 0 for a Box, whose actions cannot be masked."""
     return sum(_sizes(actions))
 
 
@@ -54,10 +56,11 @@ def describe_cells(actions: Actions) -> str:
 
 
 def cells_of(mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> NDArray[np.bool_]:
-    """Return the cells [*batch, n] of a mask, or of a batch of masks; raises ValueError with the rule that it breaks.
+    """Convert a mask from an environment to bools [n], or a batch of B masks (``batch`` is (B,)) to bools [B, n].
 
-    A mask is an array, a list or a tuple of its cells, or a list or a tuple of the cells of each part. A batch is an
-    array or a list of masks, or a tuple of the cells [*batch, size] of each part.
+    A mask may be an array, a list or a tuple of n cells, or a list or a tuple with the cells of each part. A batch may
+    be an array or a list of masks, or a tuple with an array [B, size] for each part. Raises ValueError, whose text is
+    the rule that the mask breaks.
     """
     cells = _joined(mask, actions, batch)
     if cells is None:
@@ -68,7 +71,7 @@ def cells_of(mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> NDArra
 
 
 def _joined(mask: Any, actions: Actions, batch: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the numbers of a mask, or of a batch of masks, as one array [*batch, n]; None if they do not fit."""
+    """Return the cells of a mask, or of a batch of masks, as one array [*batch, n]; None if its form is not allowed."""
     sizes = _sizes(actions)
     cells = _as_numbers(mask)
     if cells is not None and cells.shape == (*batch, sum(sizes)):
@@ -99,7 +102,10 @@ def _sizes(actions: Actions) -> tuple[int, ...]:
 
 
 def without_choice(actions: Actions, valid: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which cells [..., n] of masks belong to an action, or a part of one, that has no valid choice."""
+    """Find parts of an action for which a mask ``valid`` [..., n] allows no choice.
+
+    Returns bools [..., n], which are True in all cells of such a part. A Discrete action has one part.
+    """
     sizes = np.array(_sizes(actions))
     some = np.logical_or.reduceat(valid, np.cumsum(sizes) - sizes, axis=-1)
     return ~np.repeat(some, sizes, axis=-1)

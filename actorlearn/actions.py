@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 
 class MultiDiscrete(msgspec.Struct, frozen=True):
-    """Several choices made at once. A MultiBinary is represented as parts of two choices."""
+    """The space of actions that consist of several discrete choices; a MultiBinary has two choices in each part."""
 
     sizes: tuple[int, ...]
     """Number of choices of each part."""
@@ -44,16 +44,16 @@ def describe_actions(actions: Actions) -> str:
 
 
 def choices(actions: int | MultiDiscrete) -> int | NDArray[np.int64]:
-    """Return the number of choices of an action, or of each of its parts; valid values are below it."""
+    """Return the number of choices of a Discrete action, or an array [k] with that of each part of a MultiDiscrete."""
     return actions if isinstance(actions, int) else np.array(actions.sizes, np.int64)
 
 
 def draw(
     actions: Actions, rows: tuple[int, ...], random: np.random.Generator, valid: NDArray[np.bool_] | None = None
 ) -> NDArray[Any]:
-    """Draw random actions [*rows]: each choice equally likely; the numbers of a Box are uniform in [0, 1).
+    """Draw uniformly distributed random actions [*rows, …]; the numbers of a Box are in [0, 1).
 
-    ``valid`` [*rows, n]: only these choices are drawn (``action_mask.py``).
+    With masks ``valid`` [*rows, n] only valid choices are drawn (``action_mask.py``).
     """
     dtype, shape = cell(actions)
     if isinstance(actions, tuple):
@@ -64,7 +64,10 @@ def draw(
 
 
 def chosen_by_part(actions: int | MultiDiscrete, scores: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the actions whose choices have the largest scores [..., n], those of part 0 first."""
+    """Return the actions [...] or [..., k] that take, in each part, the choice with the largest score.
+
+    ``scores`` [..., n] has a cell for each choice: first those of part 0, then those of part 1, and so on.
+    """
     if isinstance(actions, int):
         return np.asarray(scores.argmax(-1), np.int64)
     parts = np.split(scores, np.cumsum(actions.sizes)[:-1], axis=-1)

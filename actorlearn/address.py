@@ -1,10 +1,11 @@
-"""Addresses: the location of something that processes share.
+"""Addresses: the locations of shared memory, sockets and pipes by which the processes of a run communicate.
 
-An address is a segment of shared memory, a socket or a named pipe of this machine, or a port of any machine.
+An address is a segment of shared memory, a socket or a named pipe of this machine, or a port of any machine. This
+module only describes addresses; other modules open them. In a settings file an address is written
+``{"by": "shm", "path": "/dev/shm/…"}``.
 
-Pure; opens nothing. Mode gossip opens a mailbox by the kind of its address, so a new kind needs a class here and a line
-there (``parameters/gossip.py``). Everything else is a segment or a pipe, as the type of its address says. In settings
-an address is written ``{"by": "shm", "path": "/dev/shm/…"}``.
+To add a transport for messages of mode gossip, add a class here and a branch in ``parameters/gossip.py``, which chooses
+the mailbox by the class of its address.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 PATH_BYTES = 107
-"""Longest path of a socket, in bytes: Linux has room for 108 (``unix(7)``), including the final zero."""
+"""Longest path of a Unix socket, in bytes: Linux allows 108 (``unix(7)``), including the final zero byte."""
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[^]]*)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})")
 
@@ -38,8 +39,8 @@ class _InFolder(msgspec.Struct, frozen=True, tag_field="by", forbid_unknown_fiel
 
     def numbered(self, number: int) -> Self:
         """Return this address with a number added to the file's name: ``weights`` becomes ``weights-2``."""
-        own = self.file
-        return msgspec.structs.replace(self, path=str(own.with_name(f"{own.stem}-{number}{own.suffix}")))
+        file = self.file
+        return msgspec.structs.replace(self, path=str(file.with_name(f"{file.stem}-{number}{file.suffix}")))
 
 
 class Shm(_InFolder, tag="shm", frozen=True):
@@ -51,7 +52,7 @@ class Pipe(_InFolder, tag="pipe", frozen=True):
 
 
 class Ipc(_InFolder, tag="ipc", frozen=True):
-    """A socket that only processes of its owner can reach."""
+    """A Unix socket, which only processes of the same user can open."""
 
     @property
     def endpoint(self) -> str:
@@ -74,7 +75,7 @@ class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown
 
     @classmethod
     def read(cls, text: str) -> Tcp:
-        """Read ``HOST:PORT``, an IPv6 address in brackets; raises AddressError."""
+        """Read ``HOST:PORT``, where an IPv6 address is in brackets; raises AddressError."""
         found = _HOST_AND_PORT.fullmatch(text)
         if found is None or int(found["port"]) > 65535:
             raise AddressError(f"{text!a:.100}: an address is HOST:PORT; write 10.0.0.1:5555, head:5555 or [::1]:5555")
@@ -102,10 +103,10 @@ AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)
 
 
 class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by", tag="learner"):
-    """Addresses of one thing per learner, such as its weights, including learners attached later."""
+    """The addresses of something that each learner has, such as its weights, also for learners attached later."""
 
     each: AddressT_co
-    """The address to which a learner's number is added."""
+    """Address to whose file name the learner's number is added."""
 
     def of(self, learner: int) -> AddressT_co:
         """Return the address for one learner."""
@@ -113,11 +114,14 @@ class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by
 
 
 class Folders(NamedTuple):
-    """The folders of a run in which processes find what they share."""
+    """The folders that contain a run's shared memory, sockets and files."""
 
     shm: Path
+    """Folder of the segments of shared memory, in /dev/shm."""
     sockets: Path
+    """Folder of the sockets and named pipes."""
     run_dir: Path
+    """The run folder, with logs and checkpoints."""
     host: str = ""
     """Address at which the run's other machines reach this one; empty if there are none."""
 
@@ -130,5 +134,5 @@ class Folders(NamedTuple):
         return Ipc(str(self.sockets / f"{name}.sock"))
 
     def wakeup(self, process: str) -> Pipe:
-        """Return the address of the wakeup of a process, the same for all its incarnations."""
+        """Return the address of the named pipe that wakes a process. It stays the same when the process restarts."""
         return Pipe(str(self.sockets / f"{process}.wakeup"))

@@ -1,6 +1,7 @@
-"""Puts exceptions of users' code into one line, whatever their text is.
+"""Describes exceptions of users' code in one line that is safe to print.
 
-A text may be a megabyte, may contain control characters that a terminal obeys, and ``__str__`` itself may raise.
+The text of such an exception may be very long, may contain control characters for a terminal, and its ``__str__`` may
+itself raise an exception.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ import traceback
 from pathlib import Path
 
 MOST_CHARACTERS = 1_000
-"""Longest text of an exception; a longer one loses its middle, because the place in the code often stands at its
-end."""
+"""Longest text of an exception. The middle of a longer text is left out, because its end often names the place in the
+code."""
 _END = 200
-"""Number of characters at the end of a longer text that are kept."""
+"""Number of characters that are kept at the end of a longer text."""
 _FOLDERS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, os.__file__))
 """Folders of actorlearn and of Python's own modules."""
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/]+)/")
 _LIBRARIES = frozenset({"actorlearn", "gymnasium", "numpy", "torch"})
-"""Packages that call the user's code, or are called by it; other installed packages may be plug-ins."""
+"""Installed packages whose code is not the user's; any other installed package may be a plug-in of the user."""
 _CALL = re.compile(r'  File "(.*)", line (\d+) in ')
-"""A call in a stack of faulthandler."""
+"""A line of a stack that ``faulthandler`` prints."""
 
 
 def words_of(error: BaseException) -> str:
@@ -42,14 +43,14 @@ def in_one_line(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line of the innermost call in the user's code, in brackets; empty if there is none."""
+    """Return " (FILE, line N)" of the innermost call in the user's code; empty if no call is in the user's code."""
     calls = [(call.filename, call.lineno) for call in traceback.extract_tb(error.__traceback__)]
     own = [call for call in calls if is_own(call[0])]
     return f" ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else ""
 
 
 def place_in_stack(text: str) -> str:
-    """Return the result of `place_of` for the current thread's stack in a text that faulthandler has written."""
+    """Return " (FILE, line N)" as `place_of` does, for the current thread in a text printed by ``faulthandler``."""
     stack = f"\n{text}".partition("\nCurrent thread ")[2]
     own = [call for call in _CALL.findall(stack) if is_own(call[0])]
     return f" ({Path(own[0][0]).name}, line {own[0][1]})" if own else ""

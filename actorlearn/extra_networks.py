@@ -1,4 +1,7 @@
-"""The description of a network that an algorithm has besides its actor: algorithms return it, and models make it."""
+"""The description of a network that an algorithm has besides its actor, such as a critic.
+
+Algorithms return it from ``extra_networks``; ``models/make.py`` makes the network.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import NamedTuple
 
 
 class ExtraNetwork(NamedTuple):
-    """A network such as a critic: made from the same section ``model`` as the actor, with its own weights."""
+    """A network with its own weights, made with the same settings (section ``model``) as the actor."""
 
     heads: Mapping[str, int]
     """Name and size of each output."""

@@ -22,7 +22,7 @@ flip       invert one bit in the middle of the bytes
 A restarted process counts from zero. If a fault is to happen only once in a run, set ACTORLEARN_FAILPOINTS_ONCE to a
 folder: an arm acts only if this folder has no file with the arm's text as its name, and then creates this file.
 
-Each name occurs at one place of the source, as a literal ``file.what_was_done_last``; ``tests/ledger`` collects them.
+Each name occurs at one place of the source, as a literal "FILE.LAST_ACTION". ``tests/ledger`` collects the names.
 """
 
 from __future__ import annotations
@@ -50,13 +50,17 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Arm:
-    """One action, the failpoint at which it happens, and the numbers of that failpoint's hits at which it happens."""
+    """An action that happens when a process reaches a failpoint for the nth time."""
 
     name: str
+    """Name of the failpoint."""
     action: str
+    """One of the actions in the table above."""
     seconds: float = 0.0
+    """Duration of the action sleep."""
     nth: int = 1
     onward: bool = False
+    """Whether the action also happens each later time."""
 
     @property
     def text(self) -> str:
@@ -66,17 +70,22 @@ class Arm:
 
 @dataclass
 class Arms:
-    """A set of arms, the number of times that this process has reached each failpoint, and the arms that have acted."""
+    """A set of arms, with a count of how often each failpoint was reached, and a list of the arms that have acted."""
 
     arms: tuple[Arm, ...]
     applies: Callable[[], bool] = lambda: True
-    """Whether the arms apply to the caller that reaches a failpoint, if several callers share a process."""
+    """Called at each failpoint: whether the arms apply to the present caller, if several callers share a process."""
     once: Path | None = None
+    """The folder of ACTORLEARN_FAILPOINTS_ONCE; None if it is not set."""
     hits: Counter[str] = field(default_factory=Counter)
+    """Number of times that each failpoint was reached."""
     acted: list[Arm] = field(default_factory=list)
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
-        """Count a hit of a failpoint and act; returns the bytes to write instead of ``data``."""
+        """Count that a failpoint was reached, and carry out the actions of arms that are due.
+
+        Returns the bytes that the caller must write: ``data``, or a changed copy.
+        """
         if not self.applies():
             return data
         self.hits[name] += 1
@@ -111,14 +120,14 @@ def watch(watcher: Watcher) -> None:
 
 
 def hit(name: str) -> None:
-    """Mark the failpoint of this name: arms and watchers act here."""
+    """Mark a place in the code as the failpoint ``name``: the actions of arms for this name happen here."""
     if _armed:
         for arms in _armed:
             arms.reach(name)
 
 
 def through(name: str, data: memoryview) -> memoryview:
-    """Mark a failpoint at which ``data`` is about to be written; returns the bytes to write."""
+    """Mark a failpoint at which the caller is about to write ``data``; returns the bytes that it must write instead."""
     if _armed:
         for arms in _armed:
             data = arms.reach(name, data) or data
@@ -141,7 +150,7 @@ def armed(text: str = "", applies: Callable[[], bool] = lambda: True) -> Iterato
 
 
 def parse(text: str) -> tuple[Arm, ...]:
-    """Read arms from their text; raises ValueError."""
+    """Read arms from text in the form of ACTORLEARN_FAILPOINTS; raises ValueError."""
     arms = []
     for part in filter(None, text.split(";")):
         found = _ARM.fullmatch(part)

@@ -32,11 +32,11 @@ MOST_WAITING = 1000
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace a file's content; if this raises OSError, which names the file, the file is unchanged.
+    """Replace the content of a file, or create it. Raises OSError that names the file.
 
-    Exception: if flushing its folder failed, the content may already be the new one. A symbolic link is kept and its
-    target replaced; a pipe or device is written to. Without ``durable`` nothing is flushed, which is faster, but a
-    power cut may lose the new file.
+    After an OSError the file has its old content, except if flushing the folder failed: it may then have the new one.
+    If ``path`` is a symbolic link, the file that it points to is replaced. A pipe or device is written to directly.
+    Without ``durable`` nothing is flushed to disk, which is faster, but a power cut may lose the file.
     """
     path = path.resolve()
     with _naming(path):
@@ -58,9 +58,10 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 class AppendedFile:
-    """A file to which one process appends whole records; a record that was written in part is cut off again.
+    """A file to which one process appends records, and which never keeps a part of a record.
 
-    A record that cannot be written is kept in memory and written before the next one.
+    If only a part of a record could be written, the file is cut back to its former length. The record is kept in
+    memory and written before the next one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,9 +78,9 @@ class AppendedFile:
         return self._handle < 0
 
     def append(self, record: bytes, *, restore: bool = False) -> None:
-        """Write waiting records and then this one; if this raises OSError (naming the file), this one waits too.
+        """Write the records that wait in memory, and then this one. After an OSError (which names the file) it waits.
 
-        ``restore``: if another program has removed or renamed the file, first make it again, empty.
+        With ``restore``, a file that another program has removed or renamed is first created again, empty.
         """
         self._waiting.append(record)
         with _naming(self.path):
@@ -131,9 +132,9 @@ class AppendedFile:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file of a run folder for reading; raises OSError for a link, and at once for a pipe, device or folder.
+    """Open a regular file for reading; raises OSError, without waiting, for a link, a pipe, a device or a folder.
 
-    A run folder may come from somebody else: a link in it could lead to any file of the reader.
+    A run folder may come from another person, and a link in it could point to any file of the present user.
     """
     with _naming(path):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

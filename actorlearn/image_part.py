@@ -1,4 +1,4 @@
-"""An image within an observation of several parts, which is one vector."""
+"""The place of an image in an observation of several parts, which are stored one after the other in one vector."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import msgspec
 from msgspec import Meta
 
 SMALLEST_SIDE = 3
-"""Smallest height and width of an image that networks can convolve."""
+"""Smallest height and width of an image to which the shipped networks apply convolutions."""
 Side = Annotated[int, Meta(ge=1, le=65_536)]
 
 
 class ImagePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cells of a vector that are an image, in the order of its axes."""
+    """The consecutive cells of a vector that are a flattened image."""
 
     start: Annotated[int, Meta(ge=0)]
-    """The image's first cell."""
+    """Index of the image's first cell."""
     shape: tuple[Side, Side, Side]
-    """The image's sides, as in the environment: [height, width, channels], or [channels, height, width]."""
+    """The image's shape in the environment: [height, width, channels] or [channels, height, width]."""
     channels_last: bool = True
-    """Whether the last side is the channels; else the first is."""
+    """Whether the last axis is the channels; if not, the first is."""
 
     @property
     def stop(self) -> int:
-        """The cell after the image's last one."""
+        """Index of the cell after the image's last one."""
         first, second, third = self.shape
         return self.start + first * second * third
 
     @property
     def channels_first(self) -> tuple[int, int, int]:
-        """The image's sides as [channels, height, width]."""
+        """The image's shape as [channels, height, width]."""
         first, second, third = self.shape
         return (third, first, second) if self.channels_last else self.shape

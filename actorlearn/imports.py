@@ -1,6 +1,6 @@
-"""Imports objects that a topology or an entry point names as "package.module:Name"; errors are one line long.
+"""Imports objects that a topology or an entry point names as "package.module:Name".
 
-Importing runs the named code, which is trusted.
+If an import fails, the error is one line with the reason and a remedy. Importing runs the named code, which is trusted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ OURS = "actorlearn"
 
 
 def module(name: str, what: str) -> ModuleType:
-    """Import a module; raises ValueError, whose text begins with ``what``, if that fails."""
+    """Import a module; raises ValueError if that fails. The text begins with ``what``, which names the part at fault.
+
+    The text also has a remedy, for example the command that installs a missing package.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -86,9 +89,9 @@ def takes(maker: Callable[..., Any], name: str) -> bool:
 
 
 def describe(found: object) -> str:
-    """Return what an imported object is, for errors: a function or class by its name, another value as it is written.
+    """Describe an imported object for an error: "the function f", "the class C", or the ``repr`` of another value.
 
-    The address of an object is left out.
+    A ``repr`` with an address in memory is replaced by "an object of class C".
     """
     if inspect.isclass(found) or inspect.isroutine(found) or inspect.ismodule(found):
         kind = "class" if inspect.isclass(found) else "module" if inspect.ismodule(found) else "function"
@@ -98,7 +101,7 @@ def describe(found: object) -> str:
 
 
 def _shared_default(error: TypeError) -> str:
-    """Return the field whose default msgspec refuses, with a remedy; empty for any other error."""
+    """Explain msgspec's TypeError about a mutable default: the field, the line and a remedy; empty for other errors."""
     refused = _SHARED_DEFAULT.match(str(error))
     trace = error.__traceback__
     if refused is None or trace is None:
@@ -122,10 +125,11 @@ def _shared_default(error: TypeError) -> str:
 
 
 def to_install(module_name: str, missing: str) -> str:
-    """Return the command that installs a missing module: by our extra, else by the extra of the package that needs it.
+    """Return advice to install the module ``missing``, which the module ``module_name`` needs.
 
-    Our extras come first because they pin versions that work. Without an extra there is no command, because a package
-    of a stranger may have the module's name.
+    The advice is a command that installs an extra of actorlearn, whose versions are known to work, or else an extra of
+    the package that needs the module. If no extra has the module, there is no command, because an unrelated package on
+    the index may have the module's name.
     """
     root = module_name.partition(".")[0]
     for package in (OURS,) if root == OURS else (OURS, _distribution(root)):
@@ -152,7 +156,10 @@ def _distribution(root: str) -> str:
 
 
 def _extra(package: str, module_name: str, missing: str) -> str:
-    """Return the extra of an installed package that installs a module; empty if there is none."""
+    """Return the extra of an installed package that installs the module ``missing``; empty if there is none.
+
+    If several do, an extra that occurs in the name of the importing module ``module_name`` is preferred.
+    """
     try:
         needed = [_OF_EXTRA.match(line) for line in metadata.requires(package) or ()]
     except metadata.PackageNotFoundError:
@@ -163,7 +170,7 @@ def _extra(package: str, module_name: str, missing: str) -> str:
 
 
 def own_extra(package: str) -> str:
-    """Return the command that installs an optional package: by our extra that pins it, else by its name."""
+    """Return the command that installs an optional package: by an extra of actorlearn, or else by its name."""
     extra = _extra(OURS, __name__, package)
     return f"`pip install '{OURS}[{extra}]'`" if extra else f"`pip install {package}`"
 

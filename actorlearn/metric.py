@@ -1,7 +1,7 @@
 """The definition of a metric: its unit, its meaning, how learners' values are merged, and how it is displayed.
 
 Metrics that only one algorithm reports are defined in its spec (``metrics`` of an ``AlgorithmSpec``), all others in
-``metrics/registry.py``. Imports nothing of the project.
+``metrics/registry.py``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """Relation of a value to time."""
+    """The period to which a metric's value refers."""
 
     COUNTER = "counter"
     """A total since the run began, never negative. The total of a learner that has left still counts."""
     RATE = "rate"
     """Per second since the previous report. The rate of a learner that no longer reports is 0."""
     GAUGE = "gauge"
-    """Value of the newest optimizer step, or of the time since the previous report."""
+    """The value at the newest optimizer step, or a value computed over the time since the previous report."""
 
 
 class Merge(StrEnum):
@@ -28,7 +28,7 @@ class Merge(StrEnum):
     MEAN = "mean"
     MAX = "largest"
     FIRST = "first learner's"
-    """The first learner's value, because all learners report the same one or it has no mean."""
+    """The first learner's value, because all learners report the same value, or because values have no mean."""
 
 
 class Form(StrEnum):
@@ -49,19 +49,18 @@ class Metric:
     description: str
     _: KW_ONLY
     label: str = ""
-    """Label of the value on a screen; "": the name in words."""
+    """Label of the value on a screen; "": the name, with spaces for underscores."""
     kind: Kind = Kind.GAUGE
     merge: Merge = Merge.MEAN
     weight: str = ""
-    """Metric whose values weight the mean; "": all learners have the same weight."""
+    """Name of the metric by which learners are weighted in the mean; "": all learners have the same weight."""
     form: Form = Form.NUMBER
     learning: bool = False
     """Whether the metric describes learning: terms of the loss, norms, learning rate."""
     per_learner: bool = False
-    """Whether a merged row also has the value of each learner."""
+    """Whether the run's row of metrics also has the value of each learner."""
     by_pair: bool = False
     """Whether the metric's value is a mapping {"0-1": number} with an entry for each pair of learners."""
-
     text: bool = False
     """Whether the metric's value is a list of words."""
 

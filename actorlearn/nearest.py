@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 ALIKE = 0.6
-"""Least similarity of a short word to a known one, from 0 to 1 (``difflib``'s ratio)."""
+"""Smallest similarity, from 0 to 1 (the ratio of ``difflib``), at which a short word counts as similar."""
 ROUGHLY = 0.4
-"""Least similarity of long names in which whole parts may be missing, such as ids of environments and of processes."""
+"""Smallest similarity for long names in which whole parts may be missing, such as ids of environments or processes."""
 _LONGEST = 64  # characters compared: longer words are not names, and the time of a comparison is quadratic
 
 
@@ -19,12 +19,12 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = ALIKE) -> str:
-    """Return the most similar known word, or ""; ``likeness``: least similarity, from 0 (any word) to 1 (equal)."""
+    """Return the most similar known word, or "" if the similarity of all is below ``likeness`` (0 any, 1 equal)."""
     return next(iter(nearest_few(word, known, 1, likeness)), "")
 
 
 def nearest_few(word: str, known: Iterable[str], count: int, likeness: float = ALIKE) -> list[str]:
-    """Return at most ``count`` similar known words, the most similar first; capitals count as small letters."""
-    known_by = {name.lower(): name for name in reversed([*known])}  # the first of several
+    """Return at most ``count`` similar known words, the most similar first; case is ignored."""
+    known_by = {name.lower(): name for name in reversed([*known])}  # of names that differ in case, the first is kept
     found = difflib.get_close_matches(word[:_LONGEST].lower(), known_by, n=count, cutoff=likeness)
     return [known_by[name] for name in found]

@@ -1,7 +1,8 @@
-"""Registries of plug-ins: algorithms, networks, optimizers, kinds of environments, each described by a spec.
+"""Registries of plug-ins: algorithms, networks, optimizers, kinds of environments, modes, roles and engines.
 
-A spec describes an entry without loading torch: its settings, its requirements on other entries, and the class that
-implements it, which is imported only when needed. Entries, including the shipped ones, are registered by entry points:
+Each entry of a registry is described by a spec, which can be read without loading torch. It has the entry's settings,
+its requirements on other entries, and the name of the class that implements it. This class is imported when it is
+needed. Entries, including the shipped ones, are registered by entry points:
 
     [project.entry-points."actorlearn.algorithms"]
     my-ppo = "my_package.my_ppo_spec:SPEC"
@@ -30,13 +31,16 @@ from msgspec import inspect
 from actorlearn import imports
 
 OURS = "actorlearn"
-"""The distribution of the shipped entries."""
+"""Name of the distribution that has the shipped entries."""
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-"""Form of the name of a class or spec that is not registered: package.module:Name."""
+"""Form in which a topology names a class or spec that is not registered: package.module:Name."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="name"):
-    """Base of the settings of a registry's entry; a spec names a subclass. The tag is the entry's name."""
+    """Base class of the settings of an entry, that is, of the keys of its section in a topology.
+
+    The key ``name`` is the tag (in the sense of msgspec) by which the subclass is chosen.
+    """
 
     @property
     def name(self) -> str:
@@ -48,7 +52,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def tag_settings(settings: type[SettingsT], name: str) -> type[SettingsT]:
-    """Return settings for an entry of this name: a struct with the same fields and this tag."""
+    """Return the class of settings with ``name`` as its tag: the class itself, or else a subclass of it."""
     config = settings.__struct_config__
     if config.tag == name:
         return settings
@@ -69,48 +73,51 @@ def tag_settings(settings: type[SettingsT], name: str) -> type[SettingsT]:
 
 @dataclass(frozen=True, kw_only=True)
 class PlugIn:
-    """Description of a registry's entry before it is imported; base of the specs of all kinds of entries."""
+    """Description of an entry of a registry; base class of the specs of all kinds of entries."""
 
     methods: ClassVar[tuple[str, ...]] = ()
-    """Methods that the class must have."""
+    """Methods that the entry's class must have."""
     described_in: ClassVar[str] = ""
-    """The file that documents the methods."""
+    """The file that documents these methods."""
     name: str
     made_by: str
-    """The class, as package.module:Name."""
+    """The entry's class, as package.module:Name."""
 
     def load(self) -> Any:
-        """Import the class; raises ValueError if that fails or the class lacks methods."""
+        """Import the class that ``made_by`` names; raises ValueError if that fails or if the class lacks methods."""
         found = imports.attribute(self.made_by, f"{self.name!r}")
         if not isfunction(found):  # the methods of a function's result are not known before the call
             self.check(found, f"{self.name!r}: {self.made_by}")
         return found
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError if a class lacks required methods or methods in ``more``; ``what`` names the class."""
+        """Raise ValueError if a class lacks one of ``methods`` or ``more``; ``what`` names the class in the error."""
         if missing := [method for method in (*self.methods, *more) if not callable(getattr(found, method, None))]:
             raise ValueError(f"{what} lacks {', '.join(missing)} ({self.described_in} describes them)")
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class that has none; raises ValueError with the reason if the class is unsuitable."""
+        """Make a spec for a class that a topology names directly; raises ValueError if the class is unsuitable.
+
+        ``name`` is package.module:Name, ``found`` the class, and ``module`` the module that has it.
+        """
         raise NotImplementedError
 
     def under(self, name: str) -> Self:
-        """Return a copy with the name by which it was looked up."""
+        """Return a copy that is called ``name``, the name by which a topology or an entry point refers to it."""
         return replace(self, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(PlugIn):
-    """An entry chosen in a section of a topology; the other keys of the section are its settings."""
+    """Spec of an entry that a section of a topology chooses; the other keys of the section are its settings."""
 
     tag_field: ClassVar[str] = "name"
     """The key of the section that names the entry."""
     settings: type[Settings]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for settings that no topology can contain."""
+        """Raise ValueError if ``settings`` is of another class, or has a key of a type that YAML cannot express."""
         settings: Any = self.settings
         if not (isinstance(settings, type) and issubclass(settings, Settings)):
             raise ValueError(f"{self.name!r}: its settings must be a subclass of Settings, not {settings!r:.100}")
@@ -124,7 +131,7 @@ class Spec(PlugIn):
                 )
 
     def under(self, name: str) -> Self:
-        """Return a copy whose name and settings have the name by which it was looked up."""
+        """Return a copy that is called ``name``, and so is the tag of its settings."""
         return replace(self, name=name, settings=tag_settings(self.settings, name))
 
 
@@ -133,7 +140,10 @@ SpecT = TypeVar("SpecT", bound=Spec)
 
 
 def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[SettingsT]:
-    """Return the ``Settings`` of a class, else of its module, else the base; raises ValueError for another type."""
+    """Return the attribute ``Settings`` of a class, else of its module, else ``base``.
+
+    Raises ValueError if ``Settings`` is not a subclass of ``base``.
+    """
     own = getattr(found, "Settings", getattr(module, "Settings", None))
     if own is None:
         return base
@@ -144,7 +154,7 @@ def settings_of(found: Any, module: ModuleType, base: type[SettingsT]) -> type[S
 
 @dataclass(frozen=True)
 class Entry(Generic[PlugInT]):
-    """A name in a registry, and the distribution that registers it."""
+    """An entry point of a registry: the name of an entry, its spec, and the distribution that registers it."""
 
     name: str
     value: str
@@ -154,7 +164,7 @@ class Entry(Generic[PlugInT]):
     spec_type: type[PlugInT]
 
     def load(self) -> PlugInT:
-        """Import the spec; raises ValueError."""
+        """Import the spec; raises ValueError if that fails."""
         what = f"{self.kind} {self.name!r} of {self.distribution}"
         found = imports.attribute(self.value, what)
         if not isinstance(found, self.spec_type):
@@ -163,10 +173,10 @@ class Entry(Generic[PlugInT]):
 
 
 class PlugIns(Generic[PlugInT]):
-    """The entries of one kind."""
+    """A registry: the entries of one kind, such as all algorithms."""
 
     def __init__(self, kind: str, group: str, spec_type: type[PlugInT]) -> None:
-        """Make a registry; errors call an entry ``kind``, and ``group`` is the group of its entry points."""
+        """Make a registry of the entry points in ``group``; ``kind`` is the word for an entry in error messages."""
         self.kind = kind
         self.group = group
         self.spec_type = spec_type
@@ -185,7 +195,7 @@ class PlugIns(Generic[PlugInT]):
         return tuple(self._loaded())
 
     def known(self) -> tuple[PlugInT, ...]:
-        """Return the specs of all entries that can be loaded, and of the classes looked up so far."""
+        """Return the specs of all entries that can be loaded, and of the classes that `spec` has found by name."""
         return tuple({spec.name: spec for spec in (*self._loaded(), *self._specs.values())}.values())
 
     def spec(self, name: str) -> PlugInT:
@@ -232,10 +242,10 @@ class PlugIns(Generic[PlugInT]):
 
 
 class Registry(PlugIns[SpecT]):
-    """The entries of a kind that is chosen in a section of a topology."""
+    """A registry whose entries are chosen by a section of a topology."""
 
     def read(self, section: Mapping[str, Any]) -> Any:
-        """Read a section, a mapping of builtins, as the settings of the entry that it names; raises ValueError."""
+        """Convert a section of a topology to the settings of the entry that it names; raises ValueError."""
         if not isinstance(section, Mapping):
             raise ValueError(f"{self.kind}: {section!r:.100} must be a mapping of keys")
         name = section.get(self.spec_type.tag_field)
@@ -248,10 +258,10 @@ class Registry(PlugIns[SpecT]):
 
 
 def open_to(registry: Registry[Any]) -> Any:
-    """Return a type for fields that hold the settings of any entry of a registry.
+    """Return a type for a field of a struct that holds the settings of any entry of a registry.
 
-    msgspec must know all members of a union beforehand, but plug-ins are found by name. It treats this type as a custom
-    type and calls `decode_settings` for its value.
+    A union does not serve, because msgspec must know its members beforehand, and plug-ins are found by name later.
+    msgspec treats this type as a custom type, and calls `decode_settings` for its value.
     """
     return _Open(registry.kind, (), {"registry": registry})
 
@@ -278,7 +288,10 @@ def _a(kind: type) -> str:
 
 @cache
 def _points(group: str) -> dict[str, tuple[str, str]]:
-    """Return name -> (package.module:NAME, distribution) of a group; a shipped entry hides others of its name."""
+    """Return the entry points of a group: name -> (package.module:NAME, distribution).
+
+    If a shipped entry and one of another distribution have the same name, the shipped one is used.
+    """
     found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
     in_checkout = bool(found)  # then the metadata of an older installation is ignored
     points = sorted(metadata.entry_points(group=group), key=lambda point: (not _is_ours(point), point.name))
@@ -293,7 +306,7 @@ def _is_ours(point: metadata.EntryPoint) -> bool:
 
 
 def _of_checkout(group: str) -> dict[str, str]:
-    """Return the entry points of a group in a checkout's ``pyproject.toml``, name -> value; empty for a wheel."""
+    """Return name -> package.module:NAME from the ``pyproject.toml`` of a checkout; empty for an installed wheel."""
     try:
         project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     except (OSError, KeyError, ValueError):

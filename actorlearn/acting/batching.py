@@ -1,10 +1,11 @@
-"""Batching of rows that an inference server answers together, by one of two rules.
+"""Selects the rows for which an inference server computes actions in one forward pass, by one of two rules.
 
-Reads the shared words (``memory/rollout.py``) of the members, which are the simulators that take part.
+`due_rows` waits until all simulators have observations for the same timestep. Batches are then the same in every run.
+`waiting_rows` takes the rows that are ready, as do the predictors of BA3C and GA3C and the dynamic batching of
+PolyBeast. No simulator then waits for the slowest one, but the composition of a batch depends on timing.
 
-``due_rows`` waits for all participants, so batches are the same in every run. ``waiting_rows`` takes the rows that are
-ready, like the predictors of BA3C and GA3C and PolyBeast's dynamic batching: no simulator waits for the slowest, and
-the composition of a batch depends on timing.
+Both read the counts of observed and acted timesteps that each simulator's blocks have in shared memory
+(``memory/rollout.py``). A "member" is the trainer's or server's view of one simulator.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from actorlearn.memory.rollout import Blocks
 
 RowsAsked = tuple[Blocks, int, int]
-"""Rows of all environments of a group that have observations and need actions: member, group, timestep."""
+"""The rows of one group of environments at one timestep, which need actions: (member's blocks, group, timestep)."""
 
 
 def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
-    """Return the rows of a group's oldest unanswered timestep; none until all participants have their observations.
+    """Return the rows of the oldest timestep of ``group`` that needs actions, of all members that play its rollout.
 
-    The papers' synchronous systems also wait for all. A member that has left or died causes no delay: it does not take
-    part in the rollout, or is no longer a member.
+    Returns no rows until all of these members have written their observations for that timestep. A simulator that has
+    left or died causes no delay, because it does not take part in the rollout or is no longer a member.
     """
     active = [member for member in members if member.joined >= 0]
     timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
@@ -41,7 +42,7 @@ def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
 
 
 def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
-    """Return the rows of all members, groups and timesteps that wait for actions."""
+    """Return the rows of all members and groups that have observations and need actions."""
     return [
         (member, group, member.acted(group))
         for member in members
@@ -51,12 +52,13 @@ def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
 
 
 class Batching:
-    """Forms the batches of rows to answer, by one of the two rules."""
+    """Forms the batches for which an inference server computes actions, by one of the two rules."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """``batch_rows`` 0: answer ``due_rows``; n: all ``waiting_rows`` as soon as there are n, or at the deadline.
+        """Use `due_rows` if ``batch_rows`` is 0, otherwise `waiting_rows`.
 
-        The deadline is ``deadline_ms`` after the first waiting row was seen. Rows are counted per environment.
+        In the second case, a batch is formed as soon as ``batch_rows`` rows wait, or ``deadline_ms`` after the first
+        waiting row was seen. Each environment of a group counts as one row. ``now_s`` is the clock, in seconds.
         """
         self._batch_rows = batch_rows
         self._deadline_s = deadline_ms / 1000
@@ -65,7 +67,7 @@ class Batching:
         """Clock when the oldest waiting row was first seen, in seconds; None: no row waits."""
 
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
-        """Yield the batches to answer now; each is formed after the previous one has been answered."""
+        """Yield the batches that are ready. Each is formed only after the caller has processed the previous one."""
         if self._batch_rows:
             batches: Iterable[list[RowsAsked]] = [self._rows_due(members)]
         else:
@@ -75,7 +77,7 @@ class Batching:
         yield from filter(None, batches)
 
     def _rows_due(self, members: Sequence[Blocks]) -> list[RowsAsked]:
-        """Return all waiting rows if there are ``batch_rows`` or the deadline has passed; else none."""
+        """Return all waiting rows if there are at least ``batch_rows`` or the deadline has passed; else none."""
         asked = waiting_rows(members)
         if not asked:
             self._since_s = None

@@ -1,7 +1,8 @@
-"""Exploration: seeds of the random numbers for each batch of rows, and random actions in place of chosen ones.
+"""Epsilon-greedy exploration, and the seeds from which all random numbers of acting are drawn.
 
-Both depend only on seeds and on the position in the run, so no state of them needs to be saved. Algorithms that draw
-actions from a distribution, and networks with noise (``models/noisy.py``), explore without this module.
+Both depend only on the run's seed and on the position in the run, so checkpoints need not save any state of them.
+Algorithms that draw actions from a distribution, and networks with noise (``models/noisy.py``), explore without
+epsilon-greedy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from actorlearn.memory.rollout import Rollouts
 
 
 def mix(seed: int, moment: int) -> int:
-    """Return a 32-bit hash of two counters (the finaliser of splitmix64)."""
+    """Return a 32-bit seed for the random numbers of one moment: a hash of both arguments (finaliser of splitmix64)."""
     z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
@@ -47,10 +48,10 @@ class EpsilonGreedy:
         return s.initial * (1.0 - gone) + final * gone
 
     def epsilon_of(self, asked: Sequence[RowsAsked], rollouts: Rollouts, environments: int) -> Tensor:
-        """Return epsilon [N] for rows to answer; ``environments``: number of all environments.
+        """Return epsilon [N] for rows that need actions; ``environments`` is the number of all environments.
 
-        The step count of a row is that at the rollout's beginning, plus one step of every environment for each earlier
-        row.
+        The step count of a row is the count at the beginning of its rollout, plus ``environments`` for each earlier
+        timestep of the rollout.
         """
         parts = []
         for blocks, group, timestep in asked:
@@ -67,9 +68,10 @@ class EpsilonGreedy:
         epsilon: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Return actions [N, …], some replaced by random ones; ``epsilon`` [N]; None: the value for evaluations.
+        """Replace each of the actions [N, …] by a random one with probability ``epsilon`` [N], and return them.
 
-        ``mask`` [N, n]: only valid actions are drawn (``action_mask.py``).
+        If ``epsilon`` is None, the value for evaluations is used. With masks ``mask`` [N, n] only valid actions are
+        drawn (``action_mask.py``).
         """
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
         # Both are drawn for all rows, so that a row's random numbers do not depend on other rows.
@@ -85,9 +87,9 @@ class EpsilonGreedy:
 
 
 def make(settings: AlgorithmSettings, actions: Actions) -> EpsilonGreedy | None:
-    """Make the exploration of an algorithm's settings; None if the algorithm explores without it.
+    """Make the epsilon-greedy exploration of an algorithm; None if the algorithm explores in another way.
 
-    Raises ValueError for actions with several parts.
+    Raises ValueError for actions with several parts (MultiDiscrete).
     """
     schedule = settings.exploration
     if schedule is None:

@@ -1,11 +1,20 @@
-"""Policies as ONNX: functions from an environment's observations to the most probable actions, as it accepts them.
+"""Exports a policy as an ONNX file, which chooses the most probable actions and can be used without actorlearn.
 
-The file does not need actorlearn: it includes normalisation, memory, and the choice and the bounds of actions. Its
-inputs are ``observation`` [N, …], rows in which an image has the axes of the environment's; ``action_mask`` [N, n] of
-bools, if the environment has masks of valid actions; and ``first`` [N] and ``state`` [N, S] for a recurrent network.
-Its outputs are ``action`` [N, …], each head of the network [N, size] by its name, and ``state_after``. Its metadata has
-the result of `describe` as JSON under the key ``actorlearn``. ``play.py`` reads the file, and makes rows of
-observations.
+The file includes normalisation of observations, the recurrent state, the choice of actions, and their conversion to
+the environment's action space.
+
+==========================  ===========================================================================================
+input ``observation``       [N, …]; the axes of an image are in the environment's order
+input ``action_mask``       bools [N, n], if the environment gives masks of valid actions
+input ``first``             bools [N], for a recurrent network: whether the observation is the first of a game
+input ``state``             [N, S], for a recurrent network
+output ``action``           [N, …], as the environment accepts it
+outputs of the network      [N, size], by the names of its heads
+output ``state_after``      [N, S], for a recurrent network: the state for the next call
+metadata ``actorlearn``     the result of `describe` as JSON
+==========================  ===========================================================================================
+
+``play.py`` is a program that reads the file and plays with it. It converts an environment's observations to rows.
 """
 
 from __future__ import annotations
@@ -32,10 +41,11 @@ from actorlearn.models.noisy import draw
 _ROWS = 3
 """Number of observations with which the network is traced."""
 _CHECKED_ROWS = (1, 64)
+"""Numbers of observations with which the file's outputs are compared with the network's."""
 _TOLERANCE = 1e-4
-"""Largest difference from torch's outputs, relative to the largest output: sums are added in another order."""
+"""Largest allowed difference of outputs, relative to the largest output; runtimes add numbers in different orders."""
 _TIES = 0.02
-"""Largest share of integer actions that differ from torch's: two choices may be equally good up to rounding."""
+"""Largest allowed share of different integer actions: two choices may be equally good up to rounding."""
 
 
 class ExportError(ValueError):
@@ -43,7 +53,7 @@ class ExportError(ValueError):
 
 
 class ActingPolicy(nn.Module):
-    """A policy as one function, from an environment's observations to the actions that it accepts."""
+    """The module that is exported: maps an environment's observations to actions that the environment accepts."""
 
     def __init__(self, policy: LoadedPolicy, recipe: Recipe) -> None:
         super().__init__()
@@ -63,20 +73,20 @@ class ActingPolicy(nn.Module):
         first: Tensor | None = None,
         state: Tensor | None = None,
     ) -> list[Tensor]:
-        """Map inputs to outputs, in the order of their names."""
+        """Return the outputs in the order of ``outputs``; the module's docstring describes inputs and outputs."""
         row = observation.movedim(-1, 1) if self.recipe.channels_last else observation
         if action_mask is not None:
             row = torch.cat([row.flatten(1), action_mask.to(row.dtype)], 1)
         outputs, after = unroll(self.network, row[None], state, None if first is None else first[None])
         heads = {name: output[0] for name, output in outputs.items()}
         action = self.algorithm.act(heads, torch.Generator(), greedy=True)["action"]
-        found = {"action": self._taken(action), **heads}
+        found = {"action": self._in_action_space(action), **heads}
         if after is not None:
             found["state_after"] = after
         return [found[name] for name in self.outputs]
 
-    def _taken(self, action: Tensor) -> Tensor:
-        """Return actions [N, …] in the form that the environment accepts (``envs/action_space.py``)."""
+    def _in_action_space(self, action: Tensor) -> Tensor:
+        """Convert the algorithm's actions [N, …] to the environment's action space (``envs/action_space.py``)."""
         space: Any = self.recipe.action_space
         if isinstance(space, Box):
             low, high = (torch.from_numpy(bound).float() for bound in (space.low, space.high))
@@ -88,7 +98,11 @@ class ActingPolicy(nn.Module):
 
 
 def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
-    """Return what a program needs to play: dtype, length of the state, how to make the environment and rows."""
+    """Return the metadata that a program needs to play with the file.
+
+    These are the dtype of observations, the length of the recurrent state, the source of masks, and the calls that make
+    the environment and convert its observations to rows.
+    """
     mask = policy.settings.action_mask
     return {
         "dtype": policy.settings.observation_dtype,
@@ -102,7 +116,10 @@ def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
 
 
 def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
-    """Write a policy as ONNX and compare it with the network on random observations; raises ExportError."""
+    """Write a policy as ONNX, and compare the file's outputs with the network's for random inputs.
+
+    Raises ExportError if torch cannot export the policy, or if outputs differ.
+    """
     acting = ActingPolicy(policy, recipe).eval()
     rows = {"observation": {0: torch.export.Dim("N")}, "first": {0: torch.export.Dim("N")}}
     rows["state"] = rows[MASK] = rows["first"]
@@ -154,6 +171,7 @@ def _as_tensors(inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
+    """Raise ExportError if the file fails or computes other outputs than the network."""
     session = onnxruntime.InferenceSession(file)
     for count in _CHECKED_ROWS:
         inputs = _inputs(policy, recipe, count)
@@ -171,4 +189,4 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
             else:
                 wrong = float((found != own.numpy()).mean()) > _TIES
             if wrong:
-                raise ExportError(f"the output {name} of the ONNX file differs from the network's own")
+                raise ExportError(f"the output {name} of the ONNX file differs from the network's")

@@ -1,7 +1,6 @@
-"""The policy of a run, loaded from its folder to act outside the run.
+"""The policy of a run, loaded from the run's folder to act in other programs; users call ``actorlearn.load_policy``.
 
-Reads ``policy.json`` (network, algorithm and environment) and a checkpoint. Writes nothing. Users call
-``actorlearn.load_policy``.
+Reads ``policy.json`` (settings of network, algorithm and environment) and a checkpoint. Writes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings
 
 
 class LoadedPolicy:
-    """A trained policy for N environments at a time."""
+    """A trained policy, which chooses actions for one observation or for N environments at a time."""
 
     def __init__(self, settings: PolicySettings, env: EnvSettings, checkpoint: Checkpoint, seed: int) -> None:
         """Build the network on the CPU, with the checkpoint's weights."""
@@ -49,9 +48,9 @@ class LoadedPolicy:
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""
         self.saved: Mapping[str, Any] = checkpoint.state
-        """What the checkpoint holds besides tensors, as plain values."""
+        """The plain values (counts, scores, settings) that the checkpoint contains besides its tensors."""
         self.env_steps = int(checkpoint.state["env_steps"])
-        """Steps of all environments that the weights have learned from."""
+        """Number of environment steps, of all environments together, that the weights have learned from."""
         self._policy = Policy(settings, "cpu", seed, stream=0)
         self._policy.compute_all_heads()  # the caller may use the network
         self._policy.network.load_state_dict(checkpoint.section("weights"))
@@ -62,15 +61,15 @@ class LoadedPolicy:
         network, steps = self.settings.model.name, f"{self.env_steps:,} steps"
         return f"<LoadedPolicy {network} for {self.env.id}: {steps}, from {self.checkpoint}>"
 
-    if not TYPE_CHECKING:  # checkers of types would accept any name
+    if not TYPE_CHECKING:  # with this method, type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError; for ``predict`` of Stable-Baselines3 it names ``act``."""
+            """Raise AttributeError; for ``predict``, a method of Stable-Baselines3, the text recommends ``act``."""
             if name == "predict":
                 raise AttributeError(
                     "a LoadedPolicy has no predict; write act(observation, greedy=True), which returns the action"
                 )
-            return object.__getattribute__(self, name)  # the error of the attribute itself
+            return object.__getattribute__(self, name)  # raises Python's own AttributeError for this name
 
     @property
     def network(self) -> torch.nn.Module:
@@ -80,7 +79,7 @@ class LoadedPolicy:
 
     @property
     def algorithm(self) -> Algorithm:
-        """The algorithm, which chooses actions from the network's outputs (``algorithms/interface.py``)."""
+        """The algorithm, whose ``act`` chooses actions from the network's outputs (``algorithms/interface.py``)."""
         return self._policy.algorithm
 
     @property
@@ -95,22 +94,22 @@ class LoadedPolicy:
     def act(
         self, observation: Any, *, greedy: bool = False, first: npt.ArrayLike | None = None, action_mask: Any = None
     ) -> Any:
-        """Return actions for N environments, or the action for one observation as the environment gives it.
+        """Return the action for one observation, or the actions for N environments.
 
-        N environments: observations [N, …] in the form of ``environments``, and actions [N], or [N, k] for actions with
-        k parts, in the form that ``environments`` accept: with ``env.scale_actions`` they are from -1 to 1, and an
-        action means ``low + (action + 1) / 2 * (high - low)`` of a Box.
+        One observation: pass the observation that ``reset`` or ``step`` of the gymnasium environment returned; it may
+        be a Dict or a Tuple. The result is an action for ``step``.
 
-        One observation: what ``reset`` and ``step`` of the gymnasium environment return, also a Dict, a Tuple or an
-        image, and an action that its ``step`` accepts.
+        N environments: pass observations [N, …] of the environments that the method `environments` makes. The result
+        is an array of actions [N] for their ``step``, or [N, k] for actions with k parts. With ``env.scale_actions``
+        the numbers are from -1 to 1; such an action means ``low + (action + 1) / 2 * (high - low)`` of the Box.
 
-        If the environment tells its valid actions by info, pass ``action_mask=info["action_mask"]``; for N observations
-        of a vector of environments, N masks. Rows of ``environments`` have their masks already.
+        If the environment gives its valid actions in info, pass ``action_mask=info["action_mask"]``, or N masks for N
+        observations. Leave the argument out for observations of `environments`, which already contain their masks.
 
-        Actions are sampled as in evaluations, or the most probable ones if ``greedy``. For a recurrent network the
-        policy stores each environment's state from call to call. ``first``, [N] or a bool, says which environments
-        begin a game; in the first call all do. Raises ValueError for another shape, and TypeError for floats if the
-        network takes uint8.
+        Actions are sampled as in evaluations; with ``greedy`` they are the most probable ones. For a recurrent network
+        the policy keeps the state of each environment from one call to the next. ``first``, a bool or bools [N], says
+        whether an observation begins a game. By default it is True in the first call and when N changes, and otherwise
+        False. Raises ValueError for observations of another shape, and TypeError for floats if the network takes uint8.
         """
         self._check_mask(action_mask)
         if not isinstance(observation, Mapping | tuple):
@@ -129,10 +128,10 @@ class LoadedPolicy:
     def play(
         self, env: gymnasium.Env[Any, Any], episodes: int = 1, *, greedy: bool = False, seed: int = 0
     ) -> list[float]:
-        """Play whole games in an environment like that of the training, and return the sum of rewards of each.
+        """Play ``episodes`` whole games in ``env``, and return the sum of the rewards of each.
 
-        ``seed`` is that of the first game. Raises ValueError if the observations of ``env`` are not those of the
-        training.
+        ``seed`` is the seed of the first game. Raises ValueError if the observations of ``env`` have another shape than
+        in training.
         """
         scores = []
         for episode in range(episodes):
@@ -148,7 +147,7 @@ class LoadedPolicy:
 
     @cached_property
     def _spaces(self) -> Spaces:
-        """The spaces of the training's gymnasium environment, which is made once to read them."""
+        """The spaces of the gymnasium environment in which the policy was trained; it is made once to read them."""
         settings = cast("GymnasiumSettings", self.env)
         env, _ = construct(settings)
         with closing(env):
@@ -166,7 +165,7 @@ class LoadedPolicy:
         return mask is not None and mask.source == "info"
 
     def _with_masks(self, observation: npt.NDArray[Any], action_mask: Any) -> npt.NDArray[Any]:
-        """Return N observations with N masks as rows; observations of another shape unchanged."""
+        """Return N observations and N masks joined as rows. Observations of another shape are returned unchanged."""
         mask, actions = self.settings.action_mask, self.settings.actions
         if action_mask is None or not mask or not observation.ndim:
             return observation
@@ -179,7 +178,7 @@ class LoadedPolicy:
         return np.concatenate([observation.reshape(count, -1), valid.astype(observation.dtype)], axis=1)
 
     def _check_mask(self, action_mask: Any) -> None:
-        """Raise ValueError for a mask that the policy does not read."""
+        """Raise ValueError if the argument ``action_mask`` is given, but the policy does not read masks from info."""
         if action_mask is not None and not self._reads_info:
             mask = self.settings.action_mask
             where = "in the observations" if mask else "nowhere: it was trained with env.action_mask: none"
@@ -212,7 +211,10 @@ class LoadedPolicy:
 
 
 def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]:
-    """Return an environment's observation and mask as the only row [1, …]; raises ValueError if outside the spaces."""
+    """Return one observation and its mask as a batch of one row, [1, …].
+
+    Raises ValueError if the observation or the mask does not fit the environment's spaces.
+    """
     layout, masks = spaces.layout, spaces.masks
     dtype = np.uint8 if layout.dtype == np.uint8 else np.float32
     row = np.zeros((1, *layout.shape), dtype)
@@ -229,7 +231,7 @@ def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]
 
 
 def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
-    """Return the cells of the argument ``action_mask``; raises ValueError if it is no mask, or no batch of masks."""
+    """Convert the argument ``action_mask`` as `cells_of` does; the error also has the argument's value."""
     try:
         return cells_of(action_mask, actions, batch)
     except ValueError as error:
@@ -240,14 +242,15 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
     """Load a policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     if not (folder / POLICY_FILE).is_file():
-        raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_beginning(folder)}")
-    own = read(folder / POLICY_FILE, LoadSettings)
+        raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_hint_for(folder)}")
+    settings = read(folder / POLICY_FILE, LoadSettings)
     directory = directory_of(folder / "checkpoints", learner)
-    return LoadedPolicy(own.policy, own.env, choose_and_open(lambda: choose(directory, at), open_found), seed)
+    checkpoint = choose_and_open(lambda: choose(directory, at), open_found)
+    return LoadedPolicy(settings.policy, settings.env, checkpoint, seed)
 
 
-def _beginning(folder: Path) -> str:
-    """Return a hint for a folder that is no run's: the runs whose names it begins, or what to name."""
+def _hint_for(folder: Path) -> str:
+    """Return advice for a path that is not a run's folder: the runs whose names begin with it, or a general rule."""
     beside = folder.parent.iterdir() if folder.name and folder.parent.is_dir() else ()
     runs = sorted(str(path) for path in beside if path.name.startswith(folder.name) and (path / POLICY_FILE).is_file())
     if not runs:

@@ -22,7 +22,7 @@ POLICY = Path(__file__).with_name("policy.onnx")
 
 
 class OnnxPolicy:
-    """A trained policy that chooses the most probable action, for one game or for N games at a time."""
+    """A trained policy in an ONNX file. It chooses the most probable action, for one game or for N games at a time."""
 
     def __init__(self, file: Path = POLICY) -> None:
         self.session = onnxruntime.InferenceSession(file)
@@ -32,8 +32,8 @@ class OnnxPolicy:
     def act(self, observation: Any, first: Any = False, action_mask: Any = None) -> Any:
         """Return the action for an observation of the environment, or actions [N, …] for a batch of N observations.
 
-        ``first`` says whether the observation begins a game, or [N] which of them do. Recurrent networks need it.
-        ``action_mask`` is info["action_mask"], for an environment that gives masks of valid actions there.
+        ``first``, a bool or bools [N], says whether an observation begins a game; recurrent networks need it. If the
+        environment gives masks of valid actions in info, pass ``action_mask=info["action_mask"]``.
         """
         rows, single = self.rows(observation)
         given = {"observation": rows}
@@ -51,7 +51,7 @@ class OnnxPolicy:
         return action[0] if single else action
 
     def rows(self, observation: Any) -> tuple[Any, bool]:
-        """Return rows [N, …] for the network, and whether this is one observation and not a batch of N."""
+        """Return the network's input [N, …], and whether the argument is one observation rather than a batch of N."""
         shape = self.session.get_inputs()[0].shape[1:]
         parts = self.about["parts"] or [{"keys": [], "shape": shape, "scale": 1}]
         values = [np.asarray(reduce(getitem, part["keys"], observation)) for part in parts]
@@ -62,14 +62,21 @@ class OnnxPolicy:
 
 
 def _cells(mask: Any, single: bool) -> Any:
-    """Return masks [N, n] of one mask or of N: arrays, lists or tuples, of cells or of the cells of each part."""
+    """Convert one mask, or N masks, to bools [N, n].
+
+    A mask is an array, list or tuple of its n cells, or a list or tuple with the cells of each part of an action.
+    """
     if not single and isinstance(mask, tuple) and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in mask):
         return np.concatenate(mask, 1).astype(np.bool_)
     return np.array([np.hstack([*one]) for one in ([mask] if single else mask)], np.bool_)
 
 
 def _columns(part: Any, value: Any, count: int) -> Any:
-    """Return the numbers of a part of N observations, as they are in rows."""
+    """Convert one part of N observations to the columns [N, n] that it has in the network's input.
+
+    Numbers are scaled, and choices of a Discrete or MultiDiscrete space become one-hot vectors. Raises ValueError for
+    another shape.
+    """
     if [*value.shape[1:]] != part["shape"] or len(value) != count:
         name = "".join(f"[{key!r}]" for key in part["keys"])
         raise ValueError(f"observation{name} has shape {[*value.shape[1:]]}; it must be {part['shape']}")
@@ -81,7 +88,7 @@ def _columns(part: Any, value: Any, count: int) -> Any:
 
 
 def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
-    """Play whole games, the first from this seed, and return their scores."""
+    """Play whole games, the first with the given seed, and return their scores."""
     env: Any = None
     scores: list[float] = []
     for code, kwargs in policy.about["made_by"]:  # the environment, then its wrappers
@@ -97,7 +104,10 @@ def play(policy: OnnxPolicy, games: int, seed: int) -> list[float]:
 
 
 def _maker(code: str) -> Any:
-    """Return a function or class: package.module:name, or file@sha256 for what a file in this folder holds."""
+    """Return the function or class that ``code`` names.
+
+    ``code`` is package.module:name, or file@sha256 for a function that is pickled in a file in this folder.
+    """
     module, colon, name = code.partition(":")
     if colon:
         return _imported(module, name)
@@ -111,7 +121,7 @@ def _maker(code: str) -> Any:
 
 
 def _imported(module: str, name: str) -> Any:
-    """Return a name of a module; raises ImportError if it cannot be imported."""
+    """Import the object called ``name`` from a module; raises ImportError if that fails."""
     try:
         imported = import_module(module)
     except ModuleNotFoundError as error:
@@ -131,10 +141,10 @@ if __name__ == "__main__":
         sys.exit(
             f"this program cannot make the environment: {player.about['not_made']}; pass observations to OnnxPolicy.act"
         )
-    sys.path.append(str(Path.cwd()))  # for a module of the user's
+    sys.path.append(str(Path.cwd()))  # the environment may be in a module of the user
     games, seed = map(int, [*sys.argv[1:], *("10", "0")[len(sys.argv) - 1 :]])
     try:
-        told = play(player, games, seed)
+        scores = play(player, games, seed)
     except ImportError as error:
         sys.exit(str(error))
-    print(f"{len(told)} games: mean score {np.mean(told):.2f}, standard deviation {np.std(told):.2f}")
+    print(f"{len(scores)} games: mean score {np.mean(scores):.2f}, standard deviation {np.std(scores):.2f}")

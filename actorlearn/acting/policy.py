@@ -1,9 +1,10 @@
-"""The policy: maps observations to actions and the algorithm's own columns, with published weights.
+"""The policy: chooses actions for observations with the newest published weights.
 
-Used by inference servers (``processes/inference.py``), by simulators that run the policy themselves, and by
-evaluations. Reads: published weights, and the requested rows of blocks. Writes: the chosen actions and columns of these
-rows, and the shared word ``acted`` (``memory/rollout.py``). Does not depend on messages or on the rule by which rows
-are batched.
+Besides the action, it writes to each row the algorithm's columns, such as the log-probability of the action. It is used
+by inference servers (``processes/inference.py``), by simulators that run the policy themselves, and by evaluations.
+
+Reads: published weights, and the rows that need actions. Writes: the actions and columns of these rows, and then the
+count ``acted`` of their blocks, by which the simulator knows that it may step (``memory/rollout.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from actorlearn.worker.staging import Staging
 
 
 class Policy:
-    """A network with the newest weights and an algorithm: chooses actions for rows."""
+    """A network, which follows the published weights, and an algorithm, which chooses actions from its outputs."""
 
     def __init__(
         self,
@@ -49,13 +50,14 @@ class Policy:
         rollouts: Shm | None = None,
         threads: int = 1,
     ) -> None:
-        """Build the network; its weights are those published at ``weights`` (None: the caller loads them).
+        """Build the network on ``device``.
 
-        ``stream`` separates the random numbers of several servers; ``rollouts`` is needed to answer rows of blocks;
-        ``threads`` is the number of threads of a forward pass on the CPU.
+        ``weights`` is the segment of the published weights; with None the caller loads weights itself. ``rollouts`` is
+        the segment of the trainer's rollouts; it is needed only for `act`. Policies with the same ``seed`` and another
+        ``stream`` draw other random numbers. ``threads`` is the number of threads of a forward pass on the CPU.
         """
         self.algorithm = make_algorithm(settings.algorithm)
-        self._tells_values = False
+        self._returns_values = False
         self.network = make_model(
             settings.model,
             settings.observation_shape,
@@ -76,7 +78,7 @@ class Policy:
         self.rollouts = Rollouts(Segment.open(rollouts.file)) if rollouts else None
         self._of_rollout = self.rollouts if settings.weights == "rollout" else None
         self._environments = settings.environments
-        self._arrived = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
+        self._fetched = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
         self.version = -1
         self.env_steps = 0
         self.device = device
@@ -89,24 +91,27 @@ class Policy:
         self._generator = torch.Generator(device)
 
     def refresh(self, rollout: int = 0) -> None:
-        """Load the newest weights, or with ``simulators.weights: rollout`` those of a rollout, if not loaded yet."""
+        """Load the newest published weights, unless they are loaded already.
+
+        With ``simulators.weights: rollout``, load the weights that were published when ``rollout`` was opened instead.
+        """
         if self.published is None:
             return
         wanted = self._of_rollout.version(rollout) if self._of_rollout else None
-        newer = self.published.fetch(self._arrived.numpy(), self.version, wanted)
+        newer = self.published.fetch(self._fetched.numpy(), self.version, wanted)
         if newer is None:
             return
         self.version, self.env_steps = newer
-        if self._arrived is not self.flat:
-            self.flat.copy_(self._arrived)
+        if self._fetched is not self.flat:
+            self.flat.copy_(self._fetched)
 
     def tell_values(self) -> None:
-        """Let ``choose`` also return the column "value" [N] from now on, if the network has this head."""
+        """Make `choose` also return the network's value estimates "value" [N], if the network has this head."""
         self.compute_all_heads()
-        self._tells_values = True
+        self._returns_values = True
 
     def compute_all_heads(self) -> None:
-        """Let the network compute all its heads from now on, also those that acting does not need."""
+        """Make the network compute all its heads from now on, also those that acting does not need."""
         ask_only(self.network, None)
 
     @torch.inference_mode()
@@ -120,10 +125,12 @@ class Policy:
         *,
         epsilon: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return actions and columns [N, …] for observations [N, …]; ``epsilon`` [N]; None: the value for evaluations.
+        """Return "action" and the algorithm's columns, [N, …] each, for observations [N, …].
 
-        A recurrent network needs the state [N, S] before the observations and `first` [N]; its new state is returned as
-        "state". The random numbers depend only on seed, stream and moment, so checkpoints need not save them.
+        A recurrent network needs its ``state`` [N, S] before these observations, and ``first`` [N], whether each
+        observation begins a game; its new state is returned as "state". ``epsilon`` [N] is the probability of a random
+        action; None stands for the value of evaluations. Random numbers depend only on the seed, the stream and
+        ``moment``, a number that the caller increases, so checkpoints need not save a generator.
         """
         self._generator.manual_seed(mix(self._seed, moment))
         for layer in self._noisy:
@@ -136,12 +143,15 @@ class Policy:
         chosen = self.algorithm.act(one, self._generator, greedy)
         if self.exploration and not greedy:
             chosen["action"] = self.exploration.explore(chosen["action"], self._generator, epsilon, one.get(MASK))
-        if self._tells_values and "value" in one:
+        if self._returns_values and "value" in one:
             chosen["value"] = one["value"].squeeze(-1)
         return chosen if after is None else {**chosen, "state": after}
 
     def _outputs(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
-        """Return the outputs of a forward pass; on a GPU by a CUDA graph per shape, unless the settings disable it."""
+        """Return the outputs of a forward pass, and the new state of a recurrent network.
+
+        On a GPU the pass is replayed as a CUDA graph, captured once for each shape, unless the settings disable that.
+        """
         if rows[0].is_cuda and self._captures:
             shape = tuple(rows[0].shape)
             if shape not in self._graphs:
@@ -150,9 +160,9 @@ class Policy:
         return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[RowsAsked], member: int = 0) -> None:
-        """Choose actions for rows of one or several timesteps, in this order, and write them to the rows.
+        """Choose actions for rows in blocks, and write actions and columns to these rows.
 
-        ``member`` separates the random numbers of batches whose first rows have the same group and timestep.
+        ``member`` distinguishes the random numbers of batches whose first rows have the same group and timestep.
         """
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
@@ -166,16 +176,16 @@ class Policy:
         observation = self._column_of("observation", asked)
         chosen = self.choose(observation, moment, state=state, first=begins, epsilon=epsilon)
         _write(chosen, asked)
-        for blocks, group, timestep in asked:  # last and together, in case the process is killed
+        for blocks, group, timestep in asked:  # only after all columns are written, in case the process is killed
             blocks.mark_acted(group, timestep, self.version)
 
     def _column_of(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
-        """Return a column of all requested rows, concatenated: [N, …]."""
+        """Return a column of all rows that need actions, concatenated: [N, …]."""
         return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
 
 
 def _write(chosen: dict[str, Tensor], asked: Sequence[RowsAsked]) -> None:
-    """Write columns [N, …] to the rows for which they were chosen; the state after a row goes to the next row."""
+    """Write each column [N, …] to the rows. The column "state" is the state after a row: it goes to the next row."""
     for name, column in chosen.items():
         answers, start = column.cpu().numpy(), 0
         for blocks, group, timestep in asked:

@@ -1,6 +1,7 @@
-"""Describes an environment and a network for a plan, so that the planner does not import them.
+"""A task that describes an environment, a network and an algorithm to the supervisor, which plans a run.
 
-Reads its settings; answers shapes, actions, columns and number of weights.
+The supervisor imports neither torch nor the user's classes. It therefore runs this task in a process of its own. The
+answer has the shapes of observations, the space of actions, the columns of a block, and the number of weights.
 """
 
 from __future__ import annotations
@@ -43,17 +44,20 @@ from actorlearn.worker.settings import DescribeSettings
 
 SEED = 0
 COMPARED_STEPS = 8
-"""Number of steps that an environment and a restored one take after the state was saved."""
+"""Number of steps over which an environment is compared with another one that was restored from its state."""
 
 
 def run(settings: DescribeSettings) -> dict[str, Any]:
-    """Make and rehearse the parts and return their description; raises ValueError if that fails."""
+    """Check the devices, make and rehearse the parts, and return their description; raises ValueError with a reason."""
     check_devices(settings.devices)
     return describe(settings)
 
 
 def describe(settings: DescribeSettings) -> dict[str, Any]:
-    """Return the description of an environment, a network and an algorithm that fit together; raises ValueError."""
+    """Make the parts, rehearse them (``tasks/rehearse.py``), and return their description for a plan.
+
+    Raises ValueError if a part cannot be made or does not fit the others.
+    """
     for spec_of, key, names in ((MODES.spec, "mode", [settings.mode]), (ROLES.spec, "roles", settings.roles)):
         for name in names:
             found: PlugIn = spec_of(name)
@@ -138,10 +142,10 @@ def check_devices(devices: Mapping[str, str]) -> None:
 
 
 def difference_after_restore(env: VectorEnv, other: VectorEnv) -> str:
-    """Return how a restored environment plays another game than ``env``; empty if all rows are equal.
+    """Restore ``other`` from the state of ``env``, step both with equal actions, and return how they differ.
 
-    ``env`` has been reset, and its ``spec.inexact`` is empty. ``other`` has the same settings and other seeds.
-    Exceptions of ``env.step`` are raised.
+    The result is empty if all rows are equal. ``env`` must have been reset, and must claim that its state is complete
+    (``spec.inexact`` is empty). ``other`` has the same settings and other seeds. Exceptions of ``env.step`` are raised.
     """
     try:
         state = {name: array.copy() for name, array in env.state().items()}
@@ -169,7 +173,7 @@ def difference_after_restore(env: VectorEnv, other: VectorEnv) -> str:
 
 
 def _differing(row: Row, other: Row) -> str:
-    """Return the name of the first column whose cells differ; empty if none does."""
+    """Return the name of the first column in which two rows differ; empty if they are equal."""
     for column in fields(row):
         if not np.array_equal(getattr(row, column.name), getattr(other, column.name)):
             return column.name

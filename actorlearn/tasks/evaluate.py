@@ -1,6 +1,6 @@
-"""Plays N whole games with a checkpoint of a run, by default its newest valid one, and answers the scores.
+"""A task that plays N whole games with a checkpoint of a run, by default its newest valid one, and returns the scores.
 
-If learners have their own weights, a checkpoint of each one and the average of these weights are played.
+If each learner has its own weights, it plays with each learner's weights and with the mean of these weights.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from actorlearn.worker.settings import EvaluateSettings
 
 
 def run(settings: EvaluateSettings) -> dict[str, Any]:
-    """Play and return the scores; actions are sampled or greedy, as the settings say."""
+    """Play the games and return their scores, with the checkpoint's steps and any warnings."""
     torch.set_num_threads(1)
     saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
-    for name, own in saved.items():
-        policy.network.load_state_dict(own.section("weights"))
+    for name, checkpoint in saved.items():
+        policy.network.load_state_dict(checkpoint.section("weights"))
         weights[name] = policy.flat.clone()
     wanted = players(weights)
-    if beside := next(iter(saved.values())).section("secondary.weights"):
-        policy.network.load_state_dict(beside)
+    if secondary := next(iter(saved.values())).section("secondary.weights"):
+        policy.network.load_state_dict(secondary)
         wanted[SECONDARY] = policy.flat.clone()
-    latest = max(saved.values(), key=lambda own: int(own.state["env_steps"]))
+    latest = max(saved.values(), key=lambda checkpoint: int(checkpoint.state["env_steps"]))
     recorded: dict[str, dict[str, Any]] = {}
     recording, why_none = prepare_recording(policy, settings.env, settings.recording)
     warnings += [why_none] if why_none else []
@@ -57,16 +57,17 @@ def run(settings: EvaluateSettings) -> dict[str, Any]:
     average = results.pop(AVERAGE)
     others = {SECONDARY: results.pop(SECONDARY)} if SECONDARY in results else {}
     others |= {"learners": results} if results else {}
-    told = {"checkpoint": str(latest.path), "warnings": warnings}
-    return {**about, **told, **average, **others, **recorded}
+    about |= {"checkpoint": str(latest.path), "warnings": warnings}
+    return {**about, **average, **others, **recorded}
 
 
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:
-    """Open the checkpoints that ``at`` names; chooses again if a running run removes one meanwhile.
+    """Open the checkpoint that ``at`` names of each learner. Return the checkpoints by trainer name, and warnings.
 
-    ``behind_steps``: as for ``newest_of_each``; a checkpoint of another learner that is further from the one that
-    ``at`` names belongs to a learner that had left or had not joined. Returns the checkpoints by the trainers' names,
-    and warnings.
+    If a running run removes a chosen checkpoint before it is opened, the choice is repeated. ``behind_steps`` None
+    selects the first learner only. Otherwise it is the largest allowed difference, in environment steps, between a
+    learner's checkpoint and that of the first learner (for "newest": the newest of all). A learner whose checkpoint
+    differs more had left the run or had not joined it yet, and is left out.
     """
 
     def chosen() -> tuple[dict[str, Found], list[str]]:
@@ -85,10 +86,11 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:
-    """Return the newest valid checkpoint of each learner, by its trainer's name, and warnings about damaged ones.
+    """Return the newest valid checkpoint of each learner, by trainer name, and warnings about damaged checkpoints.
 
-    `behind_steps` None: only the first learner's. A checkpoint that is more than `behind_steps` steps older than the
-    newest belongs to a learner that has left the run, and is left out. Raises CheckpointError if there is none.
+    ``behind_steps`` None selects the first learner only. Otherwise a checkpoint that is more than ``behind_steps``
+    environment steps older than the newest is left out: its learner has left the run. Raises CheckpointError if there
+    is no valid checkpoint.
     """
     found, wrong = {}, []
     for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:

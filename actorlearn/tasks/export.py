@@ -1,8 +1,8 @@
-"""Writes the policy of a run to a folder, for use elsewhere, and answers what was written.
+"""A task that writes the policy of a run to a folder, for use in other programs, and returns facts about it.
 
-Reads the run's settings and one of its checkpoints. Writes ``weights.safetensors`` with all weights by torch's
-names and, on request, ``policy.onnx`` (``acting/exported.py``) with ``play.py``, which plays it, and the file of an
-environment that cannot be imported.
+Reads the run's settings and one of its checkpoints. Writes ``weights.safetensors``, which has all weights by their
+names in torch. On request it also writes ``policy.onnx`` (``acting/exported.py``), the program ``play.py``, which plays
+with that file, and the pickled environment if it is not in an importable module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
 
 
 def run(settings: ExportSettings) -> dict[str, Any]:
-    """Write the files and return what was written.
+    """Write the files, and return the checkpoint's path, its step and episode counts, its mean score, and shapes.
 
     Raises ValueError if no checkpoint is valid, and RuntimeError if torch's exporter does not support a layer.
     """

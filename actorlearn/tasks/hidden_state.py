@@ -1,4 +1,4 @@
-"""Finds state that an algorithm keeps outside of the state that it declares, so that no checkpoint contains it."""
+"""Detects state of a plug-in's algorithm that it has not declared, and that checkpoints therefore do not contain."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from actorlearn.algorithms.interface import Algorithm
 from actorlearn.algorithms.state import DeclaredState, declared_by
 
 SAME = 1e-5
-"""Largest difference of two equal updates, as a share of the largest number; sums may be rounded differently."""
+"""Largest difference at which two tensors count as equal, relative to the largest number; rounding may differ."""
 _REMEDY = "declare it in the attribute state (docs/plugins.md#state-of-an-algorithm)"
 
 
 def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int], Sequence[Tensor]]) -> str:
-    """Return how an algorithm keeps state that checkpoints do not contain; empty if none is found.
+    """Return a description of undeclared state that an algorithm keeps; empty if none is found.
 
-    ``make`` makes a new algorithm. ``update`` acts and learns with it, from an update's number: other numbers are other
-    batches. It returns all results. After two updates, the declared state is loaded into a second object. The third
-    update must give the same results with both objects, and change no other attribute and no global generator.
+    ``make`` makes a new algorithm. ``update(algorithm, number)`` acts and makes one update with it, on a batch that
+    depends on ``number``, and returns all results. After two updates of a first algorithm, its declared state is loaded
+    into a second one. The third update must then give the same results with both. It must also change no other
+    attribute of the algorithm, and draw from no global random generator.
     """
     first = make()
     declared = DeclaredState(first)
@@ -32,9 +33,9 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
         if declared.vector.requires_grad:
             raise ValueError("the algorithm's state has a gradient; change it in place, with detached tensors")
         declared_by(first)
-    saved, attributes, chance = declared.vector.clone(), _attributes(first), _chance()
+    saved, attributes, generators = declared.vector.clone(), _attributes(first), _global_generators()
     results = [*update(first, 2), declared.vector]
-    if chance != _chance():
+    if generators != _global_generators():
         return "an update draws from a global random generator, and checkpoints do not contain its state"
     after = _attributes(first)
     if changed := sorted(name for name in after.keys() | attributes if after.get(name) != attributes.get(name)):
@@ -49,14 +50,14 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two results differ by rounding at most."""
+    """Whether two results are equal up to rounding."""
     if one.shape != other.shape or not one.numel():
         return one.shape == other.shape
     one, other = one.detach().double(), other.detach().double()
     return torch.allclose(one, other, rtol=0.0, atol=SAME * float(one.abs().max()), equal_nan=True)
 
 
-def _chance() -> tuple[Any, ...]:
+def _global_generators() -> tuple[Any, ...]:
     """Return the states of the global random generators of torch, Python and numpy."""
     return torch.random.get_rng_state().numpy().tobytes(), random.getstate(), _frozen(np.random.get_state(), set())
 
@@ -68,7 +69,10 @@ def _attributes(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _frozen(value: Any, inside: set[int]) -> Any:
-    """Return the contents of a value, which later changes of the value do not change; ``inside``: ids of its owners."""
+    """Return a copy of a value's contents that can be compared later.
+
+    ``inside`` has the ids of the containers and objects around the value, to end the recursion of a cycle.
+    """
     match value:
         case Tensor():
             return tuple(value.shape), value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()

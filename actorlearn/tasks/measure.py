@@ -1,6 +1,6 @@
-"""Measures one part of a topology in a process of its own: simulation, inference, learning, or the optimizer's step.
+"""A task that measures the speed of one part of a run alone, in steps per second, with the code that runs use.
 
-Reads its settings; answers steps per second. It measures the code that runs use.
+The parts are simulation, inference, learning, and the optimizer's step.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POOL_BYTES = 64 * 1024**2
-"""Bytes of observations with which inference is measured: more than a cache holds, as in a run."""
+"""Bytes of the observations with which inference is measured: more than fit into a processor's cache, as in a run."""
 MOST_BATCHES = 4096
+"""Largest number of different batches of observations with which inference is measured."""
 REPLAYED = 4096
 """Smallest number of transitions in the replay with which learning is measured."""
 ROLLOUT = 20
-"""Number of timesteps that are stored in that replay at a time."""
+"""Number of timesteps of the rollouts that are stored in that replay."""
 _WARMUP_S = 1.0
 
 
@@ -88,7 +89,7 @@ def infer(settings: MeasureSettings) -> float:
 
 
 def learn(settings: MeasureSettings) -> float:
-    """Return the steps per second of learning, at learning rate 0, from a batch or a replay of random experience."""
+    """Return the environment steps per second that are learned from, with random experience and learning rate 0."""
     if settings.trainer.replay:
         return _learn_from_replay(settings, settings.trainer.replay)
     import torch
@@ -97,7 +98,7 @@ def learn(settings: MeasureSettings) -> float:
     from actorlearn.learning.make import make
 
     trainer = settings.trainer
-    learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer)))
+    learning = make(msgspec.structs.replace(trainer, optimizer=ending_at_zero(trainer.optimizer)))
     horizon, environments = learning.algorithm_settings.horizon, settings.environments
     policy, shape, device = trainer.policy, (horizon, environments), trainer.device
     seen = observations(policy.observation_shape, policy.observation_dtype, (horizon + 1, environments))
@@ -117,9 +118,10 @@ def learn(settings: MeasureSettings) -> float:
 
 
 def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> float:
-    """Return the steps per second of learning from a small, full replay of random rows.
+    """Return the environment steps per second that are learned from, with a small, full replay of random rows.
 
-    A minibatch counts as batch_steps / ratio environment steps.
+    A minibatch counts as the number of environment steps that a run makes for each: its transitions divided by
+    ``replay.ratio``.
     """
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import Replayed
@@ -136,7 +138,7 @@ def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> floa
         numbers = msgspec.structs.replace(stored.settings, secondary_batch_size=0)  # the acting learner is measured
         small = msgspec.structs.replace(stored, segment=Shm(str(folder.path / "replay")), shape=shape, settings=numbers)
         Segment.create(folder.path / "replay", replay_fields(shape)).close()
-        learning = make(msgspec.structs.replace(trainer, optimizer=to_rest(trainer.optimizer), replay=small))
+        learning = make(msgspec.structs.replace(trainer, optimizer=ending_at_zero(trainer.optimizer), replay=small))
         replayed = learning.minibatches
         assert isinstance(replayed, Replayed)
         policy, rows = trainer.policy, (ROLLOUT + 1, environments)
@@ -171,13 +173,13 @@ def optimize(settings: MeasureSettings) -> float:
     return measured(lambda: optimizer.step(network.parameters, network.gradients, 0.0), 1, settings.seconds)
 
 
-def to_rest(optimizer: OptimizerSettings) -> OptimizerSettings:
-    """Return the optimizer's settings with learning rate 0 at the last step of a run."""
+def ending_at_zero(optimizer: OptimizerSettings) -> OptimizerSettings:
+    """Return the optimizer's settings with a schedule whose learning rate is 0 at the last step of the run."""
     return msgspec.structs.replace(optimizer, learning_rate_final=0.0, schedule="linear", warmup_steps=0)
 
 
 def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> Tensor:
-    """Return random observations [*rows, *shape]: bytes for uint8, otherwise numbers from 0 to 1."""
+    """Return random observations [*rows, *shape]: from 0 to 255 for uint8, otherwise from 0 to 1."""
     import torch
 
     if dtype == "uint8":
@@ -186,9 +188,10 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
 
 
 def measured(once: Callable[[], object], steps: float, seconds: float) -> float:
-    """Return the steps per second of calls that make ``steps`` steps each, after a warm-up.
+    """Call ``once``, which makes ``steps`` steps, repeatedly for ``seconds``, and return the steps per second.
 
-    Prints "ready" and waits for a line on standard input, so that several processes measure at the same time.
+    After a warm-up it prints "ready" and waits for a line on standard input, so that the caller can have several
+    processes measure at the same time.
     """
     until_s = time.monotonic() + _WARMUP_S
     while time.monotonic() < until_s:

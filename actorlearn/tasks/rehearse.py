@@ -1,9 +1,8 @@
-"""Rehearses a run in one process: takes a few steps in one environment, and makes one update from them.
+"""Rehearses a run before it starts: takes a few steps in one environment, and makes one update from them.
 
-Then updates with two objects of a plug-in's algorithm show whether checkpoints contain all its state (`hidden_state`).
-An unsuitable plug-in is thus refused before any process of a run is started. The error is one line: what the plug-in
-returned or raised, where in its code, and the file that describes what it must do. The rehearsal has no effect on the
-run.
+An unsuitable plug-in is thus refused before any process of the run is started. The error is one line. It says what the
+plug-in returned or raised, where in its code, and which file describes what it must do. For the algorithm of a plug-in,
+the rehearsal also checks whether checkpoints contain all its state (`hidden_state`). It has no effect on the run.
 """
 
 from __future__ import annotations
@@ -42,22 +41,23 @@ from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.worker.passes import FlatNetwork
 
 STEPS = 2
-"""Number of steps of the environment."""
+"""Number of steps that the rehearsal takes in the environment."""
 SLOW_STEP_S = 0.005
-"""Time of a step from which an environment is slow, and is measured: 200 steps per second in one process."""
+"""Seconds of a step from which an environment counts as slow: 200 steps per second in one process."""
 TIMED_STEPS = 6
-"""Number of further steps by which a slow environment is measured."""
+"""Number of further steps in which the speed of a slow environment is measured."""
 SEQUENCE = 2
-"""Number of transitions of a replayed sequence."""
+"""Number of transitions of a sequence, for algorithms that learn from sequences."""
 MASKS = 8
-"""Number of masks with which an algorithm must not choose an invalid action."""
+"""Number of random masks with which an algorithm is tested not to choose an invalid action."""
 SHIPPED = "actorlearn."
 """Beginning of the names of shipped modules."""
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
+"""Names that an algorithm's column must not have, because every batch has columns of these names."""
 
 
 class RehearsedPart(NamedTuple):
-    """A part of a run that is rehearsed, with its names in errors."""
+    """The names of a part of a run (environment, network, …) in error messages."""
 
     key: str
     """The part's key in a topology."""
@@ -69,7 +69,10 @@ class RehearsedPart(NamedTuple):
 
 @contextmanager
 def blaming(part: RehearsedPart, deed: str) -> Iterator[None]:
-    """Turn any exception of a part's code, also SystemExit, into a ValueError of one line that names the part."""
+    """Convert any exception of a part's code, also SystemExit, to a ValueError of one line that names the part.
+
+    ``deed`` says what the part could not do, for example "cannot be made".
+    """
     try:
         yield
     except BaseException as error:
@@ -84,14 +87,14 @@ def blaming(part: RehearsedPart, deed: str) -> Iterator[None]:
 
 
 def check_heads(heads: Any) -> None:
-    """Raise ValueError unless heads map names to sizes."""
+    """Raise ValueError unless the result of an algorithm's ``heads`` maps names to sizes."""
     good = isinstance(heads, Mapping) and heads and all(_is_size(size) for size in heads.values())
     if not good:
         raise ValueError(f"heads returns {heads!r:.200}; it must map the name of each output to its size, 1 or more")
 
 
 def check_extra_networks(extra: Any) -> None:
-    """Raise ValueError unless the networks besides the actor map valid names to descriptions."""
+    """Raise ValueError unless the result of an algorithm's ``extra_networks`` maps valid names to `ExtraNetwork`."""
     if not (isinstance(extra, Mapping) and all(isinstance(network, ExtraNetwork) for network in extra.values())):
         rule = "it must map names to ExtraNetwork (actorlearn/extra_networks.py)"
         raise ValueError(f"extra_networks returns {extra!r:.200}; {rule}")
@@ -100,7 +103,7 @@ def check_extra_networks(extra: Any) -> None:
 
 
 def check_columns(columns: Any) -> None:
-    """Raise ValueError for columns that cannot be in a block."""
+    """Raise ValueError unless the result of an algorithm's ``columns`` maps free names to (dtype, shape)."""
     if not isinstance(columns, Mapping):
         raise ValueError(
             f"columns returns {columns!r:.200}; it must map names to (numpy dtype name, shape), or be {{}}"
@@ -138,12 +141,12 @@ class Rehearsal:
         self._columns = algorithm.columns(self._actions)
         self._random = np.random.default_rng(0)
         self._newest: Outputs = {}
-        """The newest outputs of the network from which an action was chosen."""
+        """Outputs of the network, [1, size] each, from which the newest action was chosen."""
         self.step_s = 0.0
-        """Seconds of a step of the environment if it is slow; else 0. Known after ``play``."""
+        """Seconds of one step of the environment if it is slow, else 0. `play` measures it."""
 
     def run(self) -> str:
-        """Play and learn; returns how the algorithm keeps state that checkpoints do not contain, empty if it does not.
+        """Play and learn; returns a description of state that checkpoints would not contain, empty if there is none.
 
         Raises ValueError if a part is unsuitable.
         """
@@ -202,10 +205,11 @@ class Rehearsal:
             return time.perf_counter() - began_s
 
     def _measured(self, times_s: Sequence[float]) -> float:
-        """Return the seconds of the fastest of several steps; 0 if it is not slow.
+        """Return the seconds of the fastest of several steps, or 0 if the environment is not slow.
 
-        The fastest counts because other work on the machine makes steps slower. Only environments that are stepped one
-        after the other are measured: for others the time of one says nothing about the time of many.
+        The fastest step counts because other work on the machine slows down some steps. Only environments that are
+        stepped one after the other are measured. In other kinds, which step many environments together, the time of one
+        environment does not predict the time of many.
         """
         if not isinstance(self._env, Gymnasium) or min(times_s) < SLOW_STEP_S:
             return 0.0
@@ -215,7 +219,7 @@ class Rehearsal:
         return fastest_s if fastest_s >= SLOW_STEP_S else 0.0
 
     def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
-        """Return the network's outputs [1, size] for a row and the state after it; raises ValueError if invalid."""
+        """Return the network's outputs [1, size] for a row, and its new state [1, S]; raises ValueError if invalid."""
         module, part, size = self._network.module, self._parts["model"], self._network.state_size
         observation = torch.cat([row["observation"]] * 2)
         with blaming(part, "cannot compute outputs for an observation"):
@@ -245,7 +249,7 @@ class Rehearsal:
 
     @torch.no_grad()
     def _act(self, algorithm: Algorithm, outputs: Outputs) -> dict[str, Tensor]:
-        """Return the action and columns [1, …] for the network's outputs; raises ValueError if invalid."""
+        """Return the algorithm's action and columns, [1, …] each, for outputs; raises ValueError if one is invalid."""
         generator = torch.Generator().manual_seed(0)
         with blaming(self._parts["algorithm"], "cannot act"), unchanged(algorithm, "act"):
             if isinstance(algorithm, ReadsSomeHeads):
@@ -267,7 +271,7 @@ class Rehearsal:
             return dict(acted)
 
     def _check_masked(self, algorithm: Algorithm, outputs: Outputs, generator: torch.Generator, greedy: bool) -> None:
-        """Raise ValueError if an algorithm chooses an action that a mask forbids: masks with one valid action each."""
+        """Raise ValueError if an algorithm chooses an action that a mask forbids; each mask allows one action only."""
         if MASK not in outputs or isinstance(self._actions, tuple):
             return
         only = torch.from_numpy(draw(self._actions, (MASKS,), np.random.default_rng(0)))
@@ -285,7 +289,7 @@ class Rehearsal:
     # Learning ------------------------------------------------------------------------------------------------------
 
     def learn(self, algorithm: Algorithm, batch: Batch) -> LossAndMetrics:
-        """Compute the gradient of one minibatch; raises ValueError for an invalid loss, metric or gradient."""
+        """Compute the loss and gradient of one minibatch; raises ValueError for an invalid loss, metric or gradient."""
         replayed = isinstance(self._settings, OffPolicySettings)
         with unchanged(algorithm, "prepare"):
             minibatch, target = (
@@ -299,7 +303,7 @@ class Rehearsal:
         return found
 
     def _update(self, algorithm: Algorithm, batch: Batch, number: int) -> list[Tensor]:
-        """Act and learn with other rewards for each number; returns all results."""
+        """Act and make one update, with random rewards seeded by ``number``; returns all results."""
         generator = torch.Generator().manual_seed(number)
         acted = self._act(algorithm, self._newest)
         found = self.learn(
@@ -308,7 +312,7 @@ class Rehearsal:
         return [*acted.values(), found.loss, *found.metrics.values(), self._network.gradients.clone()]
 
     def _made_anew(self) -> Algorithm:
-        """Make another object of the algorithm, with the calls that every learner makes."""
+        """Make another object of the algorithm, and make the calls that every learner makes before it learns."""
         algorithm = make_algorithm(self._settings)
         algorithm.heads(self._actions)
         extra_networks(algorithm, self._actions)
@@ -316,7 +320,10 @@ class Rehearsal:
         return algorithm
 
     def _check_state(self) -> None:
-        """Raise ValueError for declared state of another type, or longer than the vectors that learners exchange."""
+        """Raise ValueError if the declared state is not float32 tensors, or has more numbers than the weights.
+
+        Learners exchange the state in buffers that are as long as the weights.
+        """
         numbers = sum(part.numel() for part in declared_by(self._algorithm).values())
         most = self._network.weights.numel()
         if numbers > most:
@@ -330,7 +337,7 @@ class Rehearsal:
         return next(epochs.draw(prepared, 0, epochs.due(prepared, 0, 0, 0), 0))
 
     def _replayed(self, algorithm: Algorithm, batch: Batch) -> tuple[Minibatch, Target]:
-        """Return a minibatch of items in the form of a replay's, and the target network."""
+        """Return a minibatch in the form that a replay gives, and a target network."""
         assert isinstance(self._settings, OffPolicySettings)
         policy = self._settings.target
         if not isinstance(policy, HardCopies | Polyak):
@@ -347,9 +354,10 @@ class Rehearsal:
 
 
 def items_of(batch: Batch, length: int, n: int) -> Batch:
-    """Make items of a replay from a batch: ``length`` transitions, and the rows that returns of ``n`` steps reach.
+    """Make a batch [length, B, …] of replay items from a batch of a rollout; its observations are [length + n, B, …].
 
-    The last transition and row are repeated if the batch has too few.
+    An item has ``length`` transitions, and ``n`` more rows for its n-step returns. If the batch has too few transitions
+    or rows, the last one is repeated.
     """
     steps, count = batch.action.shape[:2]
     row, transition = torch.arange(length + n).clamp(max=steps), torch.arange(length).clamp(max=steps - 1)
@@ -384,7 +392,7 @@ def _checked(prepared: Any) -> Batch:
 
 
 def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "float32") -> None:
-    """Raise ValueError for another type, dtype or shape, and for numbers that are not finite."""
+    """Raise ValueError unless ``found`` is a tensor of this dtype and shape with finite numbers."""
     wanted = f"{dtype} {list(shape)}"
     if not isinstance(found, Tensor):
         raise ValueError(f"returns {what} as {type(found).__name__}, not {wanted}")
@@ -395,9 +403,10 @@ def _check_tensor(found: Any, what: str, shape: tuple[int, ...], dtype: str = "f
 
 
 def _check_loss(found: LossAndMetrics, items: int | None) -> None:
-    """Raise ValueError for a loss that is not finite or a metric that is not a detached number.
+    """Raise ValueError if the loss is not finite, or if a metric is not a detached tensor of one number.
 
-    ``items``: number of items of a replay, which may have priorities; None without a replay.
+    ``items`` is the number of items of a minibatch from a replay, for which the metric "priority" [1, items] is
+    allowed; None without a replay.
     """
     if not torch.isfinite(found.loss).all():
         raise ValueError(f"its loss is {float(found.loss.detach())}; it must be finite")

@@ -1,6 +1,6 @@
-"""Prints the kind of an environment's actions and observations, which determines defaults of a topology.
+"""A task that returns the kind of an environment's actions and observations, on which defaults of a topology depend.
 
-Reads its settings; answers ``{"like": "continuous", "images": []}``. Loads no torch.
+An answer is, for example, ``{"like": "continuous", "images": []}``. Loads no torch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from actorlearn.worker.settings import SpacesSettings
 
 
 def run(settings: SpacesSettings) -> dict[str, Any]:
-    """Make one environment and return its kind and the images in its observations of several parts.
+    """Make one environment, and return its kind and the places of images in observations with several parts.
 
-    Raises any exception if it cannot be made.
+    If the environment cannot be made, its exception is raised.
     """
     found = make.spec(settings.env)
     return {"like": make.like(settings.env, found), "images": [msgspec.to_builtins(image) for image in found.images]}
