@@ -1,8 +1,9 @@
 """Measures symptoms of learning problems: dead units, constant or huge inputs, rewards of 0, unchanging weights.
 
-Reads rollouts, minibatches and the network; writes nothing. The rules in ``launch/reports/health.py`` judge these
-metrics. Each report makes one forward pass of a few rows; each update only counts its rewards. A report takes 10 ms for
-the network of Mnih et al. 2015 on one core of a Xeon of 2023: 0.5 % of the 2 seconds between two reports.
+Reads rollouts, minibatches and the network; writes nothing. The metrics are judged by the rules in
+``launch/reports/health.py``. An update only counts its nonzero rewards. A report also makes one forward pass of a few
+rows. For the network of Mnih et al. 2015, a report takes 10 ms on one core of a Xeon of 2023, which is 0.5 % of the
+2 seconds between two reports.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from actorlearn.models.masked import without_mask
 from actorlearn.worker.passes import FlatNetwork
 
 ROWS = 256
-"""Largest number of rows of a sample."""
+"""Largest number of rows in the forward pass of a report."""
 IMAGE_ROWS = 32
-"""Largest number of rows of a sample of images."""
+"""The same for observations that are images."""
 SATURATED = 0.99
 """Absolute output above which a tanh unit counts as dead: it passes less than 2 % of a gradient."""
 
 
 class Diagnosis:
-    """Symptoms of one learner since the last report."""
+    """Collects the symptoms of one learner between two reports."""
 
     def __init__(self, network: FlatNetwork, actions: Actions, mask: ActionMask | None = None) -> None:
-        """Watch this network; ``actions`` determine the largest possible entropy, with masks only the valid ones."""
+        """Observe this network. The largest possible entropy is computed from ``actions`` and the masks."""
         self._network, self._actions, self._mask = network, actions, mask
         self._batch: Batch | None = None
         """The newest minibatch."""
@@ -49,11 +50,11 @@ class Diagnosis:
         self._steps += rollout.reward.numel()
 
     def note_minibatch(self, batch: Batch) -> None:
-        """Keep a minibatch, from which the next report takes its sample."""
+        """Keep a minibatch; the next report makes its forward pass with rows of the newest one."""
         self._batch = batch
 
     def row(self, entropy: float | None) -> dict[str, float]:
-        """Return the symptoms since the last call, or nothing if nothing was learned; ``entropy``: the policy's."""
+        """Return the metrics since the last call; empty if nothing was learned. ``entropy`` is that of the policy."""
         batch, self._batch = self._batch, None
         if batch is None:
             return {}
@@ -73,20 +74,24 @@ class Diagnosis:
         return cells[batch.valid] > 0
 
     def _change(self) -> dict[str, float]:
-        """Return the norm of the parameters' change since the last call, relative to their norm; empty at first."""
-        own, before = self._network.parameters, self._before
+        """Return the L2 norm of the parameters' change since the last call, divided by the parameters' norm.
+
+        The first call returns an empty dict.
+        """
+        now, before = self._network.parameters, self._before
         if before is None:
-            self._before = own.clone()
+            self._before = now.clone()
             return {}
-        change = float(torch.linalg.vector_norm(before.sub_(own)) / torch.linalg.vector_norm(own).clamp(min=1e-30))
-        before.copy_(own)
+        change = float(torch.linalg.vector_norm(before.sub_(now)) / torch.linalg.vector_norm(now).clamp(min=1e-30))
+        before.copy_(now)
         return {"weights_change": change}
 
 
 def most_entropy(actions: Actions, valid: Tensor | None = None) -> float | None:
-    """Return the entropy of uniformly distributed actions; None for a Box, whose entropy has no upper bound.
+    """Return the largest entropy that a policy can have, in nats; None for a Box, whose entropy has no upper bound.
 
-    With masks ``valid`` [N, n] it is the mean over rows of the entropy of uniformly distributed valid actions.
+    It is the entropy of uniformly distributed actions. With masks ``valid`` [N, n], only valid actions count, and the
+    result is the mean over the N rows.
     """
     if isinstance(actions, tuple):
         return None
@@ -99,10 +104,10 @@ def most_entropy(actions: Actions, valid: Tensor | None = None) -> float | None:
 
 @torch.no_grad()
 def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
-    """Return symptoms of a network and its inputs, from a forward pass over a few rows of a batch.
+    """Return metrics of a network and its inputs, from a forward pass over a few rows of a batch.
 
-    The pass draws no random numbers, because the noise of noisy layers is drawn before passes. A recurrent network
-    begins with its state before row 0.
+    The pass draws no random numbers, so it does not change training. A recurrent network passes over whole sequences,
+    from the state that is stored with their first row.
     """
     observation = batch.observation
     rows = IMAGE_ROWS if observation.dim() > 4 else ROWS
@@ -125,16 +130,18 @@ def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
 
 
 class ForwardWatch:
-    """Observed inputs and units of one forward pass."""
+    """Inputs and units observed in one forward pass."""
 
     def __init__(self) -> None:
         self.largest: Tensor | None = None
         """Largest absolute input of the first layer."""
         self.dead: dict[nn.Module, Tensor] = {}
-        """Whether each unit of a layer is dead, [units], by activation function; a unit of images is a channel."""
+        """For each activation function of the network, which of its units are dead: bools [units].
+
+        A unit of a convolution is a channel. A ReLU is dead if it is 0 for all rows, a tanh if it is saturated."""
 
     def before_layer(self, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Record the largest input of the first layer; images of bytes count as numbers from 0 to 1."""
+        """Record the largest absolute input of the first layer; bytes of images are scaled to numbers from 0 to 1."""
         if self.largest is None:
             read = inputs[0]
             self.largest = read.abs().max() / 255.0 if read.dtype == torch.uint8 else read.float().abs().max()
@@ -151,7 +158,7 @@ class ForwardWatch:
 
 @contextmanager
 def watched(module: nn.Module) -> Iterator[ForwardWatch]:
-    """Watch the layers of a network while it is called."""
+    """Observe the layers of a network in the passes that are made within a ``with`` block."""
     watch, hooks = ForwardWatch(), []
     try:
         for layer in module.modules():

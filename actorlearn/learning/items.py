@@ -1,6 +1,6 @@
-"""Converts items of a replay to the batches that algorithms learn from: transitions, and sequences with burn-in.
+"""Converts samples of a replay to the batches that algorithms learn from: of transitions, or of sequences with burn-in.
 
-Reads: samples, and a recurrent network's passes. Writes nothing.
+The burn-in consists of the first rows of a sequence. From these rows only the state of a recurrent network is computed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actorlearn.worker.staging import Staging
 
 
 def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
-    """Return a sample of B items as a batch for algorithms; ``weight`` [B] multiplies each item's errors.
+    """Return a sample of B items as a batch on the device; algorithms multiply item b's errors by ``weight[b]``.
 
     The batch has the columns "discount", "reached" and "weight", each [L, B] for sequences of L transitions, and
     "state" [1, B, S] if the replay stores states. ``actorlearn/replay/buffer.py`` describes them.
@@ -48,9 +48,10 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
 
 
 def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outputs:
-    """Return outputs {head: [R - burn_in - 1, B, size]} for the rows after the first row that is learned from.
+    """Return the outputs from which target values are computed: {head: [R - burn_in - 1, B, size]}.
 
-    A network with memory also passes over all rows before these.
+    The batch has R rows, of which ``burn_in`` are not learned from. The outputs are those of the rows after the first
+    row that is learned from. A recurrent network passes over all rows to compute them.
     """
     rows = slice(burn_in + 1, None)
     if not network.state_size:
@@ -60,10 +61,10 @@ def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outpu
 
 
 def without_burn_in(batch: Batch, network: FlatNetwork, burn_in: int) -> Batch:
-    """Return the batch without the rows of its burn-in, and with the state that the network computes from these rows.
+    """Pass over the burn-in rows of a batch, and return the batch without them, with the state after them.
 
-    The stored state was computed by older weights; the new state is closer to that of the present weights (Kapturowski
-    et al. 2019, section 3).
+    The stored state before the burn-in was computed by older weights. The state after it is closer to the one that the
+    present weights would have computed (Kapturowski et al. 2019, section 3).
     """
     if not burn_in:
         return batch

@@ -1,6 +1,7 @@
-"""Losses: the flat gradient of a minibatch, from one loss for all parameters or one loss for each network.
+"""Computes the gradient of a minibatch, from one loss for all parameters or from one loss for each network.
 
-Reads: minibatches, the networks. Writes: the network's flat gradient. Takes no optimizer steps.
+The gradient is written to one flat vector, whose elements correspond to those of the flat vector of parameters
+(`FlatNetwork`). Optimizer steps are taken elsewhere (``learning/update.py``).
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ class LossAndMetrics(NamedTuple):
     """Loss and metrics of a minibatch whose gradient was computed."""
 
     loss: Tensor
-    """Scalar; the sum if there are several losses."""
+    """The loss, a scalar; the sum if there are several losses."""
     metrics: dict[str, Tensor]
-    """Metrics of the algorithm."""
+    """The metrics that the algorithm returned with the loss."""
 
 
 class SingleLoss:
-    """One loss for all parameters, from outputs for all rows; the passes are divided among this learner's cores."""
+    """One loss for all parameters. The rows of a pass are divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork) -> None:
         self._algorithm, self._network = algorithm, network
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the flat gradient of a minibatch."""
+        """Write the flat gradient of a minibatch. ``progress``: the share of the schedules that is over, in [0, 1]."""
         outputs = self._network.outputs(minibatch.batch, bootstrap=self._bootstrap)
         loss, metrics = self._algorithm.loss(outputs, minibatch.batch, progress)
         self._network.passes.backward(loss)
@@ -47,10 +48,11 @@ class SingleLoss:
 
 
 class LossPerNetwork:
-    """A loss for each network, which gives the gradient of that network's parameters only.
+    """One loss for each network, from which only the gradient of that network's parameters is computed.
 
-    One core computes the losses; the backward passes are divided among the cores, one loss at a time. An update of SAC
-    with 256 transitions and layers of 256 units takes 11.7 ms on one core of an AMD EPYC and 9.7 ms on two.
+    One core computes all losses. Each core then takes the backward pass of one loss after the other, until all are
+    done. An update of SAC with 256 transitions and layers of 256 units takes 11.7 ms on one core of an AMD EPYC and
+    9.7 ms on two.
     """
 
     def __init__(
@@ -70,7 +72,8 @@ class LossPerNetwork:
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
         """Write the flat gradient of a minibatch, with zeros for networks without a loss.
 
-        Raises ValueError if there is no loss, or one for an unknown network.
+        ``progress`` is the share of the schedules that is over, in [0, 1]. Raises ValueError if the algorithm returns
+        no loss, or a loss for a network that does not exist.
         """
         self._generator.manual_seed(minibatch.seed)
         with autocast(self._device, self._precision):
@@ -86,10 +89,10 @@ class LossPerNetwork:
         return LossAndMetrics(torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics)
 
     def _backward(self, losses: Mapping[str, Tensor]) -> None:
-        """Make the backward pass of each loss to its own network's parameters; a free core takes the next loss.
+        """Make the backward pass of each loss, to the parameters of its network only. A free core takes the next loss.
 
-        One thread writes the whole gradient of a network, so the gradient is the same bit for bit, however the work is
-        divided.
+        The whole gradient of a network is written by one thread. It is therefore the same bit for bit, whichever core
+        takes it.
         """
         left = SimpleQueue[str]()
         for name in losses:
@@ -112,7 +115,7 @@ def _without_gradient(module: nn.Module, *rows: Tensor) -> Mapping[str, Tensor]:
 def make(
     algorithm: Algorithm, network: FlatNetwork, target: Target | None, device: str, precision: str
 ) -> SingleLoss | LossPerNetwork:
-    """Make the rule that computes gradients for this algorithm."""
+    """Return the object that computes gradients for this algorithm; ``target`` is its target network, if it has one."""
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)
     return SingleLoss(algorithm, network)

@@ -1,6 +1,6 @@
-"""Makes a learner from a trainer's settings, and configures torch for it; used by trainers and measurements.
+"""Makes the part of a trainer that learns (`Learning`) from the trainer's settings, and configures torch for it.
 
-Reads and writes only the segments that the settings name.
+Used by trainers, and by measurements of their speed (``tasks/measure.py``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from actorlearn.worker.worker import Worker
 
 
 def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
-    """Make a learner from settings; ``worker``: the process, whose orders list other learners. None: it learns alone.
+    """Make a `Learning` from a trainer's settings.
 
-    Configures torch for the whole process, so it must be called before any computation. Raises TypeError if the
-    algorithm and the replay do not fit.
+    ``worker`` is this process, which receives the orders that list the other learners; with None it learns alone.
+    The call configures torch for the whole process, so it must come before any computation. Raises TypeError if the
+    algorithm needs a replay and there is none, or the reverse.
     """
     _choose_how_to_compute()
     match settings.policy.algorithm, settings.replay:
@@ -56,7 +57,7 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
 
 
 def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork:
-    """Make the network that learns, with weights drawn from the seed."""
+    """Make the network that learns, with random weights drawn from the seed."""
     policy, cpu = settings.policy, settings.device == "cpu"
     module = make_model(
         policy.model,
@@ -74,7 +75,7 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork
 def _replaying(
     settings: TrainerSettings, numbers: ReplaySettings, replay: Replay, worker: Worker | None, secondary: bool = False
 ) -> tuple[TrainerSettings, Algorithm, FlatNetwork, Replayed, OptimizerSettings]:
-    """Make the parts of a learner that draws minibatches from this replay."""
+    """Make the arguments of a `Learning` that draws minibatches from this replay."""
     made = make_algorithm(settings.policy.algorithm)
     network, beat = make_network(settings, made), worker.poll if worker else lambda: True
     replayed = Replayed(settings, numbers, replay, made, network, beat, secondary)
@@ -83,10 +84,11 @@ def _replaying(
 
 
 def _choose_how_to_compute() -> None:
-    """Give torch one thread and have it flush denormal numbers to zero; threads that are started later inherit this.
+    """Let torch use one thread and flush denormal numbers to zero; threads that are started later inherit both.
 
-    Cores divide passes (``worker/passes.py``), not single operations. An optimizer's state for dead units decays to
-    denormal numbers, which are slow: ``docs/decisions.md`` has the measurement.
+    One thread suffices, because whole passes are divided among the cores, and not single operations
+    (``worker/passes.py``). Denormal numbers arise in the optimizer's state for dead units, and computing with them is
+    slow (measured in ``docs/decisions.md``).
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)

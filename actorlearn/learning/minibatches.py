@@ -1,7 +1,7 @@
-"""A rollout in the form that is learned from, and its minibatches, one for each optimizer step.
+"""Rollouts as the trainer learns from them (`Gathered`), and their division into minibatches.
 
-Minibatches are parts of the rollout's own batch, in epochs (`Epochs`), or draws from a replay (``learning/replay.py``).
-Reads batches; writes nothing. Takes no optimizer steps.
+Each minibatch is the data of one optimizer step. Minibatches are either parts of the rollout, in several epochs
+(`Epochs`), or drawn from a replay (``learning/replay.py``).
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gathered:
-    """One rollout, gathered to be learned from; until it is counted, it may be gathered again."""
+    """The data of one rollout, from which the trainer makes one update.
+
+    If the trainer is killed before it has counted the rollout as learned, the rollout is gathered again.
+    """
 
     rollout: int
     """Number of the rollout."""
     parts: Sequence[GroupRollout]
-    """Blocks of the rollout, in the order of the batch's second dimension."""
+    """Blocks of the rollout. Their environments form the second dimension of the batch, in this order."""
     batch: Batch
-    """Rows of the rollout; ``valid`` is False for resets and for the steps that are left out (``stale``,
+    """Rows of the rollout. ``valid`` is False for resets, and for the steps that are left out (``stale`` and
     ``no_room``)."""
     lags: NDArray[np.int64]
-    """Policy lag of each valid step."""
+    """Policy lag of each valid step, [number of valid steps]."""
     steps: int
     """Number of environment steps to learn from: actions that were carried out, without the steps left out."""
     stale: int = 0
@@ -51,39 +54,41 @@ class Gathered:
     statistics_steps: int = 0
     """Number of environment steps from which only the statistics of observations are updated."""
     only_statistics: bool = False
-    """Whether only the statistics are updated, because they had too few observations when the rollout was played."""
+    """Whether only the statistics are updated. They had too few observations when the rollout was played."""
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """The batch joined with other learners' rows, from which minibatches are then made; None without such rows."""
+    """``batch`` joined with rows of other learners (``gossip.experience``); minibatches are then made from this batch.
+    None without such rows."""
 
 
 class Minibatch(NamedTuple):
     """The experience of one optimizer step."""
 
     batch: Batch
-    """The batch, as prepared for the algorithm's loss."""
+    """The batch, as the algorithm has prepared it for its loss."""
     sample: Sample | None = None
-    """The sample of the replay that it was made from; None without a replay."""
+    """The sample of the replay from which the batch was made; None without a replay."""
     seed: int = 0
     """Seed of the random numbers that the losses draw."""
     part: Tensor | None = None
-    """Indices of the environments of the prepared batch that ``batch`` has; None: all, or ``batch`` is from a
-    replay."""
+    """Indices of the rollout's environments that the batch contains; None for all environments, or with a replay."""
 
 
 class Minibatches(Carried):
     """A source of minibatches for the optimizer steps of each rollout.
 
-    For each rollout, `Learning` asks how many are ``due``, draws them, notes each that was learned, and finishes.
-    ``env_steps`` and ``own_steps`` are the steps learned from before the rollout, by all learners and by this one. The
-    defaults here are those of a source without state between rollouts.
+    For each rollout, `Learning` calls `due` for the number of minibatches, then `draw`, then `note_learned` after each
+    minibatch, and then `finish`. The arguments ``env_steps`` and ``own_steps`` are the numbers of environment steps
+    that all learners, and this learner, have learned from before the rollout. The methods that are implemented here are
+    for a source that has no state between two rollouts.
     """
 
     finish_s: float
-    """Seconds for which a pass may go on after the order to leave; then it ends between two minibatches."""
+    """Seconds for which the update of a rollout may continue after an order to leave the run. After that, it ends
+    between two minibatches."""
     replay: Replay | None = None
-    """The replay that minibatches are drawn from; None: they are parts of the batch."""
+    """The replay from which minibatches are drawn; None if they are parts of the rollout."""
     target: Target | None = None
     """The target network; None if there is none."""
 
@@ -91,28 +96,28 @@ class Minibatches(Carried):
         """Store a rollout in the replay, if there is one; called before its minibatches are drawn."""
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch with values that all its minibatches share, computed once."""
+        """Return the batch after the computations that are made once for all its minibatches."""
         raise NotImplementedError
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return how many minibatches remain, if ``done`` optimizer steps of this rollout are in the weights."""
+        """Return the number of minibatches that remain; ``done`` optimizer steps of this rollout are in the weights."""
         raise NotImplementedError
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the remaining minibatches, each made on demand."""
+        """Yield the remaining minibatches. Each is made when it is asked for."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Record the metrics of a minibatch's optimizer step; ``taken`` is False if the step was skipped."""
+        """Record an optimizer step and its metrics; ``taken`` is False if the step was skipped as not finite."""
 
     def skipped_steps(self, prepared: Batch) -> int:
-        """Return the environment steps of the drawn batch that are in skipped optimizer steps alone."""
+        """Return the number of environment steps in the rollout for which every optimizer step was skipped."""
         return 0
 
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
-        """Count a rollout as learned; returns metrics for a report.
+        """Record that the update of a rollout is complete; returns metrics for a report.
 
-        ``learned``: number of minibatches in the pass that ended it.
+        ``learned`` is the number of minibatches that were due when this process began or continued the update.
         """
         return {}
 
@@ -125,23 +130,27 @@ class Minibatches(Carried):
         return {}
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue from snapshots, too."""
+        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators also continue from their snapshots."""
 
 
 class Epochs(Minibatches):
-    """A batch in ``epochs`` passes, each divided anew into ``parts`` at random.
+    """Passes ``epochs`` times over a batch; each time, the batch is divided at random into ``parts`` minibatches.
 
-    A part is some columns of the second dimension: environments, or transitions if ``prepare`` has separated these.
+    The batch is divided along its second dimension: into environments or, if the algorithm's ``prepare`` has separated
+    them, into transitions.
     """
 
     finish_s = 5.0
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork, epochs: int, parts: int, seed: int) -> None:
-        """Draw parts from ``seed`` and the rollout's number only, so that a restarted trainer draws the same parts."""
+        """Divide batches with random numbers from ``seed`` and the rollout's number only.
+
+        A restarted trainer therefore draws the same minibatches.
+        """
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed
         self._taken = self._skipped = torch.zeros(0, dtype=torch.bool)
-        """Environments of the drawn batch that were in an optimizer step that was taken, or skipped."""
+        """Which environments of the batch were in an optimizer step that was taken, and which in a skipped one; [B]."""
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
@@ -152,11 +161,11 @@ class Epochs(Minibatches):
         return self._algorithm.prepare(batch, self._network.outputs(batch, last) if last else {})
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return the number of all parts of all epochs, less ``done``."""
+        """Return the number of minibatches of all epochs, less ``done``."""
         return self._epochs * self._parts_of(prepared) - done
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the parts in order, epoch after epoch; if there is one part, it is the batch itself."""
+        """Yield the minibatches, epoch after epoch; with one part per epoch, the minibatch is the batch itself."""
         generator = torch.Generator().manual_seed((self._seed << 32) + rollout)
         environments, parts = prepared.action.shape[1], self._parts_of(prepared)
         self._taken, self._skipped = torch.zeros(2, environments, dtype=torch.bool).unbind()
@@ -171,14 +180,14 @@ class Epochs(Minibatches):
                 yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number), part=part)
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Record which environments were in an optimizer step."""
+        """Record which environments were in an optimizer step that was taken or skipped."""
         (self._taken if taken else self._skipped)[slice(None) if minibatch.part is None else minibatch.part] = True
 
     def skipped_steps(self, prepared: Batch) -> int:
-        """Return the environment steps of the drawn batch that are in skipped optimizer steps alone."""
+        """Return the number of environment steps in the batch for which every optimizer step was skipped."""
         alone = self._skipped & ~self._taken
         return int(prepared.valid[:, alone.to(prepared.valid.device)].sum()) if alone.any() else 0
 
     def _parts_of(self, prepared: Batch) -> int:
-        """Return the number of parts along the second dimension, at most its length."""
+        """Return the number of minibatches of an epoch: ``parts``, but at most the length of the second dimension."""
         return min(self._parts, prepared.action.shape[1])

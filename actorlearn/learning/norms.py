@@ -1,7 +1,4 @@
-"""Norms of a network's parameters, gradients and optimizer steps, as in Stooke & Abbeel (2018), figures 7 and 9.
-
-Reads: flat weights and gradients, before and after a step. Writes nothing.
-"""
+"""Norms of a network's parameters, gradients and optimizer steps, as in Stooke & Abbeel (2018), figures 7 and 9."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
-"""Layers whose norms are reported too: the first of each type in the network, weights and biases as one vector."""
+"""Name -> type of the layers with norms of their own: the first layer of each type, weights and biases together."""
 
 
 class Norms:
-    """L2 norms of flat vectors as a whole and of the first layers; costs one copy of the parameters for each step."""
+    """Computes L2 norms of all parameters and of the first layers. Each optimizer step copies the parameters once."""
 
     def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
-        """Measure a network whose parameters and gradients are these flat vectors."""
+        """Measure a network; ``parameters`` and ``gradients`` are its flat vectors."""
         self._parameters, self._gradients = parameters, gradients
         self._parts = {"": slice(None), **{f"_{name}": part for name, part in _first_layers(network).items()}}
         self._before = torch.empty_like(parameters)
@@ -30,7 +27,7 @@ class Norms:
         self._before.copy_(self._parameters)
 
     def after(self) -> None:
-        """Add the norms of a taken step and of its averaged and clipped gradient; called after the step."""
+        """Add the norms of a step and of its gradient, averaged and clipped; called after a step that was taken."""
         step = torch.sub(self._parameters, self._before, out=self._before)
         self._sums += torch.stack([self._of(self._gradients), self._of(step)])
         self._optimizer_steps += 1
@@ -53,7 +50,7 @@ class Norms:
 
 
 def _first_layers(network: nn.Module) -> dict[str, slice]:
-    """Return the range of the first layer of each type in the flat vectors."""
+    """Return the indices that the first layer of each type has in the flat vectors."""
     ends: dict[int, int] = {}
     end = 0
     for parameter in network.parameters():

@@ -1,12 +1,13 @@
-"""Minibatches drawn from a replay, as many per rollout as ``replay.ratio`` demands, with outputs of the target network.
+"""Stores rollouts in a replay, and draws minibatches from it, as many for each rollout as ``replay.ratio`` demands.
 
-Reads: complete blocks, in place, and the replay, in which each rollout is stored before its update. Writes: the replay,
-in the order of the parts, flushed once for each rollout; the target network; priorities. Takes no optimizer steps.
+A rollout is stored before its update begins. Each minibatch comes with the outputs of the target network that its
+targets need. After its optimizer step, the priorities of its items are updated.
 
-The number of minibatches and the renewal of the target network depend only on the steps learned from and the rollout's
-number; together with the seed these determine all draws. With ``simulators.weights: rollout`` and rollouts as long as
-``target_every_steps`` this is algorithm 1 of Daley and Amato (2021): the target network acts, and minibatches are drawn
-from the rows that were stored before the rollout began.
+The number of minibatches and the renewal of the target network depend only on the count of steps learned from and on
+the rollout's number. Together with the seed, these determine all draws, so a restarted trainer repeats them.
+
+With ``simulators.weights: rollout`` and rollouts as long as ``target_every_steps`` this is algorithm 1 of Daley and
+Amato (2021): the target network acts, and minibatches are drawn from rows stored before the rollout began.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from actorlearn.worker.staging import Staging
 
 
 def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
-    """Open a learner's replay and recover its state."""
+    """Open a learner's replay in shared memory; recovers its state if an earlier trainer has used it."""
     segment = Segment.open(replay.segment.file)
     cells = replay.shape.rings * replay.shape.rows
     sampler: Sampler = Uniform(cells)
@@ -56,24 +57,24 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
 
 
 def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> int:
-    """Return the number of minibatches due in all after ``steps`` stored transitions; none before ``starts``.
+    """Return the total number of minibatches that are due after ``steps`` stored transitions; 0 before ``starts``.
 
-    ``intensity``: how often each transition is learned from on average (Stooke & Abbeel 2018, 5.3); Nature DQN: 8.
-    ``batch``: transitions of one minibatch. Fractions are carried over, without rounding errors in long runs.
+    ``intensity`` is the average number of times that each transition is learned from (Stooke & Abbeel 2018, section
+    5.3); 8 in Nature DQN. ``batch`` is the number of transitions in a minibatch. The result is computed from the total
+    in exact fractions, so nothing is lost by rounding in a long run.
 
-    In every mode each learner has its own simulators and its own replay. At most ``simulators.blocks`` rollouts are
-    open that have not been learned from, and the minibatches of a rollout are learned with the next rollout. So
-    learning is never ahead of acting, and is behind it by at most (blocks + 1) * steps of a rollout * intensity / batch
-    minibatches. With 1 block, acting waits for learning.
+    Learning is never ahead of acting. It is behind by at most (blocks + 1) * steps of a rollout * intensity / batch
+    minibatches: at most ``simulators.blocks`` rollouts are open that have not been learned from, and the minibatches
+    that become due with a rollout are learned with the next one. With 1 block, acting waits for learning.
     """
     return int(max(0, steps - starts) * Fraction(str(intensity)) / batch)  # 0.1 means a tenth, not the nearest float
 
 
 class Replayed(Minibatches):
-    """Minibatches drawn from a replay, as many as ``replay.ratio`` demands."""
+    """Draws minibatches from a replay, as many as ``replay.ratio`` demands."""
 
     finish_s = 0.0
-    """Zero, because a pass that is broken off can be continued later."""
+    """0, because an update that was broken off can be continued later."""
     replay: Replay
     target: Target
 
@@ -87,9 +88,10 @@ class Replayed(Minibatches):
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
-        """Draw from this replay; ``beat`` gives a sign of life while the replay is saved and restored.
+        """Draw from this replay, with the settings ``numbers``.
 
-        A ``secondary`` learner uses its own random numbers, and does not change priorities.
+        ``beat`` is called while the replay is saved or restored, to show the supervisor that this process is alive. A
+        ``secondary`` learner (``learning/secondary.py``) draws other random numbers, and does not change priorities.
         """
         self.settings, self.replay = settings, replay
         own = settings.policy.algorithm
@@ -105,25 +107,30 @@ class Replayed(Minibatches):
         self._noise = torch.Generator(settings.device)
         self._staging = Staging(settings.device)
         self._credited = -1
-        """Number of steps for which all minibatches are done; -1 before the first rollout."""
+        """Number of environment steps whose due minibatches are all done; -1 before the first rollout."""
         self._ahead = 0
-        """Number of minibatches done beyond ``_credited``, by a pass that is not finished."""
+        """Number of minibatches done since then, in an update that is not finished."""
 
     # On joining other learners -----------------------------------------------------------------------------------
 
     @property
     def shared_tensors(self) -> list[Tensor]:
-        """The target network's weights."""
+        """The weights of the target network, which a learner in lock-step takes from the others when it joins."""
         return [self.target.weights]
 
     def counts(self) -> list[int]:
-        """Return the counts that determine the due minibatches, and the period of the target network."""
+        """Return the counts that joining learners compare (`adopt`).
+
+        These are the steps whose minibatches are done, the minibatches done since then, the period of the target
+        network, and the step count at which learning from this replay began.
+        """
         return [self._credited, self._ahead, self.target.period, self.replay.begun]
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Take the counts of the learner that gave the weights; learning begins when all have stored enough.
+        """Take the counts of learner ``best``, which also gave its weights; ``counts`` [learners, 4] is of `counts`.
 
-        Learners in lock-step also take the target network's period; other learners have target networks of their own.
+        Learners in lock-step also take its period of the target network; other learners have their own target networks.
+        Learning begins anew if a learner has not stored anything yet.
         """
         self._credited, self._ahead, period = (int(count) for count in counts[best, :3])
         if self.together:
@@ -133,12 +140,12 @@ class Replayed(Minibatches):
     # Storing rollouts --------------------------------------------------------------------------------------------
 
     def room(self, parts: Sequence[GroupRollout]) -> Tensor:
-        """Return for each environment of a rollout, bool [B], whether the replay has a ring for it."""
+        """Return bools [B]: whether the replay has room (a ring) for each environment of a rollout."""
         owners = self.replay.room({part.owner: part.blocks.envs_per_group for part in parts})
         return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
 
     def store(self, rollout: int, parts: Sequence[GroupRollout]) -> None:
-        """Store a rollout, unless an earlier incarnation of the trainer has stored it."""
+        """Store a rollout, unless this trainer stored it before it was restarted."""
         if rollout < self.replay.rollouts:
             return
         self.replay.leave_to([part.owner for part in parts])
@@ -154,7 +161,10 @@ class Replayed(Minibatches):
         return batch
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return the number of minibatches due for the steps before this rollout, less those made; ignores ``done``."""
+        """Return the number of minibatches due for the steps before this rollout, less those already done.
+
+        ``done`` is ignored, because the replay has its own count.
+        """
         if not self._learns:
             return 0
         learners, steps = max(self.together, 1), env_steps if self.together else own_steps
@@ -167,7 +177,7 @@ class Replayed(Minibatches):
         return max(0, due - credited - self._ahead)
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield minibatches one by one; before each, renew the target network if that is due."""
+        """Yield minibatches one by one. Before each, copy the weights to the target network if that is due."""
         count = self._ahead + remaining
         for number in range(self._ahead, count):
             seed = mix(mix(self.settings.seed, rollout), number)
@@ -176,7 +186,7 @@ class Replayed(Minibatches):
             yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, set its items' priorities from the step's errors, and move a Polyak target network."""
+        """Count the minibatch, update its items' priorities, and move a target network with Polyak averaging."""
         self._ahead += 1
         self.target.follow()
         priority = metrics.pop("priority", None)
@@ -190,7 +200,7 @@ class Replayed(Minibatches):
         self.replay.update(minibatch.sample, priority[0].cpu().numpy())
 
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
-        """Count the minibatches of all steps before the rollout as done; returns metrics."""
+        """Record that all minibatches due before this rollout are done; returns metrics."""
         steps = env_steps if self.together else own_steps
         self._credited, self._ahead = steps if self._learns else -1, 0
         return {"replay_transitions": float(self.replay.transitions), "minibatches": float(learned)}
@@ -198,7 +208,7 @@ class Replayed(Minibatches):
     # One minibatch -----------------------------------------------------------------------------------------------
 
     def draw_one(self, env_steps: int) -> Minibatch:
-        """Draw a minibatch, and prepare it with the networks' outputs for the rows that its returns need."""
+        """Draw a minibatch, and prepare it with the outputs of the networks from which its targets are computed."""
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
@@ -208,17 +218,17 @@ class Replayed(Minibatches):
         return Minibatch(prepared, sample)
 
     def _weights(self, sample: Sample, env_steps: int) -> NDArray[np.float32]:
-        """Return the weight of each item's errors, [B]."""
+        """Return the factor [B] of each item's errors, which corrects for prioritised sampling; 1 without it."""
         if not self._numbers.prioritised:
             return np.ones(self._batch, np.float32)
         gone = self.settings.schedule_progress(env_steps)
         return importance(sample.probability, linear(self._numbers.beta, self._numbers.beta_final, gone))
 
     def _following(self, batch: Batch) -> Outputs:
-        """Return outputs for the rows after the first row that is learned from, which returns need.
+        """Return the outputs from which targets are computed (`following_outputs`).
 
-        These are outputs of the target network and, if the algorithm asks for them, of the network, each with noise of
-        its own.
+        They are those of the target network, by the names "target.<head>", and, if the algorithm needs them, those of
+        the network itself. Each network draws its own noise.
         """
         networks = {"target.": self.target.network}
         if self._algorithm.prepared_rows:
@@ -241,20 +251,20 @@ class Replayed(Minibatches):
     # Checkpoints -------------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the target network and the counts; ``save`` writes the replay itself."""
+        """Return the target network's weights and the counts for a checkpoint; `save` writes the replay."""
         target = {f"target.{name}": tensor for name, tensor in self.target.tensors().items()}
         return {**target, "replay.counters": torch.tensor([self._credited, self._ahead, self.target.period])}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the replay if ``replay.save`` is set; returns plain numbers, with the generator's state."""
+        """Write the replay to files if ``replay.save`` is set; returns plain values, such as the generator's state."""
         draws = {"draws": self.random.bit_generator.state}
         return draws | ({"replay": self.replay.save(folder, self._beat)} if self._numbers.save else {})
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the saved state; a saved replay is used only if the replay in memory is empty.
+        """Restore the saved state. A saved replay is loaded only if the replay in memory is empty.
 
-        If simulators of a resumed run begin anew (not ``goes_on``), the next rollout has new rows. These are stored
-        even if the trainer had stored the rollout of this number before it ended.
+        ``goes_on``: simulators continue from snapshots. If they begin new games instead, the next rollout has new rows,
+        and these are stored although the replay may already contain a rollout of the same number.
         """
         self.random.bit_generator.state = saved.state["draws"]
         self._credited, self._ahead, period = (int(n) for n in saved.tensors["replay.counters"])

@@ -1,7 +1,6 @@
-"""The scale of rewards: the running standard deviation of the discounted return of each environment.
+"""Reward scaling: divides rewards by the running standard deviation of the discounted return.
 
-Reads raw rewards and ``first`` of batches, in the order of rollouts; returns batches with rewards divided by that
-deviation. Scores are counted elsewhere, from raw rewards.
+Only the rewards that are learned from are scaled. Scores are sums of raw rewards.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from actorlearn.models.normalize import EPSILON, Moments
 
 
 class RunningReturns(NamedTuple):
-    """Statistics of the discounted returns so far, by which rewards are scaled."""
+    """The state of the reward scale: discounted returns of environments, and statistics of them."""
 
     moments: Moments
-    """Moments of the returns of all steps."""
+    """Mean and variance of the discounted returns at all steps so far."""
     running: dict[str, Tensor]
-    """Discounted return so far of each environment: float64 [B] for each owner in the newest batch."""
+    """Discounted return of the current game of each environment: owner -> float64 [environments of the owner]."""
 
     @property
     def deviation(self) -> float:
@@ -32,11 +31,13 @@ class RunningReturns(NamedTuple):
 
 
 class RewardScale:
-    """Scaling of rewards as in OpenAI baselines' VecNormalize and gymnasium's NormalizeReward, without a mean.
+    """Scales rewards as OpenAI baselines' VecNormalize and gymnasium's NormalizeReward do; no mean is subtracted.
 
-    Both merge the returns of one step, and then divide the rewards of this step. Here the returns of all steps of a
-    batch are merged before its rewards are divided. An environment belongs to an owner, which is a group of one
-    incarnation of a simulator, so simulators can be attached and detached.
+    Those update the statistics and divide the rewards step by step. Here the returns of all steps of a batch enter the
+    statistics before the rewards of the batch are divided.
+
+    Environments are identified by their owner, which is one group of one incarnation of a simulator. The returns of a
+    restarted or attached simulator therefore begin at 0.
     """
 
     def __init__(self, discount: float) -> None:
@@ -44,15 +45,15 @@ class RewardScale:
         self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 
     def scale(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
-        """Return the batch with scaled rewards, and the state to pass to ``note_learned`` when it has been learned.
+        """Return the batch with scaled rewards, and the new state, which takes effect in `note_learned`.
 
-        ``owners``: (owner, number of environments) of the batch, in order. The state changes only in ``note_learned``,
-        because a batch that was not learned from is gathered again.
+        The state is not changed at once, because a batch that was not learned from is gathered and scaled again.
+        ``owners`` is a list of (owner, number of environments), in the order of the batch's second dimension.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
         before = {owner: self._returns.running.get(owner, zero) for owner, zero in zeros.items()}
-        # A resume may change the number of environments; a group with another number has the same name, and new games.
+        # A resumed run may have another number of environments in a group of the same name; its games are new.
         before = {owner: own if len(own) == len(zeros[owner]) else zeros[owner] for owner, own in before.items()}
         running = torch.cat(list(before.values())).where(~first[0], 0.0)  # [B]
         returns = torch.empty_like(reward)  # [T, B]
@@ -65,7 +66,7 @@ class RewardScale:
         return dataclasses.replace(batch, reward=batch.reward / after.deviation), after
 
     def note_learned(self, returns: RunningReturns) -> None:
-        """Set the state to that which ``scale`` returned with a batch, now that the batch has been learned from."""
+        """Take the state that `scale` returned with a batch; called when the batch has been learned from."""
         self._returns = returns
 
     def state(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""A learner with a secondary one, which learns from the same replay with another batch size and never acts.
+"""A learner with a secondary learner, which learns from the same replay with another batch size, and never acts.
 
-This is the experiment of Stooke & Abbeel (2018), section 5.4.2: does it learn as fast as the learner that acts?
+This is the experiment of Stooke & Abbeel (2018), section 5.4.2. It shows whether the secondary learner learns as fast
+as the learner that acts.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ SECONDARY = "secondary"
 
 
 class LearningWithSecondary(Learning):
-    """A learner that has its secondary learner make a pass after each of its own; it learns as it would alone."""
+    """A learner whose secondary learner makes its optimizer steps after those of each rollout.
+
+    The secondary learner does not influence the learner that acts.
+    """
 
     def __init__(self, *parts: Any, secondary: Learning, published: Published) -> None:
-        """``parts``: those of `Learning`. ``published``: slots for the secondary learner's weights."""
+        """``parts`` are the arguments of `Learning`; the secondary learner's weights are published to ``published``."""
         super().__init__(*parts)
         self.secondary, self._published = secondary, published
         secondary.going_on = lambda: self.going_on()
@@ -39,7 +43,7 @@ class LearningWithSecondary(Learning):
         idle: int = 0,
         early: Early = NOTHING,
     ) -> dict[str, float]:
-        """Make this learner's pass, and then the secondary learner's; either may be broken off."""
+        """Take this learner's optimizer steps, and then the secondary learner's. Both can be broken off."""
         metrics = super().pass_over(prepared, env_steps, position, remaining, idle, early)
         due = self.secondary.minibatches.due(prepared, 0, env_steps, position.used)
         own = self.secondary.pass_over(prepared, env_steps, position, due)
@@ -47,7 +51,7 @@ class LearningWithSecondary(Learning):
         return metrics | _as_secondary(own)
 
     def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights of both learners; returns the version of the weights that act."""
+        """Publish the weights of both learners; returns the version of this learner's weights, which act."""
         self.secondary.publish(self._published, env_steps)
         return super().publish(published, env_steps)
 

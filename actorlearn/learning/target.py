@@ -1,7 +1,4 @@
-"""The target network: an older copy of the network, from which target values are computed.
-
-Reads: the network's flat weights. Writes: its own flat weights.
-"""
+"""The target network: an older copy of the network, from which target values are computed."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from actorlearn.worker.passes import FlatNetwork
 
 
 class Target:
-    """A copy of a network, renewed by a policy: hard copies once a period, or a small move at each optimizer step."""
+    """A copy of a network, which follows its weights by hard copies once in a period, or by Polyak averaging."""
 
     def __init__(self, network: FlatNetwork, policy: TargetPolicy, rollout_steps: int) -> None:
-        """Start with the network's weights; a rollout has ``rollout_steps`` agent steps of all learners."""
+        """Start with the network's weights; a rollout of all learners has ``rollout_steps`` agent steps."""
         self.network, self._original = network.copy(), network
         self._policy, self._rollout_steps = policy, rollout_steps
         self.period = -1
-        """Number of complete periods between hard copies at the last call of ``renew``; -1 before the first call."""
+        """Number of periods between hard copies that were over at the last call of `renew`; -1 before the first."""
 
     @property
     def weights(self) -> Tensor:
@@ -28,10 +25,10 @@ class Target:
         return self.network.weights
 
     def renew(self, rollout: int, done: int, count: int) -> None:
-        """Make a hard copy if a period is over; called before each minibatch.
+        """Copy the network's weights if a period is over; called before each minibatch.
 
-        ``done`` of the rollout's ``count`` minibatches have been learned from. Each stands for an equal share of the
-        rollout's steps.
+        ``done`` of the ``count`` minibatches of the rollout have been learned from. For the period, each minibatch
+        counts as an equal share of the rollout's steps.
         """
         if not isinstance(self._policy, HardCopies):
             return
@@ -42,7 +39,7 @@ class Target:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move the weights towards the network's if the policy is Polyak; called after each optimizer step."""
+        """Move the weights towards the network's, with Polyak averaging only; called after each optimizer step."""
         if isinstance(self._policy, Polyak):
             self.weights.lerp_(self._original.weights, self._policy.rate)
 

@@ -1,6 +1,7 @@
-"""One update: learns from a rollout in optimizer steps, each a forward pass, a loss, a backward pass and an exchange.
+"""One update: learns from a rollout (`Gathered`) in one or more optimizer steps.
 
-Reads: a ``Gathered`` rollout. Writes: flat weights and optimizer state.
+Each step consists of a forward pass, a loss, a backward pass, and a call of the exchange. The exchange combines the
+gradient with those of other learners, if there are any, and changes the weights (``parameters/interface.py``).
 """
 
 from __future__ import annotations
@@ -48,50 +49,53 @@ class Update(NamedTuple):
     """Result of one update."""
 
     outcome: Literal["learned", "leaving", "lost", "stopped"]
-    """What became of the rollout:
+    """Result of the update for the rollout:
 
     =======  ==========================================================================================================
-    learned  the weights contain it
-    leaving  a learner is leaving, and the rollout was not learned
-    lost     another learner was lost; the update is continued with the remaining learners
-    stopped  this process was told to end; the rollout stays in flight, and its steps are not counted as used
+    learned  the rollout was learned from
+    leaving  a learner is leaving the run, and the rollout was not learned from
+    lost     another learner has died or hangs; the update has to be continued with the remaining learners
+    stopped  this process was told to end; the steps of the rollout are not counted as used
     =======  ==========================================================================================================
     """
     env_steps: int = 0
-    """Environment steps that all learners together have learned from."""
+    """Number of environment steps that all learners together have learned from."""
     updates: int = 0
-    """Updates that all learners together have made."""
+    """Number of updates that all learners together have made."""
     skipped_steps: int = 0
-    """This learner's environment steps in the rollout that are in no optimizer step that was taken, as these were not
-    finite."""
+    """Number of this learner's environment steps in the rollout for which every optimizer step was skipped, because its
+    loss or gradient was not finite."""
     metrics: Mapping[str, float] = MappingProxyType({})
     """Metrics of the newest optimizer step, or of the first skipped one."""
 
 
 class Computed(NamedTuple):
-    """What was computed of a minibatch, besides the gradient, which is in `Learning.gradients`."""
+    """Results of the passes over one minibatch. The gradient is in `Learning.gradients`."""
 
     loss: Tensor
     metrics: dict[str, Tensor]
     proposed: Tensor
-    """The algorithm's own state after the step."""
+    """State of the algorithm (`KeepsState`) after the optimizer step, as one flat vector."""
 
 
 class Early(NamedTuple):
-    """What was computed of a pass before the learners agreed on it, to be exchanged with the agreement."""
+    """Results that are computed before the learners agree on an update, and sent together with the agreement.
+
+    This saves a message exchange in each update.
+    """
 
     moments: Tensor | None = None
-    """Moments of the observations."""
+    """Number, mean and variance of the rollout's observations, as one vector."""
     first: Computed | None = None
-    """The first minibatch's."""
+    """Results for the first minibatch."""
 
 
 NOTHING = Early()
-"""If everything is computed after the agreement."""
+"""Stands for an update in which everything is computed after the agreement."""
 
 
 class Learning:
-    """A network, the minibatches that it learns from, a loss, and an exchange that turns gradients into new weights."""
+    """The part of a trainer that learns: a network, its minibatches, a loss, and an exchange with other learners."""
 
     def __init__(
         self,
@@ -102,18 +106,19 @@ class Learning:
         optimizer: OptimizerSettings,
         worker: Worker | None = None,
     ) -> None:
-        """Make a learner of these parts (``learning/make.py`` makes them from settings).
+        """Connect these parts; ``learning/make.py`` makes them from settings.
 
-        ``optimizer``: settings for minibatches of this size. ``worker``: the process, whose orders list other learners;
-        None: this learner learns alone.
+        ``optimizer`` has the optimizer's settings, scaled to the size of the minibatches. ``worker`` is this process,
+        which receives the orders that list other learners; with None it learns alone.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
         self.learns = self.algorithm_settings.epochs > 0
-        """Whether the weights change; if not, rollouts are only played (``algorithm.epochs: 0``)."""
+        """Whether the weights change. With ``algorithm.epochs: 0`` rollouts are played, and nothing is learned."""
         self.minibatches, self._number = minibatches, settings.learner
         self.state = DeclaredState(algorithm, settings.device)
-        """The algorithm's own state; a loss proposes a change of it, which an optimizer step makes."""
+        """State of the algorithm besides weights (`KeepsState`). A loss computes its next value, which replaces it if
+        the optimizer step is taken."""
         self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
@@ -122,7 +127,7 @@ class Learning:
         networks = spans(network.module)
         self.groups = make_groups(optimizer, networks, len(self.parameters))
         self.own_rates = {name for name, own in optimizer.groups.items() if own.learning_rate is not None}
-        """Networks with a learning rate of their own, which is reported."""
+        """Names of the networks with their own learning rates, which are reported as metrics."""
         self.consumed = Consumed(max(settings.learners, settings.learner + 1))
         self.outer = Outer(settings.outer, self.parameters) if settings.outer.rule != "none" else None
         learner = Learner(
@@ -139,20 +144,22 @@ class Learning:
         )
         control = worker.control if worker else Control(None, settings.id, settings.run_id)
         self.beat: Callable[[], bool] = worker.poll if worker else lambda: True
-        """Gives a sign of life during long operations."""
+        """Called during long operations, to show the supervisor that this process is alive."""
         self._timings = worker.timings if worker else Timings()
         self.peers = Peers(settings.exchange, learner, control, self.beat)
         self.going_on: Callable[[], bool] = partial(self.peers.going_on, minibatches.finish_s)
-        """Whether a pass continues; a learner that is told to leave has ``Minibatches.finish_s`` to finish it."""
+        """Returns False if an update must end between two optimizer steps, because this learner was told to leave and
+        ``Minibatches.finish_s`` seconds have passed."""
         self.finite = True
-        """Whether all optimizer steps of the newest pass were finite."""
+        """Whether all optimizer steps of the newest update were finite."""
         self.skipped = 0
         """Number of consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
-        """Metrics of the newest optimizer step, or of the first skipped one in its pass."""
+        """Metrics of the newest optimizer step; if a step of the update was skipped, of the first skipped one."""
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
+        """Number of observations that the statistics must have before learning begins."""
         self._opened_before = 0
-        """Number of rollouts that were opened before the statistics had enough observations, and are still to come."""
+        """Number of rollouts still to come that were opened before the statistics had enough observations."""
 
     @property
     def exchange(self) -> Exchange:
@@ -166,34 +173,35 @@ class Learning:
 
     @property
     def lacks_statistics(self) -> bool:
-        """Whether the next rollout is not learned from because it was played with statistics of too few observations.
+        """Whether the next rollout was played with statistics of too few observations, so that it is not learned from.
 
-        Learners in lock-step have the same statistics, so they begin to learn with the same update.
+        Such a rollout only updates the statistics. Learners in lock-step have the same statistics, so they all begin to
+        learn with the same update.
         """
         return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
 
     def _has_statistics(self) -> bool:
-        """Whether the statistics in the weights have enough observations."""
+        """Whether the statistics of observations, which are a part of the weights, have enough observations."""
         normalized = normalized_in(self.network.module)
         return normalized is not None and float(normalized.number) >= self._rows_needed
 
     @property
     def columns(self) -> list[str]:
-        """Columns of this learner's batches, besides the columns of all batches."""
+        """Names of the columns that this learner's batches have besides the columns of all batches."""
         own = self.algorithm.columns(self.settings.policy.actions)
         return [*own, *(["state"] if self.network.state_size else [])]
 
     # One update ----------------------------------------------------------------------------------------------------
 
     def update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
-        """Agree with the other learners on the next batch, and learn from the gathered rollout.
+        """Agree with the other learners to make an update, and learn from the gathered rollout.
 
-        ``position``: this learner's position in its own experience, at the gathered rollout. ``env_steps``: environment
-        steps that all learners together have learned from before.
+        ``position`` is this learner's place in its own experience: the number of the gathered rollout, and its steps
+        before. ``env_steps`` is the number of environment steps that all learners have learned from before.
         """
         try:
             return self._update(gathered, position, env_steps)
-        except PeerLost:  # completed steps of all learners stay; the update is continued with the remaining learners
+        except PeerLost:  # optimizer steps that all learners completed stay; the others continue the update later
             self.exchange.break_off()
             self.peers.part()
             return Update("lost")
@@ -222,9 +230,9 @@ class Learning:
         return Update("learned", agreed.env_steps, agreed.updates, skipped, metrics)
 
     def _compute_early(self, prepared: Batch, env_steps: int, position: Position, steps: int) -> Early:
-        """Compute what the exchange needs first: moments of observations or, without these, the first gradient.
+        """Compute the values that the exchange sends first: moments of observations, or else the first gradient.
 
-        Minibatches of a replay are drawn only after the agreement, as the replay then contains the rollout.
+        With a replay, minibatches are drawn after the agreement, because the rollout is stored in the replay only then.
         """
         if self.normalizes:
             early = Early(moments=self._moments(prepared))
@@ -239,7 +247,7 @@ class Learning:
         return Early(first=first)
 
     def due(self, prepared: Batch, env_steps: int, position: Position) -> int:
-        """Return how many optimizer steps remain to be taken with a prepared batch; arguments as for ``update``."""
+        """Return the number of optimizer steps that remain for a prepared batch; arguments as for `update`."""
         done = self.consumed.done(self._number, position.rollout)
         return self.minibatches.due(prepared, done, env_steps, position.used)
 
@@ -252,13 +260,15 @@ class Learning:
         idle: int = 0,
         early: Early = NOTHING,
     ) -> dict[str, float]:
-        """Take the remaining optimizer steps of a rollout; returns metrics of the newest, or of the first skipped.
+        """Take the remaining optimizer steps of a rollout; returns metrics of the newest step or the first skipped one.
 
-        A pass may take minutes: ``going_on`` is called between two steps, and Stopped is raised if it returns False. A
-        pass that was broken off continues later, in this process or in one that restores its state. In the first
-        ``idle`` steps only other learners have minibatches, and this learner's gradient is not used. The pass ends
-        early if the policy has moved too far from the acting one (``algorithm.target_kl``). ``early``: what was
-        computed before; the first minibatch's gradient is computed again if steps of others come before it.
+        First come ``idle`` steps for which only other learners have minibatches; this learner only takes part in the
+        exchange. ``early`` has results that were computed before. If ``idle`` steps come first, the gradient of the
+        first minibatch is computed again, because the weights have changed.
+
+        The steps may take minutes. Between two of them ``going_on`` is called, and Stopped is raised if it returns
+        False. The remaining steps are then taken later, by this process or by one that restores its state. Steps are
+        left out if the policy has moved too far from the acting policy (``algorithm.target_kl``).
         """
         self.finite, taken = True, 0
         self._observe(prepared, early.moments)
@@ -287,21 +297,21 @@ class Learning:
         return {**self._newest, **self.minibatches.finish(remaining, env_steps, position.used)}
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
-        """Learn from a whole batch without other learners; returns metrics as ``pass_over`` does."""
+        """Make an update with a batch, without other learners; returns metrics as `pass_over` does."""
         prepared, position = self.minibatches.prepare(batch), Position(rollout, env_steps)
         metrics = self.pass_over(prepared, env_steps, position, self.due(prepared, env_steps, position))
         self.exchange.settle()
         return metrics
 
     def leave(self, position: Position) -> None:
-        """Tell the other learners that this one leaves, and merge its local steps."""
+        """Tell the other learners that this one leaves, and give them the result of its local steps."""
         try:
             self.exchange.agree(0, 0, position, True)
         except (PeerLost, Stopped):
             self.exchange.break_off()
 
     def _observe(self, prepared: Batch, moments: Tensor | None) -> None:
-        """Update the statistics of observations by the batch's valid rows, each once."""
+        """Update the statistics of observations with the valid rows of a batch, once for each rollout."""
         if not self.normalizes:
             return
         complete = self._has_statistics()
@@ -312,7 +322,7 @@ class Learning:
             self._opened_before -= 1
 
     def _moments(self, prepared: Batch) -> Tensor:
-        """Return the moments of the observations, without masks, in a batch's valid rows."""
+        """Return number, mean and variance of the observations (without masks) in the batch's valid rows."""
         seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
         rows = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
         return moments_of(without_mask(self.network.module, rows))
@@ -320,20 +330,20 @@ class Learning:
     # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int) -> bool:
-        """Take one optimizer step with a minibatch, by the exchange; a step that is not finite changes nothing.
+        """Take one optimizer step with a minibatch. A step with a loss or gradient that is not finite is skipped.
 
-        Returns False, without a step, if the policy has moved too far from the acting one.
+        Returns False, without a step, if the policy has moved too far from the acting policy.
         """
         return self._take(minibatch, self._compute(minibatch, env_steps), env_steps)
 
     def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
-        """Compute the gradient of a minibatch; changes nothing but the gradient."""
+        """Compute the loss and the gradient of a minibatch; changes neither the weights nor the algorithm's state."""
         before = self.state.vector.clone()
         loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
         return Computed(loss, metrics, self.state.put_back(before))
 
     def _take(self, minibatch: Minibatch, computed: Computed, env_steps: int) -> bool:
-        """Take the optimizer step of a minibatch whose gradient is computed; returns as ``learn_from`` does."""
+        """Take the optimizer step of a minibatch whose gradient has been computed; returns as `learn_from` does."""
         self.diagnosis.note_minibatch(minibatch.batch)
         loss, metrics, proposed = computed
         if self._moved_too_far(metrics):
@@ -358,7 +368,10 @@ class Learning:
         return True
 
     def _step(self, rates: list[float], proposed: Tensor, usable: bool = True) -> Stepped:
-        """Take an optimizer step; the algorithm's state then becomes the mean of the states that learners propose."""
+        """Take an optimizer step. If it is taken, the algorithm's state becomes ``proposed``, in mode sync the mean.
+
+        ``rates`` has the learning rate of each parameter group. ``usable`` is False if the loss is not finite.
+        """
         state = self.exchange.mean(proposed) if self.state.tensors else proposed
         stepped = self.exchange.step(self.gradients, rates, usable)
         if stepped.taken:
@@ -366,42 +379,48 @@ class Learning:
         return stepped
 
     def learning_rates(self, env_steps: int, share: float = 1.0) -> list[float]:
-        """Return the learning rate of each parameter group after ``env_steps`` steps, times ``share``."""
+        """Return the learning rate of each parameter group after ``env_steps`` environment steps, times ``share``."""
         return [share * self._rate(group.settings, env_steps) for group in self.groups]
 
     def _moved_too_far(self, metrics: Mapping[str, Tensor]) -> bool:
-        """Whether the divergence from the acting policy ends the pass; equal for learners in lock-step.
+        """Whether the policy has moved so far from the acting policy that no more steps are taken for this rollout.
 
-        The divergence is computed before each step from the minibatch itself. A pass that was broken off therefore
-        continues to the same end.
+        The result is the same for learners in lock-step. The divergence is computed from each minibatch before its
+        step, so an update that was broken off ends at the same step when it is continued.
         """
         limit = self.algorithm_settings.divergence_limit
         return limit is not None and self._mean(metrics.get(DIVERGENCE, 0.0)) > limit
 
     def _rate_share(self, metrics: Mapping[str, Tensor]) -> float:
-        """Return the factor on learning rates from the effective sample size; equal for learners in lock-step."""
+        """Return the factor of learning rates for the effective sample size (``optimizer.sample_size_scaling``).
+
+        It is the same for learners in lock-step.
+        """
         scaling = self.optimizer_settings.sample_size_scaling
         if scaling == "none":
             return 1.0
         return scale_rate(1.0, self._mean(metrics.get(SAMPLE_SIZE, 1.0)), scaling)
 
     def _mean(self, number: Tensor | float) -> float:
-        """Return the mean of the number of each learner in lock-step."""
+        """Return the mean of a number over the learners in lock-step; in other modes, the number itself."""
         return float(self.exchange.mean(torch.tensor([float(number)])))
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
-        """Return the learning rate of the schedule, scaled by the number of learners."""
+        """Return the learning rate by the schedule, scaled with the number of learners (``learners.rate_scaling``)."""
         rate = rate_after(o, env_steps, self.settings.schedule_end)
         return scale_rate(rate, self.settings.learners, self.settings.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------
 
     def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights, learned from ``env_steps`` steps; returns their version."""
+        """Publish the weights, which have learned from ``env_steps`` environment steps; returns their version."""
         return published.publish(self.weights.detach().cpu().numpy(), env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of the time since the last call, without those of the newest optimizer step."""
+        """Return the metrics of the exchange, the norms and the diagnosis since the last call.
+
+        Metrics of optimizer steps are returned by `pass_over` instead.
+        """
         symptoms = self.diagnosis.row(self._newest.get("entropy"))
         return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
 
@@ -421,12 +440,12 @@ class Learning:
         return {**weights, **optimizer, **outer, **state, **consumed, **self.minibatches.tensors()}
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write large state to files in a checkpoint's folder; returns plain numbers; raises OSError."""
+        """Write large state to files in a checkpoint's folder, and return plain values; raises OSError."""
         own = {"newest_metrics": self._newest, "opened_before_statistics": self._opened_before}
         return own | self.minibatches.save(folder)
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
-        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators continue from snapshots, too."""
+        """Restore the state of `tensors` and `save`; ``goes_on``: simulators also continue from their snapshots."""
         self.network.module.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
         if self.outer and (outer := saved.section("outer")):
