@@ -1,7 +1,7 @@
-"""Sizes and types on which a simulator and its run must agree before the simulator gets shared memory.
+"""Checks that a simulator's environments fit the blocks in shared memory that the run has planned for it.
 
-A simulator reports the values of the environments that it has made (``Hello.shape``); the plan has those of the
-topology. They are compared as text, so that a difference can be shown. Keys are those of the topology, if it has them.
+When a simulator starts, it reports shapes and types of the environments that it has made (``Hello.shape``). The
+supervisor compares them with those of the plan. Both are texts by key, so that an error can show a difference.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from actorlearn.actions import Actions
 
 
 class Playable(Protocol):
-    """Spaces of an environment, which was made in this process or described by another one."""
+    """The spaces of an environment: of one that this process has made, or of a description by another process."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ class Playable(Protocol):
 
 
 def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
-    """Return the values that must be equal in a simulator and in the run's plan, as text by key."""
+    """Return the values that must be equal in a simulator and in the run's plan, as texts by topology key."""
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",

@@ -1,13 +1,20 @@
-"""Passes in shares: each core computes its share of a forward or backward pass, and waits for the others once.
+"""Forward and backward passes that are divided among cores by the rows of the batch.
 
-torch's own threads instead divide every operation and synchronise after each, hundreds of times per update. A thread
-whose core another process is using then delays the others hundreds of times. PAAC's update of 192 rows on two cores of
-an AMD EPYC took 16.4 ms with torch's two threads and 17.0 ms in two shares on an idle machine, but 142 ms and 29 ms
-beside one busy loop at nice 0 (medians).
+Each core computes its share of the rows with one thread, and the cores wait for each other once in each pass. The
+threads of torch instead divide every operation, and wait for each other after each, hundreds of times in an update. If
+another process then uses one of the cores, it delays the others hundreds of times. The update of PAAC with 192 rows on
+two cores of an AMD EPYC took (medians):
 
-The loss is computed from the outputs of all shares together, so it is the same function as without shares. Only the
-order in which gradients are summed differs. The same number of shares gives the same bits, for networks that draw no
-random numbers in a pass (``models/noisy.py`` draws them before it).
+==================  ====================  ==============
+other load          two threads of torch  two shares
+==================  ====================  ==============
+none                16.4 ms               17.0 ms
+one busy process    142 ms                29 ms
+==================  ====================  ==============
+
+The loss is computed from the outputs of all shares together, so shares change only the order in which gradients are
+summed. The same number of shares gives the same bits, if the network draws no random numbers in a pass (the noise of
+``models/noisy.py`` is drawn before).
 """
 
 from __future__ import annotations
@@ -31,11 +38,13 @@ T = TypeVar("T")
 Task = Callable[[], None]
 
 SLICED = 250_000
-"""Length from which work on a vector is divided: Adam's step on 0.7M elements takes 1.5 ms, in two shares 1.1 ms."""
+"""Number of elements from which an operation on a vector is divided among threads.
+
+Adam's step on 0.7M elements takes 1.5 ms, and in two shares 1.1 ms."""
 
 
 class ComputePool:
-    """Pool of computing threads, one for each share except the first, which the caller's thread computes."""
+    """A pool of threads for the shares of a pass. The caller's thread computes the first share."""
 
     def __init__(self, count: int = 1) -> None:
         """Start ``count`` - 1 threads, which end when the pool is garbage-collected."""
@@ -73,7 +82,10 @@ class ComputePool:
         return results
 
     def spread(self, work: Callable[[slice], object], length: int) -> None:
-        """Call ``work`` for slices of a vector of this length: one per thread from SLICED elements on, else one."""
+        """Call ``work`` with slices that together cover a vector of ``length`` elements.
+
+        There is one slice for each thread, or a single slice if the vector is shorter than SLICED.
+        """
         count = self.count if length >= SLICED else 1
         self.run(lambda index: work(slice(length * index // count, length * (index + 1) // count)), count)
 
@@ -93,7 +105,7 @@ def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) 
 
 
 class Passes:
-    """Forward and backward passes of a network; on a CPU each share of the environments has a thread of its own."""
+    """Forward and backward passes of a network; on a CPU the environments of a batch are divided among threads."""
 
     def __init__(
         self,
@@ -103,28 +115,31 @@ class Passes:
         gradients: Tensor | None = None,
         compiled: bool = False,
     ) -> None:
-        """Make passes of a network that `models.make.flatten` has flattened, with these flat gradients.
+        """Make passes of a network that `models.make.flatten` has flattened.
 
-        Without gradients there is no backward pass. The other shares use copies of the network, which share its weights
-        and have gradients of their own.
+        ``gradients`` is the flat vector of its gradients; with None there is no backward pass. Every share but the
+        first uses a copy of the network, which has the same weights in memory and its own gradients.
         """
         self._pool, self._precision = pool, precision
         self._gradients = gradients
-        networks, self._apart = [network], []
+        networks, self._copies_gradients = [network], []
         for _ in range(1, pool.count if gradients is not None else 1):
             networks.append(_with_weights_of(network))
-            self._apart.append(torch.zeros_like(gradients))  # type: ignore[arg-type]
-            _lay_gradients(networks[-1], self._apart[-1])
+            self._copies_gradients.append(torch.zeros_like(gradients))  # type: ignore[arg-type]
+            _lay_gradients(networks[-1], self._copies_gradients[-1])
         self._networks = [torch.compile(network) for network in networks] if compiled else networks
         self._pending: tuple[Outputs, list[Outputs]] | None = None
-        """Outputs of the newest forward pass with several shares: joined, for the loss, and of each share."""
+        """Outputs of the newest forward pass with several shares, until its backward pass.
+
+        The first element has the joined outputs, from which the loss is computed, the second those of each share."""
 
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
         """Return outputs {head: [T, B, size]} and the state after the last row, as `models.interface.unroll` does.
 
-        The backward pass may leave out the outputs of the last ``bootstrap`` rows, which the loss uses as constants.
+        The caller uses the outputs of the last ``bootstrap`` rows as constants, so no gradient is computed for them
+        where that saves time.
         """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
@@ -140,7 +155,7 @@ class Passes:
                 stack.enter_context(torch.inference_mode(modes[1]))
                 stack.enter_context(torch.set_grad_enabled(modes[0]))
                 if modes[0] and index:
-                    self._apart[index - 1].zero_()
+                    self._copies_gradients[index - 1].zero_()
                 return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index], bootstrap)
 
         passed = self._pool.run(share, count)
@@ -167,7 +182,10 @@ class Passes:
 
     @torch.no_grad()
     def whole(self, observation: Tensor) -> Outputs:
-        """Return the outputs of a network without memory, computed by the calling thread, which may be of the pool."""
+        """Return the outputs of a network that is not recurrent, computed by the calling thread alone.
+
+        The calling thread may itself belong to the pool.
+        """
         return self._pass(0, observation, None, None)[0]
 
     def backward(self, loss: Tensor) -> None:
@@ -189,12 +207,15 @@ class Passes:
             torch.autograd.backward(outputs, [slopes[name][index] for name in reached])
 
         self._pool.run(share, count)
-        for apart in self._apart[: count - 1]:
-            self._gradients.add_(apart)
+        for gradients in self._copies_gradients[: count - 1]:
+            self._gradients.add_(gradients)
 
 
 class FlatNetwork:
-    """A network that learns: its weights as one flat vector, and passes over batches on this learner's cores."""
+    """A network whose weights are views of one flat vector, with passes over batches on this learner's cores.
+
+    The flat vectors can be published, saved, exchanged and changed by an optimizer in one operation.
+    """
 
     def __init__(
         self, module: nn.Module, pool: ComputePool, precision: str, compiled: bool, learns: bool = True
@@ -206,7 +227,8 @@ class FlatNetwork:
         self.module, self.pool = module, pool
         self._how = (pool, precision, compiled)
         self.weights, self.gradients = flatten(module)
-        """Weights: parameters, then statistics. Gradients: of the parameters only."""
+        """The flat vectors: ``weights`` has the parameters and then the statistics of normalisation; ``gradients`` has
+        the gradients of the parameters."""
         self.parameters = self.weights[: self.gradients.numel()]
         self.state_size = state_size(module)
         self.passes = Passes(module, pool, precision, self.gradients if learns else None, compiled)
@@ -216,10 +238,10 @@ class FlatNetwork:
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
     def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
-        """Return outputs {head: [rows, B, size]} for the last ``last`` rows of a batch; 0 = for all rows.
+        """Return outputs {head: [last, B, size]} for the last ``last`` rows of a batch; 0 = for all rows.
 
-        A recurrent network passes over all rows, from the state with which it acted on the first row. A loss must use
-        the outputs of the last ``bootstrap`` rows as constants.
+        A recurrent network passes over all rows, from the state with which it acted on the first row. The caller must
+        use the outputs of the last ``bootstrap`` rows as constants.
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]

@@ -1,14 +1,16 @@
-"""Roles: the tasks of the processes of a run. Each role is described by a spec and registered by an entry point.
+"""Roles: the kinds of processes of a run, such as trainer and simulator. A plug-in can add a role.
+
+A role consists of two modules. The first has the function that its processes run. The second has the role's spec
+(`RoleSpec`), the settings of such a process, the role's keys in a topology, and its plan (`RolePlan`): how many
+processes there are, and the settings of each. The spec is registered by an entry point, also for built-in roles:
 
     [project.entry-points."actorlearn.roles"]
     auditor = "my_package.auditor_role:SPEC"
 
-A role consists of two files. One is the module that its processes run. The other has its spec, the settings of such a
-process, the keys of the role in a topology, and its plan: the number of processes and the settings of each. Built-in
-roles use entry points too. Nothing here imports torch or ``launch``: a spec names its module, which the process itself
-imports, and its plan, which the supervisor imports. The plans of built-in roles are in ``launch/plan/roles.py``.
+A run has processes of a plug-in's role if its topology names the role: ``roles: {auditor: {count: 1}}``.
 
-A role from a plug-in takes part in a run if the topology names it: ``roles: {auditor: {count: 1}}``.
+This module imports neither torch nor ``launch``. A spec only names the function and the plan: the process imports the
+one, and the supervisor the other. The plans of built-in roles are in ``launch/plan/roles.py``.
 """
 
 from __future__ import annotations
@@ -67,56 +69,61 @@ class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec(PlugIn):
-    """Description of a process that answers one question and ends.
+    """Description of a task: a process that computes one answer for the supervisor or a command, and ends.
 
-    ``made_by`` names the function that it runs, which returns the answer or raises an exception.
+    ``made_by`` names the function that it runs. The function returns the answer, or raises an exception.
     """
 
     settings: type[msgspec.Struct]
-    """Type of the settings of such a process, with which the function is called."""
+    """Type of the function's only argument, the settings of the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec(PlugIn):
     """Description of a role, whose processes the supervisor starts, watches and restarts.
 
-    ``made_by`` names the function that such a process runs until it ends: ``my_package.auditor:run``.
+    ``made_by`` names the function that a process of this role runs until it ends: ``my_package.auditor:run``.
     """
 
     settings: type[ProcessSettings]
-    """Type of the settings of such a process, with which the function is called."""
+    """Type of the function's only argument, the settings of the process."""
     planned_by: str | None = None
     """The role's plan (`RolePlan`), as package.module:NAME; None for a built-in role, whose plan is in ``launch``."""
     section: type[RoleSection] | None = RoleSection
-    """Type of the role's keys in a topology; None if the topology has its own section for it, as for built-in roles."""
+    """Type of the role's keys in a topology, under ``roles.<name>``; None for built-in roles, which have sections of
+    their own."""
     scope: Literal["learner", "run"] = "learner"
-    """Whether a process works for a learner or for the run; in the first case it is attached and detached with the
-    learner's trainer."""
+    """Whether each process works for one learner or for the whole run. Processes of a learner are attached to a run,
+    and detached from it, together with the learner's trainer."""
     needed: Literal["each", "one", "none"] = "each"
-    """Processes of the role without which its learner, or the run, cannot continue: each, at least one, or none."""
+    """How many of the role's processes must not fail for good, so that the learner (or the run) can continue: each of
+    them, at least one, or none."""
     latency_bound: bool = True
-    """Whether such a process waits for others many times a second, so that late wakeups slow it down most."""
+    """Whether a process waits for other processes many times in a second. It then asks Linux for short time slices."""
     woken: bool = True
-    """Whether such a process has a wakeup, by which other processes wake it."""
+    """Whether a process has a named pipe by which other processes wake it."""
     learns: bool = False
-    """Whether the role is the learner's trainer: it saves, continues from its checkpoints, and the run ends with it."""
+    """Whether the role is the learner's trainer: it saves checkpoints and continues from them, and ends the run."""
     makes_rows: bool = False
-    """Whether the role produces experience. Its processes are then listed as members, and each incarnation has a
-    segment of blocks. Shapes are checked at the start, a process can be attached or detached alone, and its rows are
-    learned before its segment is freed."""
+    """Whether the role produces experience, as simulators do.
+
+    Trainers and inference servers then get its processes as members. Each incarnation of a process has a segment of
+    blocks, and reports the shapes of its environments at the start. A process can be attached and detached alone. Its
+    complete rollouts are learned from before its segment is removed."""
     spread: bool = False
-    """Whether processes of the run are placed on its nodes in turn; if not, all are on the first learner's node."""
+    """Whether a run on several nodes places the role's processes on all nodes in turn. If not, all are on the node of
+    the first learner."""
     scores: bool = False
     """Whether a process keeps running after training, to score the final weights."""
 
     @property
     def drains(self) -> bool:
-        """Whether an order ends such a process after it has finished its current work; a signal ends the others."""
+        """Whether a process is ended by an order, so that it can finish its current work; others end by a signal."""
         return self.learns or self.makes_rows
 
 
 class CommonSettings(TypedDict):
-    """The fields of `ProcessSettings`, which are passed to the settings of each role: ``**common``."""
+    """The fields of `ProcessSettings`; a plan passes them on to the settings of its role as ``**common``."""
 
     id: ProcessId
     run_id: str
@@ -134,25 +141,26 @@ StartT = TypeVar("StartT")
 
 @dataclass(frozen=True, kw_only=True)
 class RolePlan(Generic[TopologyT, PlanT, StartT]):
-    """Plan of a role: the number of its processes and the settings of each. Pure; used by ``launch/plan``.
+    """Plan of a role: functions that return the number of its processes and their settings, called by ``launch/plan``.
 
-    The type variables stand for ``Topology``, ``Plan`` and ``Start`` of ``launch/plan/plan.py``, which no process of a
-    run imports. In the topology, every ``auto`` is replaced by a value.
+    The type variables stand for ``Topology``, ``Plan`` and ``Start`` of ``launch/plan/plan.py``, which cannot be
+    imported here. In the topology that the functions receive, every ``auto`` has been replaced by a value.
     """
 
     settings: Callable[[PlanT, CommonSettings, StartT], ProcessSettings]
-    """Returns the settings of an incarnation of a process; called before each start. The plan has topology,
-    description, addresses, resumption, and ``devices`` by role; the action that starts the incarnation has its id,
-    ``process``."""
+    """Returns the settings of a process; called before each start of it.
+
+    The first argument, the plan, has the attributes topology, description, addresses, resumption, and ``devices`` by
+    role. The third describes the start; its attribute ``process`` is the id of the process."""
     count: Callable[[TopologyT], int] | None = None
-    """Returns the number of processes of each learner or of the run, by the role's scope; None: the ``count`` of its
-    section."""
+    """Returns the number of processes of each learner, or of the run, as the role's scope says. None: the key ``count``
+    of the role's section is this number."""
     does: Callable[[TopologyT], str] = lambda _: ""
-    """Returns the description of such a process that `actorlearn check` prints."""
+    """Returns a description of the processes' work, which `actorlearn check` prints."""
     threads: Callable[[TopologyT], int] = lambda _: 1
-    """Returns the number of threads of such a process that compute at the same time."""
+    """Returns the number of threads that compute at the same time in a process."""
     device: Callable[[TopologyT], str] = lambda _: "cpu"
-    """Returns the device on which such a process computes, by torch's name."""
+    """Returns the device on which a process computes, by torch's name."""
 
 
 TRAINER = RoleSpec(
@@ -200,13 +208,13 @@ PARAMETER_SERVER = RoleSpec(
 
 
 class Roles(PlugIns[RoleSpec]):
-    """The roles of processes, in the order in which they are started."""
+    """The registry of roles."""
 
     def specs(self) -> tuple[RoleSpec, ...]:
-        """Return the roles that can be loaded, in the order of start.
+        """Return the roles that can be loaded, in the order in which their processes are started.
 
-        The roles of a learner come first: its trainer, then those that make no rows, then those that make rows. The
-        roles of the run follow, the evaluator first, so that other roles do not change anything for it.
+        The roles of a learner come first: the trainer, then roles that produce no experience, then those that do. The
+        roles of the run follow. The evaluator is the first of them, so that its place does not depend on plug-ins.
         """
         return tuple(sorted(super().specs(), key=lambda role: (role.scope == "run", not role.learns, role.makes_rows)))
 

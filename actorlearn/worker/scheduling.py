@@ -1,8 +1,8 @@
-"""Scheduling of this process by Linux: the time slice of its threads and their scheduling class. Needs no privilege.
+"""Sets the time slice and the scheduling class of this process in Linux. Needs no privilege.
 
-Both apply to the calling thread and to threads and processes that it starts afterwards, so set them before starting
-any. A result of ``False`` means that nothing has changed: this is another system or an older kernel, or a sandbox
-refuses the call.
+Both apply to the calling thread, and to threads and processes that it starts later, so set them first. The functions
+return ``False`` if nothing has changed: on another operating system, on an older kernel, or if a sandbox refuses the
+call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
 """Limits to which the kernel clamps a slice (kernel/sched/syscalls.c, ``__setparam_fair``)."""
 
 SLICE_NS = SHORTEST_SLICE_NS
-"""Time slice of processes that wait for each other. With it PAAC on two cores made 2,433 steps/s beside one busy loop
-at nice 19 and 2,353 beside two; without it 2,332 and 2,145. On an idle machine, and beside one busy loop at nice 0, the
-slice made no difference."""
+"""Time slice, in nanoseconds, of processes that wait for each other.
+
+With it PAAC on two cores made 2,433 steps/s beside one busy process at nice 19, and 2,353 beside two. Without it there
+were 2,332 and 2,145 steps/s. On an idle machine, and beside one busy process at nice 0, it made no difference."""
 
 SchedulingClass = Literal["other", "batch", "idle"]
-"""Scheduling class of Linux: SCHED_OTHER, the default; SCHED_BATCH, no preemption; SCHED_IDLE, only unused time."""
+"""Scheduling class of Linux: other (the default), batch (a wakeup does not preempt the running thread), or idle (the
+process gets only processor time that no other process uses)."""
 POLICIES = {"other": "SCHED_OTHER", "batch": "SCHED_BATCH", "idle": "SCHED_IDLE"}
+"""Scheduling class -> its name in Linux and in the module ``os``."""
 
 _SETATTR, _GETATTR = "sched_setattr", "sched_getattr"
 _CALLS = {
@@ -50,11 +53,12 @@ class _Attributes(ctypes.Structure):
 
 
 def set_slice(ns: int) -> bool:
-    """Set the time slice in nanoseconds; 0 restores the kernel's default. Needs Linux 6.12. Returns whether it is set.
+    """Set the time slice in nanoseconds, and return whether it is set; 0 restores the kernel's default.
 
-    Under EEVDF a thread that wakes up waits for the end of the running thread's slice, unless its own is shorter. With
-    a short slice it runs at once, and its share of the processor is unchanged. Older kernels accept the call and ignore
-    it, so the slice is read back from the kernel. Fails for a process in a real-time class.
+    In Linux's scheduler EEVDF, a thread that wakes up waits for the end of the running thread's slice, unless its own
+    slice is shorter. With a short slice it runs at once; its share of the processor is unchanged. This needs Linux
+    6.12. Older kernels accept the call and ignore it, so the slice is read back. A process in a real-time class has no
+    slice, and the result is False.
     """
     attributes = _attributes()
     if attributes is None or attributes.policy & ~_RESET_ON_FORK not in _fair():
@@ -72,9 +76,9 @@ def slice_ns() -> int:
 
 
 def set_policy(policy: SchedulingClass) -> bool:
-    """Change the scheduling class; returns whether that succeeded. The kernel may refuse a change from idle.
+    """Change the scheduling class; returns whether that succeeded.
 
-    Whether the kernel refuses it depends on the nice value and its limit.
+    The kernel may refuse a change from class idle, depending on the nice value and its limit.
     """
     number = getattr(os, POLICIES[policy], None)
     if number is None:

@@ -1,7 +1,7 @@
-"""Settings of each process: one JSON file per process, written by the supervisor, readable and editable by hand.
+"""Settings of each process: a JSON file that the supervisor writes before it starts the process.
 
-``python -m actorlearn.processes <role> <settings.json>`` starts a process with such a file, in a debugger too. Nothing
-here imports torch, because simulators import this module.
+``python -m actorlearn.processes <role> <settings.json>`` starts a process with such a file by hand, for example in a
+debugger. Nothing here imports torch, because simulators import this module.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     control: Ipc | None
     """The supervisor's control socket; None if the process is started by hand without one."""
     progress: Shm
-    """The run's progress segment; each process writes the row with its index."""
+    """The segment in which each process gives signs of life and counts its time (``memory/progress.py``)."""
     index: int
+    """Row of this process in the progress segment."""
     seed: int
     threads: int = 1
-    """Number of shares of a pass, each computed by its own thread (``worker/passes.py``); simulators have one."""
+    """Number of threads among which forward and backward passes are divided (``worker/passes.py``); 1 in simulators."""
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the network and the algorithm."""
+    """Settings from which a policy is built: shapes, network and algorithm."""
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
@@ -70,11 +71,11 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     precision: str = "fp32"
     """Precision of acting: fp32, or bf16 (autocast)."""
     cuda_graphs: bool = True
-    """Whether a pass on a GPU is one CUDA graph."""
+    """Whether forward passes of acting on a GPU are replayed as CUDA graphs."""
     weights: str = "newest"
-    """Weights that choose actions: newest, or rollout for those that were published when the rollout was opened."""
+    """Weights that choose actions: "newest", or "rollout" for those published when the row's rollout was opened."""
     environments: int = 1
-    """Number of environments of all learners at the start."""
+    """Number of environments of all learners at the start of the run, for the schedule of epsilon."""
 
 
 class SimulatorSettings(ProcessSettings, frozen=True):
@@ -91,18 +92,19 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     """Wakeup of the inference server for this simulator; None if the simulator runs the policy itself."""
     trainer_wakeup: Pipe
     env_seeds: list[int]
-    """Seeds, one per environment, group by group; agents of one game share an environment."""
+    """One seed for each environment, group by group; a game of several agents is one environment."""
     weights: Shm
     """The published weights, for a simulator that runs the policy itself."""
     policy: PolicySettings
     decorrelation_steps: int = 0
     """Largest number of random actions that an environment takes before its first rollout."""
     reset: str = "inside"
-    """When a new game begins: inside, in the block in which the last one has ended; wait, with the next block."""
+    """When a new game begins: "inside", at once, in the same block; or "wait", with the next block."""
     core: int | None = None
     """Core to which the process is pinned; None = all allowed cores."""
     states: str = ""
-    """Folder for snapshots, ``<name>.npz``, which the trainer requests; empty: this simulator takes none."""
+    """Folder to which the simulator writes a snapshot, ``<name>.npz``, when the trainer requests it; empty: it takes no
+    snapshots."""
     resumes: str = ""
     """Path of the snapshot from which the simulator continues; empty: it starts from its seeds."""
 
@@ -118,19 +120,22 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """The rollouts segment of the simulators that the server answers."""
     device: str
     batch_rows: int = 0
-    """Number of ready rows at which a batch is answered; 0 = all rows of a timestep together."""
+    """Number of waiting rows at which the server computes their actions; 0 = when all rows of a timestep wait."""
     deadline_ms: float = 0.0
-    """Longest time for which a row waits for others, if ``batch_rows`` is not 0."""
+    """Longest time, in milliseconds, for which a row waits for others if ``batch_rows`` is not 0."""
 
 
 class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a trainer's replay: its segment, the layout of the segment, and the topology's settings."""
+    """Settings of a trainer's replay."""
 
     segment: Shm
+    """The segment of shared memory that has the replay's rows."""
     shape: ReplayShape
+    """The layout of that segment."""
     settings: ReplaySettings
+    """The section ``replay`` of the topology."""
     secondary: Shm | None = None
-    """The published weights of the secondary learner; None if there is none."""
+    """The published weights of the secondary learner (``learning/secondary.py``); None if there is none."""
 
 
 class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
@@ -144,23 +149,24 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     rollouts: Shm
     """The segment in which the trainer opens rollouts."""
     account: Shm
-    """The account of the trainer's experience."""
+    """The segment with the counts of used and dropped steps, which survive the trainer (``memory/account.py``)."""
     device: str
     precision: str
-    """fp32, or bf16: forward and backward pass under autocast, weights and updates in float32."""
+    """"fp32", or "bf16": forward and backward pass under autocast, weights and updates in float32."""
     layout: str
-    """plain or space-to-depth: how the first convolution is computed."""
+    """How the first convolution is computed: "plain" or "space-to-depth"."""
     compile: bool
     """Whether torch.compile compiles the network."""
     total_steps: int
-    """Environment steps of all learners at which the run ends at the latest."""
+    """Number of environment steps of all learners at which the run ends at the latest."""
     schedule_steps: int | None = None
-    """Steps at which schedules end; None = total_steps."""
+    """Number of environment steps at which schedules end; None = total_steps."""
     stop_at_steps: int | None = None
-    """Earlier steps at which the run ends; None = it ends at total_steps."""
+    """A smaller number of environment steps at which the run ends; None = it ends at total_steps."""
     blocks: int
+    """Number of rollouts that can be open at the same time (``simulators.blocks``)."""
     rollout_steps: int = 0
-    """Environment steps in a rollout of all learners, with the learners at the start."""
+    """Number of environment steps in a rollout of all learners, counted with the learners at the start of the run."""
     replay: TrainerReplay | None = None
     """The replay to learn from; None = the trainer learns from the rollouts themselves."""
     frames_per_step: int
@@ -173,28 +179,30 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """Seconds after which a checkpoint is saved before ``checkpoint_every_steps``; None = by steps only."""
     checkpoint_keep: int
     began_s: float
-    """Zero of the run's clock as CLOCK_MONOTONIC in seconds; the clock continues across restarts."""
+    """Time of CLOCK_MONOTONIC, in seconds, at which the run's clock shows 0; the clock continues across restarts."""
     resume: bool
     """Whether to start from the newest valid checkpoint of the run, which must then exist."""
     goes_on_from: str = ""
     """Folder of the checkpoint from which trainer and simulators continue exactly, as if not interrupted. Empty for a
     trainer that is restarted later in the run."""
     states: str = ""
-    """Folder for the simulators' snapshots, which are moved to checkpoints; empty: there are none."""
+    """Folder to which simulators write snapshots, which are then moved to a checkpoint; empty: there are none."""
     depends_on: dict[str, Any] = {}
-    """Settings on which the simulators' snapshots depend; saved with them and compared when a run is resumed."""
+    """Settings that must be unchanged for simulators to continue from their snapshots. They are saved in a checkpoint,
+    and compared when the run is resumed."""
     learners: int = 1
     """Number of learners at the start."""
     exchange: Exchange = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
     experience: ExperienceSettings | None = None
-    """The experience shared with other learners; None = the trainer learns from its own rollouts only."""
+    """Settings for learning from other learners' rows too; None = the trainer learns from its own rollouts only."""
     rate_scaling: str = "none"
-    """Scaling of the learning rate with the number of learners, and with larger minibatches: none, sqrt or linear."""
+    """How the learning rate grows with the number of learners and the size of minibatches: none, sqrt or linear."""
     outer: OuterSettings = OuterSettings()
-    """The outer optimizer of several learners."""
+    """The outer optimizer, which changes the weights after several local steps of all learners."""
     pull_rows: int = 0
-    """Rows of a rollout between two pulls of other learners' changes while the rollout is played; 0 = no pulls."""
+    """While a rollout is played, the learner fetches other learners' changes of the weights each time that this many
+    rows are complete, and publishes them; 0 = never."""
 
     @property
     def learner(self) -> int:
@@ -203,16 +211,16 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
     @property
     def schedule_end(self) -> int:
-        """Environment steps at which schedules end."""
+        """Number of environment steps at which schedules end."""
         return self.schedule_steps or self.total_steps
 
     def schedule_progress(self, env_steps: int) -> float:
-        """Return the share of the schedules, 0 to 1, that is over after this many steps."""
+        """Return the share of the schedules, from 0 to 1, that is over after ``env_steps`` environment steps."""
         return min(env_steps / self.schedule_end, 1.0)
 
     @property
     def end_steps(self) -> int:
-        """Environment steps at which the run ends."""
+        """Number of environment steps at which the run ends."""
         return min(self.total_steps, self.stop_at_steps or self.total_steps)
 
     @property
@@ -222,11 +230,12 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the recording of games as MP4: the best, the median and the worst of an evaluation."""
+    """Settings of films (MP4) of the best, the median and the worst game of each evaluation."""
 
     folder: str
-    """Folder with a subfolder for each evaluation, named by its environment steps."""
+    """Folder that gets a subfolder for each evaluation, named by the environment steps of the weights."""
     pictures_per_s: float
+    """Number of pictures per second at which a film is played."""
 
 
 class EvaluatorSettings(ProcessSettings, frozen=True):
@@ -235,9 +244,9 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     env: Env
     policy: PolicySettings
     weights: Shm | ByLearner[Shm]
-    """The published weights, or those of each learner if learners have weights of their own."""
+    """The published weights, or those of each learner if each has its own."""
     every_steps: int | None
-    """Environment steps between evaluations; None = only the final weights are evaluated."""
+    """Number of environment steps between evaluations; None = only the final weights are evaluated."""
     episodes: int
     greedy: bool
     fire_after: int = 0
@@ -256,23 +265,23 @@ class ParameterServerSettings(ProcessSettings, frozen=True, kw_only=True):
     policy: PolicySettings
     optimizer: Optimizer
     replay: ReplaySettings | None = None
-    """The learners' replay, whose batch size scales the optimizer's settings; None if they have none."""
+    """The learners' replay settings; the optimizer's settings are scaled to its batch size. None without a replay."""
     rate_scaling: str = "none"
     learners: int
     """Number of learners."""
     servers: int
     """Number of parameter servers."""
     quorum: int = 0
-    """Number of gradients whose mean makes a version; 0 = each gradient makes a version."""
+    """Number of gradients whose mean makes a new version of the weights; 0 = each gradient makes one."""
     memory: Shm
-    """Beginning of the names of the shards' segments."""
+    """Address to whose file name the number of a shard is added, to get the address of the shard's segment."""
     host: str
-    """Address of this machine for learners."""
+    """Address at which learners on other machines reach this machine."""
     report_every_s: float
 
 
 class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Environment and network to describe for a plan, before memory is laid out; answered by ``tasks/describe.py``."""
+    """Arguments of the task ``describe``, which makes environment, network and algorithm, and returns their shapes."""
 
     env: Env
     model: Model
@@ -287,28 +296,29 @@ class DescribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class SpacesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An environment whose actions and observations determine defaults; answered by ``tasks/spaces.py``."""
+    """Arguments of the task ``spaces``, which returns the kind of an environment's actions and observations."""
 
     env: Env
 
 
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a policy is built from outside its run: ``policy.json`` in the run's folder (``acting/loaded.py``)."""
+    """The content of ``policy.json`` in a run's folder, from which ``acting/loaded.py`` loads the run's policy."""
 
     env: Env
     policy: PolicySettings
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One evaluation of a checkpoint of a run; answered by ``tasks/evaluate.py``."""
+    """Arguments of the task ``evaluate``, which plays games with a checkpoint of a run."""
 
     env: Env
     policy: PolicySettings
     run_dir: str
     at: str | int = NEWEST
-    """The checkpoint: newest, best, or its environment steps."""
+    """The checkpoint: "newest", "best", or the environment steps at which it was saved."""
     behind_steps: int | None = None
-    """Environment steps by which a learner's checkpoint may be older than the newest; older ones are not played."""
+    """Largest difference, in environment steps, between a learner's checkpoint and the chosen one; learners with older
+    checkpoints are left out. None = only the first learner's checkpoint is played."""
     episodes: int
     greedy: bool
     fire_after: int = 0
@@ -320,32 +330,33 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One export of a run's policy; done by ``tasks/export.py``."""
+    """Arguments of the task ``export``, which writes a run's policy to files."""
 
     run_dir: str
     learner: int
     """Number of the learner whose weights are written."""
     at: str | int = NEWEST
-    """The checkpoint: newest, best, or its environment steps."""
+    """The checkpoint: "newest", "best", or the environment steps at which it was saved."""
     folder: str
-    """Existing folder for the files."""
+    """Folder for the files; it must exist."""
     onnx: bool
     """Whether the policy is also written as ONNX."""
 
 
 class MeasureSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One part of a topology to be measured by itself; answered by ``tasks/measure.py``."""
+    """Arguments of the task ``measure``, which measures the speed of one part of a run alone."""
 
     part: str
-    """The part: simulate, infer, learn or optimize."""
+    """The part: "simulate", "infer", "learn" or "optimize"."""
     simulator: SimulatorSettings
     trainer: TrainerSettings
     device: str
     """The device of inference."""
     threads: int
     environments: int
-    """Number of rows of one step: of a group, of an inference batch, or of all simulators."""
+    """Number of environments: of a group (simulate), of an inference batch (infer), or of all simulators (learn)."""
     seconds: float
+    """Duration of the measurement, after the warm-up."""
 
 
 def snapshot_of(name: str) -> str:
@@ -365,7 +376,7 @@ def write(settings: msgspec.Struct, path: Path) -> None:
 
 
 def read(path: Path, kind: type[Settings]) -> Settings:
-    """Read settings of one type; raises OSError, and ValueError with the file and the field."""
+    """Read settings of type ``kind``; raises OSError, or ValueError that names the file and the invalid field."""
     data = path.read_bytes()
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=decode_settings)

@@ -1,7 +1,8 @@
-"""Staging of arrays from shared memory to a device, where the arrays of several simulators become one tensor.
+"""Joins arrays of several simulators, which are in shared memory, to one tensor on a device.
 
-On the CPU, a single array is used in place, and several are joined by one copy. For a GPU, arrays are joined in pinned
-memory and copied from there asynchronously. The type does not change: uint8 is converted on the device later.
+On the CPU, a single array is used in place, and several arrays are joined by one copy. For a GPU, arrays are joined in
+pinned memory, and copied to the GPU asynchronously. The dtype does not change: images of uint8 are converted to floats
+by the network, on the device.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from torch import Tensor
 
 
 class Staging:
-    """Reusable buffers of one process, one for each name."""
+    """The buffers of one process in pinned memory, one for each name of a column. They are used again and again."""
 
     def __init__(self, device: str) -> None:
-        """Stage for this device; buffers are allocated at first use."""
+        """Join arrays for this device; buffers are allocated at first use."""
         self._device = torch.device(device)
         self._pinned: dict[str, Tensor] = {}
 

@@ -1,4 +1,4 @@
-"""The part that every process has: its control socket, its progress row, its timings, and the handling of SIGTERM."""
+"""The part that all processes of a run have: connection to the supervisor, signs of life, timings, and SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
-"""Shortest time in seconds between two looks for orders, as a look takes longer than a step of a fast environment."""
+"""Shortest time, in seconds, between two checks for orders; a check takes longer than a step of a fast environment."""
 
 POLL_MS = 50
-"""Longest sleep of a loop before it reads the words in shared memory again, and so the delay after a lost wakeup."""
+"""Longest sleep of a loop, in milliseconds, before it reads the words in shared memory again. It is therefore the
+longest delay if a wakeup is lost."""
 
 
 class Worker:
     """The part of a process that is the same for all roles."""
 
     def __init__(self, settings: ProcessSettings) -> None:
-        """Connect to the supervisor and bind to the progress row."""
+        """Connect to the supervisor, and open this process's row in the progress segment."""
         self.settings = settings
         self.control = Control(settings.control, settings.id, settings.run_id)
         self.progress = Progress(Segment.open(settings.progress.file), settings.index)
@@ -38,14 +39,18 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Report to the supervisor as ready; from now on the limit for a hang applies, no longer that for a start."""
+        """Report to the supervisor that this process is ready; ``shape`` is that of a simulator's environments.
+
+        From now on the process must give signs of life within ``hang_s`` instead of the longer limit for a start.
+        """
         self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
     def poll(self) -> bool:
-        """Give a sign of life and read orders, at most every LOOK_S; returns False if this process is to end.
+        """Give a sign of life and read orders; returns False after SIGTERM, when this process has to end.
 
-        A loop calls it in every turn, at least every POLL_MS.
+        Every loop calls it in each turn, at least once in POLL_MS. If less than LOOK_S seconds have passed since the
+        last sign of life, the call only returns.
         """
         now_s = time.monotonic()
         if now_s >= self._look_s:
@@ -59,10 +64,10 @@ class Worker:
 
 
 def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Return the blocks of members by socket id, in the order of members; segments in ``known`` are not mapped again.
+    """Open the blocks of the members that an order lists. Returns blocks by socket id, in the order of the list.
 
-    If a segment no longer exists, its simulator has died since the order was written. The member is then left out; the
-    next order will not list it.
+    Blocks in ``known`` are open already and used again. A member is left out if its segment no longer exists: its
+    simulator has died since the order was written, and the next order will not list it.
     """
     blocks_of = {}
     for member in members:
