@@ -1,8 +1,8 @@
-"""Starts one process: ``python -m actorlearn.processes <role> <settings.json>``.
+"""Runs one process of a run, or a task: ``python -m actorlearn.processes <role or task> <settings.json>``.
 
-The supervisor starts the roles of a run; you can also start one in a debugger with the same settings file. Tasks answer
-one question and end. ``worker/roles.py`` lists both. Only the role's own module is imported: simulators load torch only
-if they run the policy themselves.
+The supervisor starts processes with this command; you can start one in a debugger with the same settings file. A task
+computes one answer, prints it, and ends. ``worker/roles.py`` lists roles and tasks. Only the module of the role or task
+is imported, so a simulator loads torch only if it runs the policy itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from actorlearn.worker.scheduling import SLICE_NS, set_slice
 
 _PR_SET_PDEATHSIG = 1
 LEAVE_S = 2.0
-"""Longest time from the end of the work to the end of the process, in seconds; it is below the supervisor's limit."""
+"""Longest time, in seconds, from the end of the work to the end of the process; the supervisor waits longer."""
 
 
 def die_with_parent() -> None:
@@ -45,7 +45,7 @@ def die_with_parent() -> None:
 
 
 class _Log(io.RawIOBase):
-    """A file whose writes never raise OSError; bytes for which the disk has no room are dropped."""
+    """A file whose writes never raise OSError; bytes that cannot be written are dropped."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -62,10 +62,10 @@ class _Log(io.RawIOBase):
         return memoryview(data).nbytes
 
 
-def lose_what_finds_no_room() -> None:
-    """Replace stdout and stderr, so that printing raises no OSError and every line is written as it is printed.
+def drop_output_on_full_disk() -> None:
+    """Replace stdout and stderr by streams that write each line at once and drop it if the disk is full.
 
-    A full disk must neither end an environment that prints nor keep a process from reporting its error.
+    Otherwise a full disk would end the process at its next ``print``, or keep it from reporting its error.
     """
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(_Log(handle), encoding="utf-8", errors="backslashreplace", write_through=True)  # type: ignore[type-var]
@@ -74,7 +74,11 @@ def lose_what_finds_no_room() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a role or task to its end; returns 0 done, 1 failed, 2 wrong request, 3 refused by the supervisor."""
+    """Run a role or task to its end, and return the exit status of the process.
+
+    The status is 0 if it has ended normally, 1 after an exception, 2 if arguments or settings are invalid, and 3 if the
+    supervisor has refused the process.
+    """
     spec = _spec(arguments[0]) if len(arguments) == 2 else None
     if spec is None:
         known = ",".join((*ROLES.names(), *TASKS))
@@ -85,14 +89,15 @@ def main(arguments: list[str]) -> int:
     answers = os.dup(1) if isinstance(spec, TaskSpec) else None  # the code of users may close standard output
     mark = os.environ.pop(ANSWER_MARK, "")
     if isinstance(spec, RoleSpec):  # not for a task, whose output must reach the process that started it
-        lose_what_finds_no_room()
+        drop_output_on_full_disk()
     faults = os.fdopen(os.dup(2), "w")
     faulthandler.enable(faults)
-    signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # what the signal does again once faulthandler's handler has gone
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)  # the action that faulthandler restores when it is unregistered
     faulthandler.register(STACK_SIGNAL, faults, all_threads=True)
     if isinstance(spec, RoleSpec) and spec.latency_bound and not set_slice(SLICE_NS):
         print(
-            "the kernel has no custom time slices (Linux 6.12 has): this process may wake up late on a busy machine",
+            "this kernel has no custom time slices, which need Linux 6.12: on a busy machine this process may wake up "
+            "late",
             flush=True,
         )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the supervisor handles Ctrl-C
@@ -111,12 +116,12 @@ def main(arguments: list[str]) -> int:
         with suppress(ValueError):  # it may have closed the stream
             traceback.print_exc()
         if isinstance(settings, all_settings.ProcessSettings):
-            line = Control(settings.control, settings.id, settings.run_id, last_words=True)
-            line.failed(f"{in_one_line(error)}{place_of(error)}")
-            line.close()
+            control = Control(settings.control, settings.id, settings.run_id, last_words=True)
+            control.failed(f"{in_one_line(error)}{place_of(error)}")
+            control.close()
         if answers is not None:
-            own = words_of(error) if isinstance(error, ValueError | RuntimeError) else ""
-            _write(answers, mark, {"error": own or in_one_line(error)})
+            text = words_of(error) if isinstance(error, ValueError | RuntimeError) else ""
+            _write(answers, mark, {"error": text or in_one_line(error)})
         return 1
     if answers is not None:
         _write(answers, mark, answer)
@@ -124,14 +129,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(answers: int, mark: str, answer: Any) -> None:
-    """Write a task's answer as a line of JSON that begins with the mark, after everything that was printed."""
+    """Write a task's answer: a line of JSON that begins with ``mark``, which tells it from other printed lines."""
     with suppress(ValueError, OSError):
         sys.stdout.flush()
     os.write(answers, f"\n{mark}{json.dumps(answer)}\n".encode())
 
 
 def leave(status: int) -> NoReturn:
-    """End this process within LEAVE_S, even if threads, processes or exit handlers of users' code do not end."""
+    """End this process within LEAVE_S seconds, even if threads or exit handlers of users' code do not end."""
 
     def end() -> None:
         time.sleep(LEAVE_S)
@@ -142,7 +147,7 @@ def leave(status: int) -> NoReturn:
 
 
 def _spec(name: str) -> RoleSpec | TaskSpec | None:
-    """Return the role or task of this name; None, after a line on stderr, if there is none or it cannot be imported."""
+    """Return the role or task of this name. If that fails, print the reason to stderr and return None."""
     if name in TASKS:
         return TASKS[name]
     try:
@@ -153,8 +158,8 @@ def _spec(name: str) -> RoleSpec | TaskSpec | None:
 
 
 if __name__ == "__main__":
-    own = sys.argv[1:]
-    if own[:1] == [FORK_SERVER]:
+    arguments = sys.argv[1:]
+    if arguments[:1] == [FORK_SERVER]:
         die_with_parent()
-        own = fork_server.serve(int(own[-1]))  # returns in each process that it forks
-    leave(main(own))
+        arguments = fork_server.serve(int(arguments[-1]))  # returns in each process that it forks
+    leave(main(arguments))

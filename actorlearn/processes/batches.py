@@ -1,9 +1,9 @@
-"""Stage 3 of 5: gathers the complete blocks of a rollout into one batch.
+"""Stage 3 of 5: joins the blocks of a complete rollout to one batch.
 
-Reads: the blocks of a rollout that is complete in all its parts (``processes/members.py`` lists them).
-Writes: a ``Gathered``: the ``Batch`` on the trainer's device, with rows shifted so that each action is stored with its
-outcome, and the counts that belong to it. If the learner has a replay, the batch has no observations
-(``learning/replay.py`` stores them).
+Reads: the blocks of a rollout (``processes/members.py`` lists them).
+Returns: a `Gathered`, which has a `Batch` on the trainer's device and counts of its steps. A block stores an action in
+the row of its observation, and the outcome in the next row; in the batch, both have the same index. If the learner has
+a replay, the batch has no observations, because ``learning/replay.py`` copies them from the blocks.
 Next: ``processes/trainer.py`` learns from the batch, and then frees the blocks.
 """
 
@@ -42,10 +42,10 @@ class Gatherer:
         most_lag: int | None = None,
         replayed: Replayed | None = None,
     ) -> None:
-        """Gather ``columns`` besides those that all batches have; ``rewards``, if given, scales rewards.
+        """Gather batches on ``device``, with ``columns`` besides those that all batches have.
 
-        Steps with a policy lag of more than ``most_lag`` are left out. With ``replayed``, so are the steps of
-        environments for which its replay has no room.
+        ``rewards``, if given, scales rewards. Steps with a policy lag above ``most_lag`` are marked as invalid. So are,
+        with ``replayed``, the steps of environments for which the replay has no room.
         """
         self._rollouts = rollouts
         self._staging, self._others_staging = Staging(device), Staging(device)
@@ -55,7 +55,10 @@ class Gatherer:
     def gather(
         self, rollout: int, parts: Sequence[GroupRollout], version: int, only_statistics: bool = False
     ) -> Gathered:
-        """Gather a complete rollout from these parts; ``version``: version of the weights that learn from it."""
+        """Gather a complete rollout from its blocks; ``version`` is the version of the weights that learn from it.
+
+        ``only_statistics``: the rollout is not learned from and only updates the statistics of observations.
+        """
         judged = self._rollouts.judge(rollout, version)
         batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
         if self._replayed is not None:
@@ -79,7 +82,10 @@ class Gatherer:
         )
 
     def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
-        """Join rows of other learners' rollouts to this learner's rows; its reward scale is used for all rewards."""
+        """Add rows of other learners' rollouts to a gathered rollout; all rewards are scaled by this learner's scale.
+
+        ``others`` has the columns of each of these rollouts, [T + 1, n, …] each.
+        """
         if not others:
             return own
         ages = torch.cat([torch.from_numpy(rows["policy_lag"]) for rows in others], dim=1)
@@ -89,7 +95,7 @@ class Gatherer:
         return replace(own, shared=beside(own.batch, batch))
 
     def _join_parts(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> Batch:
-        """Join the parts of a rollout; policy lags are relative to ``version``."""
+        """Join the blocks of a rollout; a policy lag is the number of updates between the acting and ``version``."""
 
         def blocks_of(name: str) -> list[NDArray[Any]]:
             return [blocks.block(name, group, rollout) for _, blocks, group in parts]
@@ -97,9 +103,9 @@ class Gatherer:
         return self._shift(blocks_of, version - _versions(rollout, parts), self._staging)
 
     def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
-        """Join blocks [T + 1, n, …] and shift rows: observation and first [T + 1, B, …], other columns [T, B, …].
+        """Join blocks [T + 1, n, …] to a batch in which each action has the index of its outcome.
 
-        ``ages``: policy lags of all rows, [T + 1, B].
+        Observation and first have T + 1 rows, other columns T. ``ages`` are the policy lags of all rows, [T + 1, B].
         """
 
         def join(name: str, rows: slice = slice(None)) -> Tensor:
@@ -122,7 +128,7 @@ class Gatherer:
 
 
 def beside(batch: Batch, other: Batch) -> Batch:
-    """Join the environments of two batches with equal numbers of rows, in this order."""
+    """Join two batches with equal numbers of rows along the dimension of environments."""
     columns = {name: torch.cat([column, other.columns[name]], 1) for name, column in batch.columns.items()}
     names = [name for name in Batch.__slots__ if name != "columns"]
     joined = {name: torch.cat([getattr(batch, name), getattr(other, name)], 1) for name in names}
@@ -130,24 +136,24 @@ def beside(batch: Batch, other: Batch) -> Batch:
 
 
 def _versions(rollout: int, parts: Sequence[GroupRollout]) -> Tensor:
-    """Return the policy version per row and environment [T + 1, B]; a row's actions all come from one version."""
+    """Return the policy version of each row and environment, [T + 1, B]; in a block, all actions of a row share one."""
     rows = [torch.from_numpy(blocks.block("policy_version", group, rollout))[:, None] for _, blocks, group in parts]
     return torch.cat([row.expand(-1, part.blocks.envs_per_group) for row, part in zip(rows, parts, strict=True)], dim=1)
 
 
 def steps_in(batch: Batch) -> int:
-    """Return the number of environment steps in a batch: actions that were carried out."""
+    """Return the number of valid environment steps in a batch, that is, of actions that were carried out."""
     return int(np.count_nonzero(batch.valid.cpu().numpy()))
 
 
 def lags(batch: Batch) -> NDArray[np.int64]:
-    """Return the policy lag of each valid step: updates between the version that acted and the one that learns."""
+    """Return the policy lag of each valid step: the updates between the weights that acted and those that learn."""
     found: NDArray[np.int64] = batch.policy_lag[batch.valid].cpu().numpy()
     return found
 
 
 def mask_stale(batch: Batch, most_lag: int | None) -> Batch:
-    """Mask the transitions whose acting weights were more than ``most_lag`` updates old."""
+    """Mark transitions as invalid whose actions were chosen by weights more than ``most_lag`` updates old."""
     if most_lag is None:
         return batch
     return replace(batch, valid=batch.valid & (batch.policy_lag <= most_lag))

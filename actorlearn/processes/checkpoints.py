@@ -1,9 +1,11 @@
-"""The checkpoints of one learner: saves the state of its trainer, and restores it, exactly or not.
+"""Saves and restores the state of a learner: its trainer and, for an exact checkpoint, its simulators.
 
-Reads and writes: the run's checkpoints folder (``parameters/checkpoint.py``). A checkpoint holds a trainer's state. If
-all simulators have answered (``processes/simulator_snapshots.py``), it also holds their snapshots and the weights by
-which they act, and a resumed run continues as if it had not been interrupted. A run never starts over: CheckpointError
-describes the damage and what to do.
+A checkpoint always contains the trainer's state. It is exact if it also contains snapshots of all simulators
+(``processes/simulator_snapshots.py``) and the published weights with which they act. A run that is resumed from an
+exact checkpoint continues as if it had not been interrupted; otherwise simulators begin new games. If no checkpoint can
+be restored, CheckpointError describes the damage and a remedy; the run never starts from the beginning instead.
+
+``parameters/checkpoint.py`` writes and reads the files.
 """
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ from actorlearn.wire.messages import Saved
 from actorlearn.worker.settings import TrainerSettings
 
 SAVING_SHARE = 20
-"""A checkpoint is due by time only after this many times the seconds that the last save took."""
+"""After a save of s seconds, the next checkpoint is due by time after SAVING_SHARE * s seconds at the earliest."""
 
 
 class NotKeptError(Exception):
-    """Weights by which simulators act cannot be saved."""
+    """The published weights with which simulators act cannot be saved; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class TrainerState:
     """The reward scale; None if rewards are not scaled."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the state besides tensors as plain values, except the weights by which simulators act."""
+        """Return the plain values of the state (counts, scores, numbers of rollouts and versions)."""
         return {
             **self.counts.state(),
             "in_flight": self.members.in_flight(),
@@ -79,11 +81,11 @@ class TrainerState:
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return, by version, the weights by which open rollouts are played, and the steps at their publication.
+        """Return the published weights with which open rollouts are played, and the steps at which each was published.
 
-        The newest version is left out if it equals the learner's weights; it differs only after a pass over minibatches
-        that was broken off. Raises NotKeptError if a version is no longer in memory, or after such a pass if there is
-        no replay.
+        Both are by version. The newest version is left out if it equals the learner's weights. It differs only if the
+        trainer was told to end between two optimizer steps of an update. Raises NotKeptError in that case if there is
+        no replay, and if a version is no longer in memory.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -99,9 +101,9 @@ class TrainerState:
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}
 
     def restore(self, saved: Checkpoint, exactly: bool, outlived: bool) -> None:
-        """Restore a checkpoint; ``exactly``: its simulators continue from their snapshots.
+        """Restore a checkpoint. ``exactly``: the simulators continue from its snapshots.
 
-        ``outlived``: a trainer's weights survive its death (``parameters/modes.py``).
+        ``outlived``: in this mode the learner's weights survive the death of its trainer (``parameters/modes.py``).
         """
         begins = not self.counts.account.commits
         self.learning.restore(saved, exactly)
@@ -118,7 +120,7 @@ class TrainerState:
             self.published.go_on_after(saved.state["policy_version"])
 
     def _restore_acting(self, saved: Checkpoint) -> None:
-        """Publish the weights by which simulators act, with their old version numbers; restore rollouts and games."""
+        """Publish the weights that simulators act with, under their old version numbers; restore rollouts and games."""
         state, weights = saved.state, saved.section("published")
         for version in sorted(map(int, weights)):
             self.published.go_on_after(version - 1)
@@ -137,26 +139,26 @@ class Checkpoints:
     def __init__(
         self, settings: TrainerSettings, control: Control, state: TrainerState, snapshots: SimulatorSnapshots
     ) -> None:
-        """Save this state, and report each checkpoint to the supervisor."""
+        """Save ``state`` with the snapshots of ``snapshots``, and report each checkpoint to the supervisor."""
         self._settings, self._control, self._state, self._snapshots = settings, control, state, snapshots
         self._mode = mode_of(settings.exchange)
         self._saved_at = -1
-        """Environment steps of the newest checkpoint; -1 if the present weights are not saved."""
+        """Environment steps of the newest checkpoint; -1 if the present weights are not in it."""
         self._failed = False
         self._saved_s, self._took_s = time.monotonic(), 0.0
-        """When the newest checkpoint was saved, and how long this took."""
+        """Time at which the newest checkpoint was saved, and the duration of the save, in seconds."""
         self._orders = 0
-        """Number of ordered saves that have been made."""
+        """Number of saves that the supervisor has ordered and that have been made."""
         self._best_steps: int | None = None
         """Environment steps of the weights with the best score, by the newest order."""
         self._goes_on_from = ""
-        """Folder of the checkpoint from whose snapshots the simulators continue; empty if they do not."""
+        """Folder of the exact checkpoint from which this run was resumed; empty if simulators began new games."""
 
     # Saving ----------------------------------------------------------------------------------------------------
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is due by time, or because none was saved since the weights had the best score."""
+        """Whether a checkpoint is due by time, or because the weights with the best score are not saved yet."""
         if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
             return True
         every_s = self._settings.checkpoint_every_s
@@ -168,21 +170,21 @@ class Checkpoints:
         self._snapshots.take()
 
     def save_as_ordered(self, saves: int) -> None:
-        """Save if an order counts more saves than have been made."""
+        """Save if the order's count of requested saves is above the number of saves made for orders."""
         if saves > self._orders:
             self._orders = saves
             self.save_now()
 
     def keep_best(self, best_steps: int | None) -> None:
-        """Keep the checkpoint saved soonest after weights of ``best_steps`` steps, which have the best score."""
+        """Keep the checkpoint saved soonest after ``best_steps``, the steps of the weights with the best score."""
         self._best_steps = best_steps
 
     def note_weights_changed(self) -> None:
-        """Mark the newest checkpoint as outdated, although no steps have been counted since."""
+        """Mark the newest checkpoint as outdated, because weights have changed though no steps were counted."""
         self._saved_at = -1
 
     def save_last(self) -> None:
-        """Save at the trainer's end, unless the present state is saved already."""
+        """Save when the trainer ends, unless the present state is saved already."""
         if self._saved_at != self._state.counts.env_steps or self._failed:
             self.save_now()
 
@@ -192,7 +194,7 @@ class Checkpoints:
         self.save()
 
     def save(self) -> None:
-        """Save the present state; after a failed save, warn and keep the last checkpoint."""
+        """Save the present state. If that fails, warn the user, and keep the last checkpoint."""
         if self._goes_on_from and not self._state.members.rollouts.open:  # nothing has changed since that checkpoint
             self._say_saved(Path(self._goes_on_from))
             return
@@ -235,7 +237,7 @@ class Checkpoints:
         self._control.send(Saved(path=str(path), env_steps=self._state.counts.env_steps, order=self._orders))
 
     def _acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the result of `TrainerState.acting`; empty if the simulators have not all given snapshots."""
+        """Return the result of `TrainerState.acting`; empty if not all simulators have taken snapshots."""
         if not self._snapshots.inexact:
             try:
                 return self._state.acting()
@@ -244,13 +246,13 @@ class Checkpoints:
         return {}, {}
 
     def _more(self, folder: Path) -> dict[str, Any]:
-        """Write large state to files, and move the simulators' snapshots to the folder; returns plain numbers."""
+        """Write large state to files in the folder, move the simulators' snapshots to it, and return plain values."""
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
-        """Return the steps of checkpoints that must not be removed.
+        """Return the steps of the checkpoints that must not be removed, although they are not among the newest.
 
-        These are the best checkpoint and, of learners in lock-step, the newest and the best that all of them have.
+        These are the best checkpoint and, with learners in lock-step, the newest and the best that all learners have.
         """
         best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
@@ -259,10 +261,13 @@ class Checkpoints:
         common = find_common_steps([directory_of(root, k) for k in range(self._settings.learners)])
         return {max(common, default=-1), *best, *soonest(common, self._best_steps)}
 
-    # Taking up -------------------------------------------------------------------------------------------------
+    # Restoring -------------------------------------------------------------------------------------------------
 
-    def take_up(self) -> bool:
-        """Restore the checkpoint to continue from; returns whether this also published the weights that act."""
+    def restore(self) -> bool:
+        """Restore the checkpoint from which to continue; returns whether this has also published weights.
+
+        Weights are published if the simulators continue exactly, from the snapshots of the checkpoint.
+        """
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
         saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:
@@ -275,35 +280,37 @@ class Checkpoints:
 
 
 def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a key of the environment differs, so that games before and after cannot be compared.
+    """Whether a key of the environment has another value, so that scores before and after cannot be compared.
 
-    ``before``, ``now``: of `TrainerSettings.depends_on`. A key that only one of them has follows from the version.
+    Both arguments are values of `TrainerSettings.depends_on`. Keys that only one of them has are ignored: another
+    version of actorlearn wrote it.
     """
     was, has = without_stored_path(before), without_stored_path(now)
     return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
 
 
 def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
-    """Open the checkpoint of a learner; also returns warnings for the user. Raises CheckpointError.
+    """Open the checkpoint from which a learner continues. Returns it, and warnings for the user.
 
-    ``exactly``: folder of the checkpoint from whose snapshots the simulators continue; empty if they do not.
-
-    In modes with central weights, weights, optimizer state and counts are those of the newest checkpoint of all
-    learners. Everything else, including Adam's count of steps, is the learner's own.
+    ``exactly`` is the folder of an exact checkpoint from which the run is resumed; empty: the checkpoint is chosen
+    among those of the run. In modes with central weights (``parameters/modes.py``), the weights, the optimizer state
+    and the counts of all learners are then read from the newest checkpoint of any learner; everything else, such as
+    Adam's count of steps, from the learner's own. Raises CheckpointError if there is no valid checkpoint.
     """
     if exactly:
         try:
             return open_found(find_at(Path(exactly), beat)), []
         except (OSError, ValueError) as error:  # it was valid when the run was planned
-            raise CheckpointError(f"{exactly}: is no longer valid: {error}; resume the run again") from error
+            raise CheckpointError(f"{exactly} is no longer valid: {error}; resume the run again") from error
     root = Path(settings.run_dir) / "checkpoints"
     mode = mode_of(settings.exchange)
     return choose_and_open(
-        lambda: choose_to_resume(root, settings.learner, mode, beat), lambda found: _together(settings, *found)
+        lambda: choose_to_resume(root, settings.learner, mode, beat), lambda found: _merged(settings, *found)
     )
 
 
-def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
+def _merged(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
+    """Return a learner's checkpoint ``mine`` with the central weights and counts of ``shared``, and warnings."""
     own = open_found(mine)
     if mine.path.parent != settings.checkpoints:
         own = _without_experience(own)
@@ -311,17 +318,17 @@ def _together(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Ch
         newer = open_found(shared)
         vectors = settings.optimizer.state_vectors
         shared_names = ["consumed", *(f"optimizer.{name}" for name in vectors)]
-        both = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
+        central = {name: t for name, t in newer.tensors.items() if name.startswith("weights.") or name in shared_names}
         counts = {name: newer.state[name] for name in ("env_steps", "updates")}
         learned_since = _learned_since(own.state, newer.tensors, settings.learner)
-        own = replace(own, tensors={**own.tensors, **both}, state={**own.state, **counts, **learned_since})
+        own = replace(own, tensors={**own.tensors, **central}, state={**own.state, **counts, **learned_since})
     return own, list(dict.fromkeys(mine.warnings() + shared.warnings()))
 
 
 def _without_experience(saved: Checkpoint) -> Checkpoint:
-    """Return the checkpoint of another learner without the counts of that learner's experience, which is counted there.
+    """Return another learner's checkpoint for a new learner, without the counts of the other learner's experience.
 
-    ``replay.counters``: the learner that takes it has no steps yet for which minibatches are due.
+    The other learner counts its experience itself. The new learner's replay is empty, so no minibatches are due.
     """
     counts = {"account": {}, "rollouts_learned": 0, "in_flight": 0, "episodes_finished": 0}
     games: dict[str, Any] = {"recent_returns": [], "recent_lengths": []}
@@ -334,12 +341,13 @@ def _without_experience(saved: Checkpoint) -> Checkpoint:
 
 
 def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:
-    """Return a learner's counts, including the rollouts that it learned after its checkpoint with ``state``.
+    """Return a learner's counts, including the rollouts that it has learned since its checkpoint with ``state``.
 
-    ``tensors``: tensors of another learner's newer checkpoint, whose weights contain those rollouts. The steps that
-    were in flight at the learner's checkpoint were the first to be learned. Nothing is known of steps dropped since.
+    ``tensors`` are those of another learner's newer checkpoint. Its central weights contain these rollouts, and its
+    table ``consumed`` has their counts. The steps in flight at the learner's own checkpoint count as the first to be
+    learned since then. Steps dropped since then are not known.
     """
-    if "consumed" not in tensors:  # a mode of a package need not save it
+    if "consumed" not in tensors:  # the mode of a plug-in need not save this table
         return {}
     consumed = Consumed(learner + 1)
     consumed.restore(tensors["consumed"].numpy())

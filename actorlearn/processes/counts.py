@@ -1,6 +1,7 @@
-"""Counts of a trainer: steps and updates of all learners, the account of its own experience, scores of its games.
+"""Counts of a trainer (steps, updates, scores), and the reports that it sends to the supervisor.
 
-A report is a row of these counts with rates and metrics; reports are sent at regular intervals.
+A report is one row of metrics: these counts, rates computed from them, and metrics of learning. Reports are sent at
+regular intervals.
 """
 
 from __future__ import annotations
@@ -25,36 +26,37 @@ from actorlearn.wire.messages import Report
 from actorlearn.worker.settings import TrainerSettings
 
 FIRST_REPORT_S = 1.0
-"""Seconds from the beginning of the first rollout to a report of its steps, if it is not complete by then."""
+"""Seconds after the beginning of the first rollout at which its progress is reported, if it is not complete by then."""
 NO_STEP_S = 2.0
-"""Seconds to the report instead, if FIRST_REPORT_S passes without a step that all environments have made."""
+"""The same if no step is complete in all environments after FIRST_REPORT_S."""
 
 
 @dataclass
 class TrainerCounts:
-    """Counts of one trainer."""
+    """The counts of one trainer."""
 
     account: Account
-    """Steps of this learner's own simulators: learned from, and dropped; also the rollout to learn next."""
+    """The numbers of steps of this learner's simulators that were used and dropped, and the rollout to learn next."""
     episodes: Episodes
-    """Games of this learner's simulators."""
+    """The games of this learner's simulators."""
     env_steps: int = 0
-    """Environment steps that all learners together have learned from."""
+    """Number of environment steps that all learners together have learned from."""
     updates: int = 0
-    """Updates of all learners together, one for each rollout; in mode sync, one for a rollout of every learner."""
+    """Number of updates of all learners together. In mode sync, one update learns from a rollout of every learner."""
     learned_before: Position = BEGINNING
-    """Position up to which the joined weights contain rollouts that an earlier incarnation did not count."""
+    """If this trainer was restarted: the weights contain the rollouts before this position, although the trainer was
+    killed before it had counted all of them."""
 
     @property
     def position(self) -> Position:
-        """Position of this learner in its own experience: the rollout to learn next, and the steps before it."""
+        """Position of this learner in its own experience: number of the next rollout, and of the steps before it."""
         return Position(self.account.rollouts_learned, self.account.steps.passed)
 
     def continue_from(self, position: Position) -> None:
-        """Continue from the position that belongs to the joined weights.
+        """Continue from the position that belongs to the weights with which this learner joins the others.
 
-        If the weights contain a rollout that an earlier incarnation has learned but not committed to the account, this
-        rollout is gathered again only to be counted.
+        The weights may contain a rollout that this trainer had learned, but not counted, before it was restarted. Such
+        a rollout is gathered again, and only counted.
         """
         account = self.account
         if position.rollout > account.rollouts_learned and account.commits:
@@ -67,10 +69,10 @@ class TrainerCounts:
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
-        """Count a rollout that an earlier incarnation has learned, and that this or other learners' weights contain.
+        """Count a rollout that this trainer learned before it was restarted, and that the weights contain.
 
-        ``in_step``: learners are in lock-step, so steps that the incarnation did not use were left out, not lost.
-        ``statistics``: the incarnation used its first rollouts only for statistics of observations.
+        ``in_step``: the learners are in lock-step. Steps that were not used had then been left out of the batch, and
+        are not lost. ``statistics``: the first rollouts only update the statistics of observations.
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
@@ -83,9 +85,9 @@ class TrainerCounts:
         self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
 
     def count_learned(self, gathered: Gathered, env_steps: int, updates: int, skipped_steps: int = 0) -> None:
-        """Count a rollout that this learner has learned; the totals are those of all learners, including it.
+        """Count a rollout that this learner has learned; ``env_steps`` and ``updates`` are totals of all learners.
 
-        ``skipped_steps``: the rollout's steps that were only in skipped optimizer steps.
+        ``skipped_steps`` is the number of the rollout's steps for which every optimizer step was skipped.
         """
         self.env_steps, self.updates = env_steps, updates
         self.account.steps.used += gathered.steps - skipped_steps
@@ -93,7 +95,7 @@ class TrainerCounts:
         self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:
-        """Count the games of a rollout and the steps left out of its batch, and go on to the next rollout."""
+        """Count the games of a rollout, and the steps left out of its batch; the next rollout follows."""
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
@@ -123,12 +125,11 @@ class TrainerCounts:
         }
 
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
-        """Restore the state of a checkpoint, without unfinished games.
+        """Restore the counts of a checkpoint, except unfinished games.
 
-        If nothing was committed since the run was started or resumed, the account is the checkpoint's. Otherwise it is
-        the account that the dead trainer left in shared memory. The steps that it has learned from since the checkpoint
-        are then rolled back, unless that trainer's weights ``outlived`` it. Steps in flight are dropped unless their
-        simulators continue ``exactly``.
+        When a run is resumed, the account is the checkpoint's, and steps in flight count as dropped unless simulators
+        continue ``exactly``. When a trainer is restarted within a run, the account is still in shared memory. The steps
+        learned since the checkpoint are then counted as rolled back, unless the weights have ``outlived`` the trainer.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
@@ -147,12 +148,15 @@ class TrainerCounts:
 
 
 def elapsed_s(settings: TrainerSettings) -> float:
-    """Return the seconds on the run's clock, which continues across restarts."""
+    """Return the seconds since the start of the run, by a clock that continues across restarts."""
     return time.monotonic() - settings.began_s
 
 
 class Lags:
-    """A histogram of policy lags, the ages of the acting weights in updates, of the steps that were learned from."""
+    """A histogram of the policy lags of the steps that were learned from.
+
+    A policy lag is the age, in updates, of the weights that chose an action.
+    """
 
     def __init__(self) -> None:
         self._steps: Counter[int] = Counter()
@@ -166,7 +170,7 @@ class Lags:
         self._steps.update(dict(zip(values.tolist(), steps.tolist(), strict=True)))
 
     def row(self) -> dict[str, float | int]:
-        """Return metrics: mean, largest, and the share of steps in each class of lags; all 0 if no step was counted."""
+        """Return mean and largest lag, and the share of steps in each range of lags; all 0 if no step was counted."""
         total = max(self._steps.total(), 1)
         mean = sum(lag * steps for lag, steps in self._steps.items()) / total
         counted = {each: sum(steps for lag, steps in self._steps.items() if lag in each) for each in LAG_CLASSES}
@@ -175,14 +179,14 @@ class Lags:
 
 
 class Reports:
-    """The reports of one trainer."""
+    """Composes and sends the reports of one trainer."""
 
     def __init__(
         self, settings: TrainerSettings, control: Control, counts: TrainerCounts, in_flight: Callable[[], int]
     ) -> None:
-        """Report these counts to the supervisor; rates are measured from ``begin`` on.
+        """Report ``counts`` to the supervisor; rates are measured from the call of `begin` on.
 
-        ``in_flight`` returns the steps that are made and not counted yet.
+        ``in_flight`` returns the number of steps that simulators have made and the counts do not include yet.
         """
         self._settings, self._control, self._counts, self._in_flight = settings, control, counts, in_flight
         self._newest: Mapping[str, float] = {}
@@ -190,27 +194,28 @@ class Reports:
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
         self._since_s, self._since_steps = 0.0, 0
+        """Time of the last report, in seconds, and the number of used steps by then."""
         self._rates: dict[str, float] = {}
         """Rates of learning in the newest report after an update; empty before the first."""
         self._played_since: tuple[float, int] | None = None
-        """When measuring the rate of steps made began, and the steps made by then; None before the first rollout
-        begins."""
+        """Time, in seconds, and number of steps made, from which the rate of steps made is measured; None before the
+        first rollout begins."""
         self._wait_until_s = 0.0
-        """Time of the next report if no update is made until then; moved on by each update."""
+        """Time, in seconds, of the next report if no update is made before; each update moves it on."""
 
     def begin(self) -> None:
         """Measure rates of learning from now on."""
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
     def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
-        """Keep, for the next report, the metrics of the newest optimizer step and the lag of each step learned from."""
+        """Keep the metrics of an optimizer step and the policy lag of each step learned from for the next report."""
         self._newest = metrics
         self._lags.add(lags)
         self._wait_until_s = time.monotonic() + max(self._settings.report_every_s, FIRST_REPORT_S)
 
     @property
     def pending(self) -> bool:
-        """Whether anything was learned from since the last report."""
+        """Whether steps were learned from since the last report."""
         return bool(self._lags)
 
     @property
@@ -224,7 +229,7 @@ class Reports:
         return max(time.monotonic() - self._since_s, 1e-9)
 
     def send(self, metrics: Mapping[str, Any]) -> None:
-        """Send a report; ``metrics`` are those of the learner since the last report."""
+        """Send a report with ``metrics``, which the learner has measured since the last report."""
         rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
         self._rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
         row = self.row()
@@ -235,10 +240,10 @@ class Reports:
         self._played_since = self._since_s, row["steps_made"]
 
     def send_waiting(self, progress: Callable[[], tuple[int, int]]) -> None:
-        """Send a report without new metrics of learning if the rollout that is played takes long.
+        """If the present rollout takes long, send a report on its progress, without new metrics of learning.
 
-        ``progress`` returns the steps of this rollout that are made, and the steps that it has when it is complete;
-        (0, 0) if no rollout is played.
+        ``progress`` returns two numbers: the steps of the present rollout that are made, and those that it has when it
+        is complete; both are 0 if no rollout is played.
         """
         now_s = time.monotonic()
         if now_s < self._wait_until_s or not (steps := progress())[1]:
@@ -266,7 +271,7 @@ class Reports:
         return steps.used + steps.dropped_steps + self._in_flight()
 
     def row(self) -> dict[str, Any]:
-        """Return the counts of steps, updates and games until now."""
+        """Return the present counts of steps, updates and games, as metrics."""
         steps, episodes = self._counts.account.steps, self._counts.episodes
         return {
             "time_s": round(elapsed_s(self._settings), 3),

@@ -1,7 +1,7 @@
-"""Plays whole games with fixed weights and reports raw scores. Training never waits for it; the end of a run does.
+"""The evaluator: plays whole games with published weights, and reports their scores, which are sums of raw rewards.
 
-Reads: published weights, one version per evaluation; those of each learner if learners have weights of their own.
-Writes: ``Evaluated`` messages. Uses no blocks and no rollouts.
+Training never waits for it; only the end of a run waits for the last evaluation. One evaluation uses one version of the
+weights, or one of each learner if each has its own weights. Scores are sent to the supervisor as `Evaluated` messages.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _NICEST = 19
 ENVIRONMENTS = 8
 """Largest number of games played at the same time."""
 AVERAGE = "average"
-"""Name, in results, of the player with the mean of all learners' weights."""
+"""Key, in results, of the scores played with the mean of all learners' weights."""
 NONE = "no game is recorded"
 """Beginning of the warnings that games are not recorded; the reason follows."""
 SECONDARY = "secondary"
-"""Name, in results, of the player with the weights of a secondary learner, which does not act."""
+"""Key, in results, of the scores played with the weights of a secondary learner (``learning/secondary.py``)."""
 
 
 class Audience:
-    """Passes games on to a spectator, if there is one; after it has failed, the games continue without it."""
+    """Passes games on to a spectator, which films them. If the spectator fails, the games continue without it."""
 
     def __init__(self, games: Any, count: int, spectator: Films | None) -> None:
-        """Show these ``count`` games; ``games`` is a `RenderedEnv` if there is a spectator."""
+        """Show ``count`` games to ``spectator``, if there is one; ``games`` is then a `RenderedEnv`."""
         self._games, self._count, self._spectator = games, count, spectator
 
     def show(self, left: npt.NDArray[np.int64]) -> None:
-        """Show the newest pictures of the games that count; ``left`` [G]: games left to play in each environment."""
+        """Show the newest picture of each environment in which games remain to be played; ``left`` [G] counts them."""
 
         def see(spectator: Films) -> None:
             for i, picture in enumerate(self._games.render()):
@@ -64,7 +64,11 @@ class Audience:
         self._tell(see)
 
     def note(self, goes_on: npt.NDArray[np.bool_], step: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Record the step of the games that ``goes_on`` [G] marks; ``step``: {name: [B, …]}, B a multiple of G."""
+        """Record a step of the games for which ``goes_on`` [G] is True.
+
+        ``step`` has arrays [B, …] by name: actions, rewards, outputs. A game of A agents has A consecutive rows of the
+        B = G * A.
+        """
         by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
 
         def tell(spectator: Films) -> None:
@@ -88,7 +92,7 @@ class Audience:
 
 
 def _plain(of_agents: npt.NDArray[Any]) -> Any:
-    """Return the values [A, …] of a game's agents as a list; if there is one agent, its value alone."""
+    """Return the values [A, …] of a game's agents as a list; if there is only one agent, its value."""
     values: list[Any] = of_agents.tolist()
     return values if len(values) > 1 else values[0]
 
@@ -103,12 +107,13 @@ def play(
     spectator: Films | None = None,
     fire_after: int = 0,
 ) -> Iterator[float | None]:
-    """Yield raw scores of exactly ``episodes`` whole games, and None after each step, for the caller's other work.
+    """Play exactly ``episodes`` whole games, and yield the score of each; also yield None after each step.
 
-    The score of a game with several agents is their mean score. The games are divided among the environments before
-    they begin, because taking the first games to finish would favour short games. ``beat`` is called between
-    environments. A ``spectator`` is shown the games. ``fire_after``: number of equal actions in a row after which FIRE
-    is pressed instead, until another action is chosen, in games that have FIRE; 0 = never.
+    The caller can do other work when it gets None. A score is a sum of raw rewards; that of a game with several agents
+    is the mean of theirs. How many games each environment plays is fixed beforehand, because taking the first games to
+    finish would favour short games. ``beat`` is called between the constructions of environments. ``spectator`` is
+    shown the games. In games that have the action FIRE, it replaces an action that was chosen ``fire_after`` times in a
+    row, until another action is chosen; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -147,7 +152,7 @@ def play(
 
 
 class Repeats:
-    """Counts, for each environment, how often in a row its newest action was chosen in the current game."""
+    """Counts for each environment how many times in a row its newest action was chosen in the current game."""
 
     def __init__(self, count: int) -> None:
         """Start before the first action of ``count`` environments."""
@@ -162,7 +167,10 @@ class Repeats:
 
 
 def films(recording: Recording | None, env_steps: int) -> AbstractContextManager[Films | None]:
-    """Return a context with a spectator that records the games of these weights; with None if there is no recording."""
+    """Return a context manager that gives a `Films`, which records games; it gives None if ``recording`` is None.
+
+    ``env_steps`` are those of the weights; they name the folder of the films.
+    """
     if recording is None:
         return nullcontext()
     from actorlearn.processes.films import Films  # needs PyAV, which is an optional dependency
@@ -171,7 +179,7 @@ def films(recording: Recording | None, env_steps: int) -> AbstractContextManager
 
 
 def check_recording(env: EnvSettings, recording: Recording | None) -> None:
-    """Raise ValueError, with a message of one line, if games are to be recorded and cannot be rendered."""
+    """Raise ValueError, with a text of one line, if games are to be recorded but cannot be rendered."""
     if recording is not None:
         games = make_rendered(env, [0])
         games.reset(empty_row(games.spec, games.count))
@@ -180,9 +188,9 @@ def check_recording(env: EnvSettings, recording: Recording | None) -> None:
 
 
 def prepare_recording(policy: Policy, env: EnvSettings, recording: Recording | None) -> tuple[Recording | None, str]:
-    """Return ``recording`` and an empty text, or None and the reason if games cannot be rendered.
+    """Return ``recording`` and an empty text or, if games cannot be rendered, None and the reason.
 
-    If games are recorded, the policy also returns values from now on.
+    If games are recorded, the policy returns the network's value estimates too from now on, for the film's trace.
     """
     try:
         check_recording(env, recording)
@@ -194,7 +202,7 @@ def prepare_recording(policy: Policy, env: EnvSettings, recording: Recording | N
 
 
 def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
-    """Return the policy's outputs besides actions and states: probabilities, values."""
+    """Return the policy's results besides actions and states, such as log-probabilities and values, as arrays."""
     return {name: column.cpu().numpy() for name, column in chosen.items() if name not in ("action", "state")}
 
 
@@ -202,30 +210,30 @@ class PublishedWeights:
     """The published weights of the present learners."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """Open ``weights`` (EvaluatorSettings.weights); until an order lists the learners, only the first learner's."""
+        """Open the weights at this address. Until an order lists the learners, only the first learner's are opened."""
         self._weights = weights
         self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
-        """Follow the trainers that an order lists: open the weights of new ones, forget those of trainers that left."""
+        """Open the weights of trainers that an order lists, and forget the weights of trainers that have left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
         trainers = [*listed] if several else [trainer_id(0)]  # a restarted trainer may have made its weights anew
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
-                own = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
-                if found := open_if_there(own):
+                address = weights.of(trainer.learner) if isinstance(weights, ByLearner) else weights
+                if found := open_if_there(address):
                     self._opened[trainer] = found
 
     @property
     def env_steps(self) -> int | None:
-        """Environment steps of the newest weights that any learner has published; None before the first."""
+        """Number of environment steps of the newest weights that any learner has published; None before the first."""
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """Return the newest version of all learners, and a copy of the weights of each learner that has published."""
+        """Return the largest version number of all learners, and a copy of each learner's weights by trainer name."""
         versions, weights = [0], {}
         for trainer, published in self._opened.items():
             if newest := _newest(published):
@@ -235,7 +243,7 @@ class PublishedWeights:
 
 
 def open_if_there(address: Shm | None) -> Published | None:
-    """Open published weights; None without an address, or if their learner is on another machine or has left."""
+    """Open published weights. Return None without an address, or if the learner is on another machine or has left."""
     with suppress(FileNotFoundError):
         return Published.open(address) if address else None
     return None
@@ -249,31 +257,31 @@ def _newest(published: Published) -> tuple[int, Tensor] | None:
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights to play, by name: the average and, if there are several learners, those of each."""
+    """Return the weights to play with, by name: the mean of all and, if there are several learners, those of each."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
 
 class EvaluationSchedule:
-    """Schedule of evaluations: one each time the steps pass a multiple of `every_steps`, and one at the end.
+    """Decides when to evaluate: each time the steps have passed a multiple of ``every_steps``, and at the end of a run.
 
-    ``every_steps`` None: only the one at the end.
+    If ``every_steps`` is None, it evaluates only at the end.
     """
 
     def __init__(self, every_steps: int | None) -> None:
-        """Start; the first weights seen, which may be of any point of a run, are not due."""
+        """Start at any point of a run; the first weights are not evaluated unless the run ends with them."""
         self._every_steps = every_steps
         self._next_steps: float | None = None
         self._played_steps = 0
 
     def due(self, env_steps: int, last: bool = False) -> bool:
-        """Whether to play the weights of this many steps; ``last``: they are the final weights of the run."""
+        """Whether to evaluate weights of ``env_steps`` steps; ``last``: they are the final weights of the run."""
         if self._next_steps is None:
             self._next_steps = self._after(env_steps)
         return env_steps >= self._next_steps or (last and env_steps != self._played_steps)
 
     def note_played(self, env_steps: int) -> None:
-        """Record that the weights of this many steps are played now."""
+        """Record that weights of ``env_steps`` steps are evaluated now."""
         self._played_steps, self._next_steps = env_steps, self._after(env_steps)
 
     def _after(self, env_steps: int) -> float:
@@ -281,7 +289,7 @@ class EvaluationSchedule:
 
 
 def run(settings: EvaluatorSettings) -> None:
-    """Evaluate the newest weights by the schedule in the settings, and the final weights; runs until SIGTERM."""
+    """Evaluate the newest weights by the schedule in the settings, until the final weights are evaluated or SIGTERM."""
     if not set_policy(settings.scheduling):
         os.nice(_NICEST)
         print(f"the kernel refused the scheduling class {settings.scheduling}; running at nice {_NICEST}", flush=True)
@@ -345,9 +353,9 @@ def _evaluate(
     version: int,
     filmed: Films | None,
 ) -> dict[str, list[float]] | None:
-    """Return the scores of each player, or None if this process is to end.
+    """Play games with each of the ``wanted`` weights, and return the scores by name; None if this process has to end.
 
-    All players play games from the same seeds. Only the games of the average are filmed.
+    All games begin from the same seeds. Only the games with the mean of the weights are filmed.
     """
     scores: dict[str, list[float]] = {name: [] for name in wanted}
     for name, weights in wanted.items():
@@ -374,7 +382,7 @@ def _evaluate(
 
 
 def summary(returns: list[float]) -> dict[str, Any]:
-    """Return number, mean, standard deviation and extremes of raw scores, and the scores."""
+    """Return the number, mean, standard deviation, minimum and maximum of scores, and the scores themselves."""
     scores = np.array(returns)
     return {
         "episodes": len(returns),

@@ -1,10 +1,10 @@
-"""MP4 files of whole games: each is written while it is played, and the best, the median and the worst are kept.
+"""Films (MP4) of whole games. Each game is filmed while it is played; the best, the median and the worst are kept.
 
-The file ``games.json`` lists all games in the order in which they ended: environment, score and steps. For games that
-are kept it also has the name of the film and the trace, which holds the actions and rewards of each step. Picture t + 1
-of a film follows step t of its trace.
+The file ``games.json`` lists all games in the order in which they ended, with environment, score and number of steps.
+For games that are kept it also has the file name of the film, and the trace, which has the actions, the rewards and the
+policy's outputs of each step. Picture t + 1 of a film shows the result of step t of the trace.
 
-Reads pictures and scores. Needs PyAV, which the extra ``video`` installs.
+Needs PyAV, which the extra ``video`` installs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ import numpy.typing as npt
 from actorlearn.files import write_atomically
 
 SMALLEST_SIDE = 256
-"""Smallest side in pixels: smaller pictures are enlarged by a whole number, because players blur small pictures."""
-
-
+"""Smallest side of a film in pixels. Smaller pictures are enlarged by a whole factor, because video players blur them.
+"""
 GAMES = "games.json"
 """File that lists the games."""
 
@@ -42,22 +41,22 @@ class Game(NamedTuple):
     """A game that has been filmed."""
 
     environment: int
-    """Index of the environment among those that play at the same time; its seed is the evaluation's plus this index."""
+    """Index of the environment among those that play at the same time, which is added to the evaluation's seed."""
     score: float
     path: Path
     trace: dict[str, list[Any]]
-    """Values of each step, by name."""
+    """Actions, rewards and outputs of the policy: name -> value of each step."""
     steps: int
 
 
 class Films:
-    """Films of all games that are played; a context manager, which removes the films that are not kept."""
+    """Films all games that are played. As a context manager, it removes the films that are not kept at the end."""
 
     def __init__(self, folder: Path, pictures_per_s: float) -> None:
-        """Write to this folder, which is made with all missing parents."""
+        """Write films to ``folder``, which is made with all missing parents."""
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = ""
-        """Reason why no game is recorded; empty if there was no failure."""
+        """Reason why no game is kept; empty if there was no failure."""
         self._folder = folder
         self._rate = Fraction(pictures_per_s).limit_denominator(1000)
         self._reels = tempfile.TemporaryDirectory(prefix=".films-", dir=folder)
@@ -93,11 +92,11 @@ class Films:
         container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
 
     def note(self, environment: int, step: Mapping[str, Any]) -> None:
-        """Add the values of a game's next step: actions, rewards, and outputs of the policy."""
+        """Add the values of a game's next step to its trace: actions, rewards, and outputs of the policy."""
         self._noted.setdefault(environment, []).append(step)
 
     def end(self, environment: int, score: float) -> None:
-        """Close the file of a game."""
+        """Complete the film of a game that has ended."""
         path, container, stream = self._running.pop(environment)
         container.mux(stream.encode())
         container.close()
@@ -106,14 +105,14 @@ class Films:
         self._played.append(Game(environment, score, path, trace, len(noted)))
 
     def fail(self, why: str) -> None:
-        """Stop recording for this reason: nothing will be kept, because not all games were filmed."""
+        """Record the reason of a failure. No film will be kept, because not all games were filmed."""
         self.failure = why
 
     def keep(self) -> dict[str, Film]:
-        """Move the best, the median and the worst game to the folder; returns them by these words.
+        """Move the films of the best, the median and the worst game to the folder; returns them by these words.
 
-        One game is kept as best, two as best and worst. Of an even number of games, the median is the lower of the
-        middle two. Nothing is kept after a failure or if the disk is full.
+        A single game is kept as the best, two games as the best and the worst. Of an even number of games, the median
+        is the lower of the middle two. Nothing is kept after a failure or if the disk is full.
         """
         if self.failure:
             return {}
@@ -143,7 +142,10 @@ class Films:
 
 
 def enlarged(picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return a picture with even sides, as the format needs: enlarged if small, the last line of odd sides repeated."""
+    """Return a picture [height, width, 3] with even sides, which the video format needs; small pictures are enlarged.
+
+    If a side is odd, its last line of pixels is repeated.
+    """
     times = max(1, -(-SMALLEST_SIDE // min(picture.shape[:2])))
     large = picture.repeat(times, 0).repeat(times, 1)
     return np.pad(large, ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0)), "edge")

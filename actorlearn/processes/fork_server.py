@@ -1,10 +1,12 @@
-"""The fork server: a process that imports torch once and is then forked for each process of a run.
+"""The fork server: a process that imports torch once, and is then forked for each process of a run.
 
-The imports take more than a second of processor time, a fork takes about ten milliseconds, and forks share the imported
-memory. A fork becomes a child of the guardian (``launch/spawning/guardian.py``), as a process that the guardian starts
-itself. For that it is the child of a child that ends at once: the guardian is a subreaper, so the kernel makes it the
-parent. Each request on the socket is one JSON object with the descriptors of standard output and standard error, and
-has one answer. Users' code is imported by forks only.
+The imports take more than a second of processor time, while a fork takes about ten milliseconds. All forks share the
+memory of the imported modules. The fork server itself never imports users' code.
+
+The guardian (``launch/spawning/guardian.py``) sends requests on a socket. A request is one JSON object, with the file
+descriptors of standard output and standard error, and is answered with the pid of the new process. The new process must
+be a child of the guardian. It is therefore forked by an intermediate child, which ends at once. The kernel then makes
+the guardian its parent, because the guardian is a subreaper.
 """
 
 from __future__ import annotations
@@ -32,20 +34,20 @@ _MODULES = (
     "actorlearn.processes.evaluator",
     "actorlearn.tasks.describe",
 )
-"""Modules that are imported before the first fork; other modules are imported by the forks that need them."""
+"""Modules that the fork server imports before the first fork; a fork imports other modules itself."""
 _REQUEST_BYTES = 1 << 16
 _TURN_S = 0.0005
 
 
 def serve(number: int) -> list[str]:
-    """Answer requests on the socket with this descriptor; returns in each fork, with the arguments of its request.
+    """Serve requests on the socket with descriptor ``number``; returns only in forks, with their arguments.
 
-    In the fork server itself this ends the process: when the guardian closes the socket, or before the first request
-    if the process cannot be forked safely.
+    The fork server itself ends when the guardian closes the socket. It ends before the first request if it cannot be
+    forked safely.
     """
     for module in _MODULES:
         importlib.import_module(module)
-    if len(os.listdir("/proc/self/task")) > 1 or not all(_areas()):  # a fork would have only one of the threads
+    if len(os.listdir("/proc/self/task")) > 1 or not all(_areas()):  # a fork has only the thread that forks
         sys.exit()
     gc.collect()
     gc.freeze()  # a collection in a fork would copy the pages of all objects
@@ -56,65 +58,69 @@ def serve(number: int) -> list[str]:
             request, streams, *_ = socket.recv_fds(guardian, _REQUEST_BYTES, 2)
             if not request:
                 sys.exit()
-            asked = json.loads(request)
-            pid = _fork(asked, streams)
+            wanted = json.loads(request)
+            pid = _fork(wanted, streams)
             if pid is None:
-                sys.argv[1:] = asked["arguments"]
+                sys.argv[1:] = wanted["arguments"]
                 return sys.argv[1:]
             for stream in streams:
                 os.close(stream)
             guardian.send(json.dumps({"pid": pid}).encode())
 
 
-def _fork(asked: dict[str, Any], streams: Sequence[int]) -> int | None:
-    """Fork a grandchild; returns its pid, 0 if that failed, or in the grandchild None."""
+def _fork(wanted: dict[str, Any], streams: Sequence[int]) -> int | None:
+    """Fork a child that forks a grandchild. Returns the grandchild's pid, or 0 on failure; None in the grandchild."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        between = os.getpid()
+        intermediate = os.getpid()
         try:
             os.close(reading)
             pid = os.fork()
             if pid == 0:
                 os.close(writing)
-                _begin(asked, streams, between)
+                _begin(wanted, streams, intermediate)
                 return None
             os.setpgid(pid, pid)
             os.write(writing, str(pid).encode())
         finally:
-            if os.getpid() == between:
+            if os.getpid() == intermediate:
                 os._exit(0)
     os.close(writing)
-    told = os.read(reading, 32)
+    pid_text = os.read(reading, 32)
     os.close(reading)
     os.waitpid(child, 0)
-    return int(told or 0)
+    return int(pid_text or 0)
 
 
-def _begin(asked: dict[str, Any], streams: Sequence[int], parent: int) -> None:
-    """Make a fork look and behave like a process that was started with this command and environment."""
+def _begin(wanted: dict[str, Any], streams: Sequence[int], parent: int) -> None:
+    """Give a fork the streams, environment, command line and parent that a newly started process would have."""
     for number, stream in enumerate(streams, 1):
         os.dup2(stream, number)
         os.close(stream)
-    os.environ.update(asked["environment"])
+    os.environ.update(wanted["environment"])
     os.environ.pop(ROOM_VARIABLE, None)
-    _show([*PROCESS_COMMAND, *asked["arguments"]], list(asked["environment"]))
-    np.random.seed()  # as in a new process; Python's own generator does it by itself
+    _show([*PROCESS_COMMAND, *wanted["arguments"]], list(wanted["environment"]))
+    np.random.seed()  # as in a new process; Python's own generator is seeded anew after a fork
     while os.getppid() == parent:  # until the guardian is the parent
         time.sleep(_TURN_S)
 
 
 def _areas() -> list[int]:
-    """Return begin and end of the arguments, and begin and end of the environment, in memory; 0 if not known."""
+    """Return four addresses in memory: begin and end of the command line, begin and end of the environment.
+
+    The kernel shows these two areas in /proc. An address is 0 if it is not known.
+    """
     return [int(word) for word in Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:49]]
 
 
 def _show(command: Sequence[str], first: Sequence[str]) -> None:
-    """Replace the command line and the environment of this process in /proc; ``first``: variables to begin with.
+    """Replace the command line and the environment that /proc shows for this process.
 
-    `ps` shows the one, and the guardian finds processes by the other.
+    `ps` shows the command line, and the guardian finds processes by their environment. The environment may not fit, so
+    the variables ``first`` come first.
     """
-    for name, value in os.environb.items():  # what libc has must not be in the memory that is overwritten
+    for name, value in os.environb.items():  # moves libc's variables out of the memory that is overwritten below
         os.putenv(name, value)
     variables = {**{os.fsencode(name): b"" for name in first}, **os.environb}
     arguments, arguments_end, environment, environment_end = _areas()

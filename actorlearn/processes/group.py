@@ -1,8 +1,8 @@
 """The environments of one group of a simulator: begins rollouts and games, steps, or continues from a snapshot.
 
-Reads: the action column of the group's blocks; the shared words ``joined``, ``left``, ``open`` and ``acted``
-(``memory/rollout.py``).
-Writes: observation, raw reward and boundary columns; the words ``observed`` and ``completed``.
+Reads: the actions in the group's blocks, and the words ``joined``, ``left``, ``open`` and ``acted`` in shared memory.
+Writes: observations, raw rewards and ends of games to the blocks, and the words ``observed`` and ``completed``.
+``memory/rollout.py`` explains the words.
 """
 
 from __future__ import annotations
@@ -22,50 +22,55 @@ if TYPE_CHECKING:
 
 
 class GameStarts:
-    """The environments of a group that begin a game with the next block, and their first rows."""
+    """Remembers which environments of a group begin a game with the next block, and the first rows of these games."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
-        """``reset``: new games begin ``inside`` the block in which the last one ended, or ``wait`` for the next."""
+        """Start with new games in all environments of ``env``.
+
+        ``reset`` is "inside" if the next game begins in the same block in which a game ends, and "wait" if it begins
+        with the next block.
+        """
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
         """First rows of the environments that begin a game with the next block."""
         self._anew = np.ones(env.count, np.bool_)
+        """[B] whether an environment begins a game with the next block."""
         self._over = np.zeros(env.count, np.bool_)
-        """[B] environments whose game has ended in this block and whose next game waits."""
+        """[B] whether an environment's game has ended in this block, and its next game waits for the next block."""
 
     def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-        """Prepare the first rows of all environments' first block (``decorrelate``); yields after each step."""
+        """Prepare the first rows of the first block by `decorrelate`; yields after each step of the environments."""
         self._anew[:], self._over[:] = True, False
         return decorrelate(self._env, self._row, decorrelation_steps, seeds)
 
     def void(self, row: Row) -> None:
-        """Make the rows of waiting environments void: they are stepped with the others, but their game is over."""
+        """Mark the rows of waiting environments as void. They are stepped with the others, but their game is over."""
         if not self._waits:
             return
         row.begin(self._over)
         self._over |= row.terminated | row.truncated
 
     def restart(self) -> None:
-        """Begin the waiting games; called between blocks, while the trainer learns."""
+        """Begin the games that wait for the next block; called between two blocks, while the trainer learns."""
         if self._over.any():
             self._env.restart(self._over, self._row)
             self._anew |= self._over
             self._over[:] = False
 
     def begin(self, row: Row) -> None:
-        """Write first rows to row 0 of a block; environments without a new game continue from the previous block."""
+        """Write the first rows of new games to row 0 of a block. Other environments continue their games in it."""
         if self._anew.any():
             row.take(self._row, self._anew)
             self._anew[:] = False
 
-    def stand(self, row: Row) -> None:
-        """Make this row the first row of the next block for all environments."""
+    def begin_from(self, row: Row) -> None:
+        """Make ``row`` the first row of the next block for all environments."""
         self._row.take(row, np.ones_like(self._anew))
         self._anew[:] = True
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return which environments begin a game with the next block, their first rows, and which environments wait."""
+        """Return the state for a snapshot: new games, their first rows, and waiting environments."""
         row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
         return {"anew": self._anew, "over": self._over, **row}
 
@@ -77,24 +82,32 @@ class GameStarts:
 
 
 class EnvGroup:
-    """The environments of one group and their timestep; ``advance`` writes the next row when that is possible."""
+    """The environments of one group. `advance` writes their next row to shared memory when that is possible."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout, whose number the trainer writes to the shared word ``joined``."""
+        """Start before the first rollout; the trainer decides its number and writes it to the word ``joined``."""
         self.index = index
         self.env = env
         self.blocks = blocks
         self.rollouts = rollouts
         self.starts = GameStarts(env, reset)
         self.timestep = -1
-        """Newest timestep whose observation is written; -1 before the first."""
+        """Newest timestep for which an observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the group's next step is to begin a rollout, when that is open."""
+        """Whether the last rollout is complete, so that the group begins the next one when it is open."""
         self.saved_place: SavedPlace | None = None
-        """Place in a snapshot that the group still has to continue from; None if there is none."""
+        """Place in a snapshot from which the group still has to continue; None if there is none."""
 
     def advance(self) -> str:
-        """Write one more row if that is possible; returns "waiting", "observed", "completed" or "left"."""
+        """Write one more row if that is possible, and return the result.
+
+        =========  ==================================================================
+        waiting    nothing was written: an action, a rollout or an admission is missing
+        observed   a row with observations was written, and needs actions
+        completed  the last row of a rollout was written
+        left       the group takes part in no further rollout
+        =========  ==================================================================
+        """
         if self.saved_place is not None:
             return self.saved_place.resume(self)
         if self.between_rollouts:
@@ -143,15 +156,15 @@ class EnvGroup:
 
 
 def decorrelate(env: VectorEnv, row: Row, most_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-    """Start every environment and let it take 0 to ``most_steps`` random actions: start-state decorrelation.
+    """Start every environment, and let it take from 0 to ``most_steps`` random actions.
 
-    Without it all environments reach the same part of the game at the same time, and the first batches have many rows
-    of the same situation (Stooke & Abbeel 2018, section 5.3; their code seeds from the clock).
+    Without this, all environments reach the same part of the game at the same time, and the first batches have many
+    rows of the same situation (Stooke & Abbeel 2018, section 5.3, where the seed is the clock).
 
-    The number and the actions are drawn uniformly, from ``seeds``; all agents of a game take the same number. Yields
-    after each step, so that the caller can give a sign of life. All environments are stepped together, so those that
-    take fewer steps are restarted when their steps begin. At the end ``row`` has the newest row of each environment; a
-    game that has just ended is restarted.
+    The number of actions and the actions are drawn uniformly, with ``seeds``; all agents of a game take the same
+    number. Environments can only be stepped together. An environment with fewer actions is therefore restarted before
+    its first one. At the end ``row`` has the newest row of each environment, and a game that has just ended is
+    restarted. Yields after each step, so that the caller can give a sign of life.
     """
     random = np.random.default_rng(seeds)
     agents = env.spec.agents

@@ -1,10 +1,10 @@
-"""Stage 2 of 5: runs the policy (``acting/policy.py``) on rows that are ready and writes the actions back into them.
+"""Stage 2 of 5: the inference server, which chooses actions for rows in the blocks of several simulators.
 
-Reads: the observation column of the rows that the shared word ``observed`` marks (``memory/rollout.py``), and the
-columns state and first for a recurrent network; the newest published weights, or those of a row's rollout.
-Writes: action, policy_version and the algorithm's own columns, and the state of the next row; the words ``acted`` and
-``listed``; wakes the simulator.
-Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py``.
+Reads: the observations of rows that need actions, which the word ``observed`` in shared memory marks
+(``memory/rollout.py``); for a recurrent network also its state; the published weights.
+Writes: the action, the policy version and the algorithm's columns of each row, and the network's state to the next row;
+the words ``acted`` and ``listed``. Then wakes the simulator.
+Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py`` (stage 3).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class InferenceServer:
-    """The simulators (members) that this server answers, in the order in which the supervisor lists them."""
+    """The simulators (members) for which this server chooses actions, in the order of the supervisor's list."""
 
     def __init__(self, settings: InferenceSettings) -> None:
         self.number = settings.id.number
@@ -33,7 +33,7 @@ class InferenceServer:
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """Take the newest list of members: map the segments of new simulators, and unmap those of ended ones."""
+        """Follow the newest list of members: open the segments of new simulators, and close those of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
         for blocks in self.members.values():
@@ -41,9 +41,9 @@ class InferenceServer:
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
-        """Choose actions for every row that is due; returns whether there was one.
+        """Choose actions for every row that needs them, and return whether there was one.
 
-        ``beat`` is called after each batch.
+        ``beat`` is called after each batch, to give a sign of life.
         """
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
@@ -57,7 +57,7 @@ class InferenceServer:
 
 
 def run(settings: InferenceSettings) -> None:
-    """Choose actions for rows until SIGTERM."""
+    """Run an inference server until SIGTERM."""
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(

@@ -1,10 +1,11 @@
-"""The members: simulators that take part in a learner's rollouts, from their admission to their release.
+"""The members of a learner: the simulators that take part in its rollouts, as its trainer knows them.
 
-Reads: the shared words ``ready``, ``listed``, ``observed`` and ``completed`` of each member (``memory/rollout.py``),
-orders.
-Writes: the words ``joined``, ``left`` and ``released`` of each member, and ``open``, which frees the blocks of rollouts
-that have been learned; commits the account. `SimulatorLink` also wakes members, and tells the supervisor which segments
-may be removed.
+A member is admitted with a numbered rollout, and leaves with one. When all its complete rollouts are learned, it is
+released: its segment of shared memory may then be removed. The trainer opens rollouts, which members may then play.
+
+Reads: orders, and the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member in shared memory.
+Writes: the words ``joined``, ``left`` and ``released`` of each member, and the word ``open``, which frees the blocks of
+learned rollouts; commits the account of steps. ``memory/rollout.py`` explains the words.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class RolloutMembers:
-    """The members of one learner, and the rollouts that each takes part in."""
+    """The members of one learner, and the rollouts in which each takes part."""
 
     def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
-        """Begin without members. ``open_rollouts``: rollouts open at once; 1: strictly on-policy, 2: a policy lag of 1.
+        """Begin without members.
 
-        If a member ends within a rollout, its unfinished steps are counted in ``account``, and its unfinished games are
-        removed from ``episodes``.
+        ``open_rollouts`` is the number of rollouts that are open at the same time: with 1, experience is strictly
+        on-policy; with 2, the policy lag is 1. If a member ends within a rollout, its steps in the rollout are counted
+        as dropped in ``account``, and its unfinished games are removed from ``episodes``.
         """
         self.rollouts = rollouts
         self.account = account
@@ -43,17 +45,17 @@ class RolloutMembers:
         self.pending: dict[str, Blocks] = {}
         """Members that wait to be admitted to a rollout."""
         self.released: list[str] = []
-        """Socket ids of released members that the supervisor has not been told of yet."""
+        """Socket ids of released members that are not reported to the supervisor yet."""
         self.ids: dict[str, ProcessId] = {}
         """Identities of the listed members and of those in ``gone``, by socket id."""
         self.listed: list[str] = []
         """Socket ids of the members in the newest list."""
 
     def follow(self, members: Sequence[Member], leaving: Sequence[str], gone: Sequence[Member] = ()) -> None:
-        """Follow the newest list of members: new members take part from a later rollout on, dead ones end at once.
+        """Follow the newest list of members. New members wait to be admitted, and dead ones are no longer waited for.
 
-        ``leaving``: names of processes that must finish. ``gone``: ended simulators that are not released yet, which
-        may have ended during an earlier incarnation of the trainer.
+        ``leaving`` has the names of processes that are told to finish. ``gone`` lists simulators that have ended and
+        are not released yet; they may have ended before this trainer was restarted.
         """
         known = {**self.playing, **self.pending, **self.gone}
         listed = open_members(members, known)
@@ -83,8 +85,8 @@ class RolloutMembers:
     def parts(self) -> list[GroupRollout] | None:
         """Return the blocks of the next rollout, in the order of simulator numbers; None while one is incomplete.
 
-        Deaths do not change this order, so a restarted trainer that finishes a partly learned rollout draws the
-        remaining minibatches from the same rows.
+        The order does not change when a simulator dies. A restarted trainer that continues the update of a rollout
+        therefore draws the remaining minibatches from the same rows.
         """
         parts, rollout = [], self.next
         for socket_id, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
@@ -98,15 +100,15 @@ class RolloutMembers:
         return parts or None
 
     def rows(self) -> int:
-        """Return the number of rows of the next rollout that every participant has observed."""
+        """Return how many rows of the next rollout have observations in every environment that plays it."""
         rollout = self.next
         playing = [blocks for blocks in self.playing.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in playing for g in range(b.groups)), default=0))
 
     def progress(self) -> tuple[int, int]:
-        """Return the steps of the next rollout that are made, and the steps that it has when it is complete.
+        """Return how many steps of the next rollout are made, and how many it has when it is complete.
 
-        A new game's first row counts as a step here, so that a complete rollout has all its steps.
+        Here the first row of a new game counts as a step, so that both numbers are equal for a complete rollout.
         """
         rollout, made, complete = self.next, 0, 0
         for blocks in self.playing.values():
@@ -117,40 +119,43 @@ class RolloutMembers:
         return made, complete
 
     def in_flight(self) -> int:
-        """Return the number of environment steps in blocks that are not learned from yet."""
+        """Return the number of environment steps that are made and neither learned from nor dropped yet."""
         return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.playing.values()))
 
     def open_next(self) -> None:
-        """Commit the account, admit members, and open rollouts, which frees the blocks of learned rollouts."""
+        """Commit the account, admit members, and open the next rollouts.
+
+        A new rollout is played in the block of a learned one.
+        """
         self.release()
         hit("members.released")
         self.account.commit()
         hit("members.committed")
         self._admit()
         hit("members.admitted")
-        if self.playing:  # else all first members could not begin with the same rollout: they join one by one
+        if self.playing:  # otherwise the first members, which become ready one by one, could not begin together
             self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:
-        """Open a rollout, or skip one, if otherwise no batch would ever be complete.
+        """Open a rollout, or skip one, if otherwise no rollout would ever become complete.
 
-        Called while no batch is complete. Usually members are playing, and this does nothing. No member plays if none
-        takes part yet, if a trainer died before it opened the next rollout, or if all participants have died and
-        living members join later.
+        It is called while the next rollout is incomplete. Usually members are playing it, and nothing has to be done.
+        No member plays it in three cases: none has been admitted yet; a trainer died before it opened the rollout; or
+        all members that take part in it have died, and the others take part in later rollouts only.
         """
         playing = self.playing.values()
         taking_part = any(blocks.takes_part(self.next) for blocks in playing)
         if taking_part and self.rollouts.open >= self.next + self.open_rollouts:
             return
         if not taking_part and not self._admissible() and any(blocks.joined > self.next for blocks in playing):
-            self.account.rollouts_learned += 1  # one by one, as dead members may have complete blocks in between
+            self.account.rollouts_learned += 1  # only one, because dead members may have complete blocks of later ones
         self.open_next()
 
     def release(self) -> None:
-        """Release the members in ``gone`` whose complete rollouts are all learned; count their unfinished steps.
+        """Release the members in ``gone`` whose complete rollouts are all learned, and count their unfinished steps.
 
-        The word ``released`` holds the number of the account's commit with these counts. If the trainer is killed
-        before this commit, its next incarnation releases the member again.
+        The word ``released`` is set to the number of the account's next commit, which contains these counts. If the
+        trainer is killed before that commit, it releases the member again after its restart.
         """
         for socket_id in [socket_id for socket_id, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
             blocks = self.gone.pop(socket_id)
@@ -161,7 +166,7 @@ class RolloutMembers:
             self.released.append(socket_id)
 
     def _admit(self) -> None:
-        """Let ready members take part, from the first rollout that is not open yet."""
+        """Admit members that are ready to the first rollout that is not open yet."""
         first_rollout = max(self.rollouts.open, self.next)
         admitted = self._admissible()
         for blocks in admitted.values():
@@ -171,7 +176,10 @@ class RolloutMembers:
         self.pending = {socket_id: blocks for socket_id, blocks in self.pending.items() if socket_id not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
-        """Return the pending members that are ready; if no member takes part yet, none until all are ready."""
+        """Return the pending members that can be admitted: those that are ready.
+
+        If no member has been admitted yet, none can be until all are ready.
+        """
         ready = {socket_id: blocks for socket_id, blocks in self.pending.items() if blocks.ready}
         return ready if self.playing or len(ready) == len(self.pending) else {}
 
@@ -182,7 +190,7 @@ def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
 
 
 class SimulatorLink:
-    """A trainer's link to its simulators: follows orders about them, wakes them, and waits for them."""
+    """Connects a trainer to its simulators: follows orders about them, wakes them, and waits for them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
         """Listen on the trainer's wakeup and its control socket."""
@@ -191,7 +199,7 @@ class SimulatorLink:
         self._wakeups = Wakeups()
 
     def follow(self, order: Order) -> None:
-        """Follow the members that an order lists for this learner, and those that are gone."""
+        """Follow the part of an order that lists the present and the ended simulators of this learner."""
         own = [member for member in order.members if member.id.learner == self._learner]
         gone = [member for member in order.gone if member.id.learner == self._learner]
         self._members.follow(own, order.leaving, gone)
@@ -199,7 +207,7 @@ class SimulatorLink:
         self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def parts(self) -> list[GroupRollout] | None:
-        """Return the parts of the next rollout; None, after ``unblock``, while it is not complete."""
+        """Return the blocks of the next rollout; None while it is incomplete."""
         parts = self._members.parts()
         if parts is None:
             self._members.unblock()
@@ -217,13 +225,13 @@ class SimulatorLink:
         self._wakeups.wake_all()
 
     def wait(self) -> None:
-        """Sleep until a member wakes this process or an order comes, for POLL_MS at most."""
+        """Sleep until a member wakes this process or an order comes, for at most POLL_MS milliseconds."""
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:
-        """Sleep as ``wait`` does, and follow the newest order; returns False if this process is to end.
+        """Sleep as `wait` does, and follow the newest list of members; returns False if this process has to end.
 
-        The order is not reported as applied: the main loop does this later, when it has carried out the whole order.
+        The order is reported as applied only later, by the main loop, which carries out the rest of it.
         """
         self.wait()
         if self._worker.control.ordered:

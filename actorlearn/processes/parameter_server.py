@@ -1,9 +1,9 @@
-"""A parameter server: keeps a part of the weights and of the optimizer state of learners in mode async.
+"""A parameter server: keeps shards (parts of the weights, with their optimizer state) in mode async.
 
-Reads: requests of learners (``parameters/shard_frames.py``), over TCP and CURVE.
-Writes: answers; the shards' memory; reports of versions, of the staleness of gradients and of the straggler; warnings
-of a straggler and of refused connections. A change is written to memory before it is answered, so a killed server
-continues with every change that it has answered.
+Learners send it requests (``parameters/shard_frames.py``) over TCP, encrypted with CURVE. It applies their gradients
+and answers with new weights. A change is written to shared memory before it is answered. If the server is killed, it
+therefore restarts with every change that it has answered. It reports rates of versions, the staleness of gradients and
+the straggler, and warns of refused connections.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ Metrics = dict[str, float]
 
 
 class ParameterServer:
-    """The shards of one server, and the socket for requests of learners."""
+    """The shards of one server, and the socket on which learners send requests."""
 
     def __init__(
         self, settings: ParameterServerSettings, rules: Mapping[int, UpdateRule], endpoints: Endpoints
     ) -> None:
-        """Restore the shards that an earlier process has kept, and listen; raises ChannelError and SharedMemoryFull.
+        """Restore shards that this server has left in shared memory before a restart, make the others, and listen.
 
-        ``rules``: the update rule of each of this server's shards.
+        ``rules`` has the update rule of each of this server's shards, by number of the shard. Raises ChannelError if
+        the server cannot listen, and SharedMemoryFull.
         """
         self._endpoints, self._quorum = endpoints, settings.quorum
         self.shards: dict[int, Shard] = {}
@@ -76,7 +77,10 @@ class ParameterServer:
         self._made = 0
 
     def serve(self, timeout_ms: int) -> None:
-        """Wait up to ``timeout_ms`` for a request, handle it, and send the answers that are due."""
+        """Wait up to ``timeout_ms`` for a request, process it, and send the answers that are due.
+
+        An answer is sent later than its request if it needs the gradients of other learners (``learners.quorum``).
+        """
         received = self._router.recv(timeout_ms)
         now_s = time.monotonic()
         present = {number: each.id.socket_id for number, each in self._endpoints.find(_TRAINER).items()}
@@ -91,7 +95,7 @@ class ParameterServer:
             self._send(number, shard.due(present, now_s), present)
 
     def staleness(self) -> list[int]:
-        """Return the number of changes applied until now, by staleness; the last includes all greater values."""
+        """Return how many changes of each staleness 0, 1, … were applied; the last number includes greater ones."""
         found = [0] * (STALENESS_SHOWN + 1)
         for shard in self.shards.values():
             for stale, count in shard.staleness.items():
@@ -99,10 +103,10 @@ class ParameterServer:
         return found
 
     def report(self, every_s: float) -> tuple[Metrics, str]:
-        """Return the metrics since the last report, and a warning of a straggler; both empty until a report is due.
+        """Return metrics since the last report, and a warning of a straggler or an empty text.
 
-        A report is due when ``every_s`` seconds are over and a version was made. Each server receives gradients in a
-        different order; only the server of the first shard warns of a straggler.
+        Both are empty unless ``every_s`` seconds have passed and a new version was made. Servers receive gradients in
+        different orders, so only the server of shard 0 warns of a straggler.
         """
         made, seconds = self._first.made - self._made, time.monotonic() - self._reported_s
         if not made or seconds < every_s:
@@ -117,9 +121,9 @@ class ParameterServer:
         return row, self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name) if 0 in self.shards else ""
 
     def refusals(self, every_s: float) -> list[str]:
-        """Return a line for each refused connection; at most once in ``every_s`` seconds.
+        """Return a line for each refused connection, at most once in ``every_s`` seconds.
 
-        Refusals are not reported sooner, because a process may connect a moment before the order that lists it arrives.
+        A connection that is refused at first may be accepted soon after, when the order that lists its process arrives.
         """
         if time.monotonic() - self._looked_s < every_s:
             return []
@@ -128,11 +132,11 @@ class ParameterServer:
 
     @property
     def _first(self) -> Shard:
-        """The shard whose versions are reported: the first of this server."""
+        """The first shard of this server, whose rate of versions is reported."""
         return self.shards[min(self.shards)]
 
     def close(self) -> None:
-        """Stop listening; the memory stays."""
+        """Stop listening, and close the segments, which stay in shared memory."""
         self._router.close()
         for memory in self._memory.values():
             memory.close()
@@ -151,39 +155,41 @@ class ParameterServer:
 
 
 class ShardMemory:
-    """A shard in shared memory, where it outlives the process that changes it.
+    """The content of a shard in shared memory, where it survives the death of the server.
 
-    Of two slots, one is written while the other stays valid, so a server that is killed during a write has changed
-    nothing. The segment is removed with the other segments of the run.
+    The segment has two slots. One is written while the other stays valid, so a server that is killed during a write has
+    changed nothing.
     """
 
     def __init__(self, address: Shm, fields: list[Field]) -> None:
         """Open the segment, or make it if it does not exist; raises SharedMemoryFull."""
-        self._segment = _segment_at(address, fields)
-        own = self._segment
-        self._record = CommittedRecord(own["commits"], own["words"], own["scalars"], own["vectors"])
+        self._segment = segment = _segment_at(address, fields)
+        self._record = CommittedRecord(segment["commits"], segment["words"], segment["scalars"], segment["vectors"])
 
     def load(self, scalars: int) -> Content | None:
-        """Return the newest content, with ``scalars`` scalars of the optimizer; None if nothing was kept yet."""
+        """Return the newest content, with ``scalars`` scalars of the optimizer; None if nothing was written yet."""
         if not self._record.commits:
             return None
         words, numbers, vectors = self._record.now
         return Content(words.copy(), numbers[:scalars].copy(), [torch.from_numpy(vector.copy()) for vector in vectors])
 
     def keep(self, content: Content) -> None:
-        """Replace the content atomically."""
+        """Write new content, which replaces the old one atomically."""
         _, _, spare = self._record.before
         for row, vector in zip(spare, content.vectors, strict=True):
             row[:] = vector.numpy()
         self._record.replace(content.words, content.scalars, np.empty((0, spare.shape[1]), np.float32))
 
     def close(self) -> None:
-        """Unmap the segment, which stays."""
+        """Close the segment, which stays in shared memory."""
         self._segment.close()
 
 
 def rules_of(settings: ParameterServerSettings) -> dict[int, UpdateRule]:
-    """Return the update rule of each of the server's shards; makes the learners' network once to get its sizes."""
+    """Return the update rule of each of the server's shards, by number of the shard.
+
+    The learners' network is made once, because initial weights and sizes are read from it.
+    """
     policy = settings.policy
     algorithm = make_algorithm(policy.algorithm)
     heads, others = algorithm.heads(policy.actions), extra_networks(algorithm, policy.actions)
@@ -209,7 +215,7 @@ def rules_of(settings: ParameterServerSettings) -> dict[int, UpdateRule]:
 
 
 def run(settings: ParameterServerSettings) -> None:
-    """Serve until SIGTERM."""
+    """Run a parameter server until SIGTERM."""
     worker = Worker(settings)
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
@@ -231,7 +237,7 @@ def run(settings: ParameterServerSettings) -> None:
 
 
 def _shares(counted: list[int]) -> Metrics:
-    """Return the share of the changes with each staleness, as metrics of a report; empty if there were no changes."""
+    """Return the share of the changes that have each staleness, as metrics; empty if there were no changes."""
     names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
     total = sum(counted)
     return {name: count / total for name, count in zip(names, counted, strict=True)} if total else {}
@@ -241,6 +247,6 @@ def _segment_at(address: Shm, fields: list[Field]) -> Segment:
     with suppress(FileNotFoundError):
         try:
             return Segment.open(address.file)
-        except SegmentError:  # its maker was killed before it was complete, so it has no content
+        except SegmentError:  # the process that made it was killed before it was complete, so it has no content
             address.file.unlink()
     return Segment.create(address.file, fields)

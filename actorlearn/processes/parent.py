@@ -1,4 +1,4 @@
-"""Constants that a process shares with the program that starts it. Imports nothing else of actorlearn."""
+"""Constants that a process of a run shares with the guardian, which starts it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import signal
 import sys
 
 PROCESS_COMMAND = (sys.executable, "-m", "actorlearn.processes")
-"""Command that starts a process; a role or task and the path of its settings follow."""
+"""Command that starts a process; its further arguments are a role or task, and the path of the settings file."""
 FORK_SERVER = "fork_server"
-"""Argument with which that command starts a fork server instead; ``ROOM`` and the descriptor of a socket follow."""
+"""Argument with which that command starts a fork server; its further arguments are ``ROOM`` and the descriptor of a
+socket."""
 ROOM, ROOM_VARIABLE = " " * 2048, "ACTORLEARN_ROOM"
-"""An argument and an environment variable of the fork server. A fork writes its own arguments and variables in their
-place, where the kernel finds the command line and the environment of a process.
-"""
+"""A long argument, and the name of a long environment variable, of the fork server. They reserve memory: each fork
+overwrites it with its own command line and environment, so that the kernel shows these in /proc."""
 STACK_SIGNAL = signal.SIGUSR1
-"""Signal at which a process writes the stacks of its threads to its log. Before the first sign of life it would kill
-the process.
-"""
+"""Signal at which a process writes the stacks of its threads to its log. A process that has given no sign of life yet
+may not handle the signal, which would then kill it."""
 ANSWER_MARK = "ACTORLEARN_ANSWER_MARK"
-"""Environment variable with the beginning of the line on which a task answers; users' code may print JSON too."""
+"""Environment variable whose value begins the line with a task's answer. It tells the answer from other lines that
+users' code prints."""

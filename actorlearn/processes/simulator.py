@@ -1,10 +1,10 @@
-"""Stage 1 of 5: steps environments, which write their results to blocks in place.
+"""Stage 1 of 5: the simulator, which steps environments and writes their results to blocks in shared memory.
 
-Reads: the action column of its blocks, written by stage 2.
-Writes: observation, raw reward and boundary columns; the shared words ``observed`` and ``completed``
-(``memory/rollout.py``); wakes stages 2 and 3.
-Next: ``acting/policy.py`` answers each row with actions, in ``processes/inference.py`` or, without a server, in this
-process.
+Reads: the actions in its blocks, which stage 2 writes.
+Writes: observations, raw rewards and ends of games; the words ``observed`` and ``completed`` (``memory/rollout.py``).
+Then wakes the inference server (stage 2) or the trainer (stage 3).
+Next: ``acting/policy.py`` chooses actions for each row, in an inference server (``processes/inference.py``) or, without
+a server, in this process.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Simulator:
-    """The loop: step every group whose turn it is, and wake the process that continues with its row."""
+    """The loop of a simulator: steps each group that has actions, and wakes the process that needs its rows."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
-        """Make the environments and all other parts."""
+        """Make the environments, open shared memory, and make the policy if there is no inference server."""
         self.settings, self.worker = settings, Worker(settings)
         if settings.core is not None:
             os.sched_setaffinity(0, {settings.core})  # before environments start threads, which inherit the affinity
@@ -44,19 +44,19 @@ class Simulator:
         envs = [make(settings.env, seeds, self.worker.progress.beat) for seeds in self.seeds]
         self.groups = [EnvGroup(g, env, blocks, rollouts, settings.reset) for g, env in enumerate(envs)]
         self.policy = _local_policy(settings) if not settings.inference_wakeup else None
-        """The policy of stage 2, if there is no inference server; else None."""
+        """The policy, if there is no inference server; else None."""
         self.snapshots = Snapshots(settings.states, settings.id.name, self.groups, rollouts, blocks)
         woken = {"trainer": settings.trainer_wakeup, "inference": settings.inference_wakeup}
         self.wakeups = Wakeups({listener: own.file for listener, own in woken.items() if own})
-        """Wakeups of stages 2 and 3."""
+        """Named pipes that wake the trainer and the inference server."""
         self.waiter = Waiter(Wakeup(settings.wakeup.file), self.worker.control.dealer)
 
     def run(self) -> None:
-        """Step the groups in turn until SIGTERM, or until all have left."""
+        """Step the groups in turn until SIGTERM, or until all groups have left the run."""
         self._begin()
         while self.worker.poll():
             if self.worker.control.ordered:
-                self.worker.control.applied()  # nothing to do: a simulator learns of its membership from shared words
+                self.worker.control.applied()  # nothing to do: words in shared memory tell it to join or leave
             if self.snapshots.due:
                 self._take_snapshot()
             results = [self._advance(group) for group in self.groups]
@@ -71,7 +71,7 @@ class Simulator:
         self.worker.control.close()
 
     def _advance(self, group: EnvGroup) -> str:
-        """Advance a group and wake the process that waits for it; returns the result of ``EnvGroup.advance``."""
+        """Advance a group, and wake the process that waits for it; returns the result of `EnvGroup.advance`."""
         result = group.advance()
         self.worker.timings.add("simulate")
         if result == "completed":
@@ -84,14 +84,14 @@ class Simulator:
         return result
 
     def _take_snapshot(self) -> None:
-        """Answer the trainer's request for a snapshot."""
+        """Take the snapshot that the trainer has requested."""
         if failure := self.snapshots.answer():
             self.worker.control.warned(failure)
         self.wakeups.wake("trainer")
         self.worker.timings.add("copy")
 
     def _begin(self) -> None:
-        """Report to the supervisor, bring all environments to their first row, and ask to be admitted to a rollout."""
+        """Report to the supervisor, start all environments, and ask the trainer to be admitted to a rollout."""
         blocks, spec = self.blocks, self.groups[0].env.spec
         shape = shape_to_match(self.settings.env.id, spec, blocks.horizon, blocks.blocks, blocks.groups)
         self.worker.hello(shape)
@@ -100,7 +100,7 @@ class Simulator:
             self.wakeups.wake("trainer")
 
     def _started(self) -> bool:
-        """Bring all environments to their first row, or to the state of a snapshot; returns False after SIGTERM."""
+        """Start all environments from their seeds, or restore them from a snapshot; returns False after SIGTERM."""
         settings = self.settings
         if settings.resumes:
             try:
@@ -119,12 +119,12 @@ class Simulator:
 
 
 def run(settings: SimulatorSettings) -> None:
-    """Make a simulator, and run it to its end."""
+    """Run a simulator until it has left the run, or until SIGTERM."""
     Simulator(settings).run()
 
 
 def _local_policy(settings: SimulatorSettings) -> Policy:
-    """Return the policy of stage 2 for this process; a simulator imports torch only here."""
+    """Make the policy of a simulator without an inference server; a simulator imports torch only here."""
     from actorlearn.acting.policy import Policy
 
     number = settings.id.number

@@ -1,9 +1,10 @@
-"""Snapshots of all simulators of a learner: requests them, waits for them, and moves them to a checkpoint.
+"""The trainer's side of snapshots: requests them from all simulators, waits for them, and moves them to a checkpoint.
 
-Reads: the shared word ``held`` (``memory/rollout.py``) of every member. Writes: the words ``hold`` and ``hold_from``;
-moves the files that simulators write (``processes/snapshots.py``) into the folder of a checkpoint. From such a
-checkpoint a run continues as if it had not been interrupted. If a simulator does not answer, the checkpoint is made
-without snapshots, and records the reason.
+A checkpoint with snapshots is exact: a run that is resumed from it continues as if it had not been interrupted. If a
+simulator does not take its snapshot, the checkpoint has no snapshots, and records the reason.
+
+The request consists of the words ``hold`` and ``hold_from`` in shared memory; each member answers with the word
+``held`` (``memory/rollout.py``). ``processes/snapshots.py`` is the simulator's side, which writes the files.
 """
 
 from __future__ import annotations
@@ -27,34 +28,37 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.worker.settings import snapshot_of
 
 PATIENCE_S = 10.0
-"""Longest wait for simulators in seconds: each answers between two of its steps, usually within milliseconds."""
+"""Longest wait for snapshots, in seconds. A simulator takes one between two steps, usually within milliseconds."""
 
 Value = TypeVar("Value")
 
 
 class SimulatorSnapshots:
-    """The newest requested snapshots of all simulators of a learner."""
+    """The newest snapshots of all simulators of a learner."""
 
     def __init__(
         self, folder: str, members: RolloutMembers, wake: Callable[[], object], wait: Callable[[], bool]
     ) -> None:
-        """Have simulators write to this temporary folder; empty: take no snapshots.
+        """Let simulators write snapshots to the temporary folder ``folder``; if it is empty, take no snapshots.
 
-        ``wake`` wakes the simulators. ``wait`` sleeps a little, follows the list of members, and returns False if this
-        process is to end.
+        ``wake`` wakes the simulators. ``wait`` sleeps for a short time, follows the newest list of members, and returns
+        False if this process has to end.
         """
         self._folder = Path(folder) if folder else None
         self._members, self._wake, self._wait = members, wake, wait
         self._taken: list[ProcessId] = []
         self.inexact = "checkpoint.exact is false"
-        """Reason why there are no snapshots of all simulators; empty if there are."""
+        """Reason why snapshots are missing; empty if there is one of every simulator."""
         self._failed = False
-        """Whether snapshots are missing for a reason other than simulators that begin, leave or have ended."""
+        """Whether the reason is a failure. It is none if simulators begin, leave or have ended."""
         self._complained = False
         self._clear()
 
     def take(self) -> None:
-        """Have every simulator take a snapshot, with its rows from the next rollout to learn on."""
+        """Let every simulator take a snapshot, and wait for it.
+
+        A snapshot also contains the rows that are not learned from yet.
+        """
         self._taken, self._failed = [], False
         if self._folder is None:
             return
@@ -77,11 +81,11 @@ class SimulatorSnapshots:
             self._taken = [self._members.ids[socket_id] for socket_id in self._members.playing]
 
     def give_up(self, why: str) -> None:
-        """Leave the snapshots out of the next checkpoint, for this reason."""
+        """Leave the snapshots out of the next checkpoint, and record the reason ``why``."""
         self.inexact, self._failed = why, True
 
     def _awaited(self, number: int) -> str:
-        """Wait until all simulators have answered; returns the reason if a snapshot is missing, else an empty text."""
+        """Wait until all simulators have taken snapshot ``number``; returns the reason if one is missing, else ""."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (changing := self._changing()) and not (refused := self._refused(number)):
             late = self._late(number)
@@ -99,7 +103,7 @@ class SimulatorSnapshots:
         return f"{', '.join(refused)} could not take a snapshot"
 
     def _changing(self) -> str:
-        """Return which simulators begin, leave or have ended, so that not all can take a snapshot; empty for none."""
+        """Return a text if some simulators begin, leave or have ended, and therefore take no snapshot; else ""."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
@@ -137,10 +141,10 @@ class SimulatorSnapshots:
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
-        """Return a warning about a checkpoint without snapshots, for the first such checkpoint only; else empty.
+        """Return a warning if a checkpoint has no snapshots because of a failure, only for the first one; else "".
 
-        There is none if simulators begin or leave: each of these changes has an event, and soon snapshots are complete
-        again. The checkpoint keeps the reason, which ``resume`` prints.
+        There is no warning if simulators only begin or leave. These are events of their own, and later checkpoints have
+        snapshots again. The reason is in the checkpoint, and ``resume`` prints it.
         """
         if self._folder is None or not self._failed or self._complained:
             return ""
@@ -159,9 +163,10 @@ class SimulatorSnapshots:
 
 
 def rekey_to_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
-    """Return the values of groups with their keys, <socket id>/<group>, changed to the simulators' first incarnations.
+    """Return values by group, with each key changed to that of the simulator's first incarnation.
 
-    A resumed run begins with first incarnations, whatever incarnations were running when it was interrupted.
+    A key is <socket id>/<group>, and a socket id contains the number of the incarnation. A resumed run begins with
+    first incarnations, whichever incarnations were running when it was interrupted.
     """
     found = {}
     for own in simulators:
@@ -173,5 +178,5 @@ def rekey_to_first(values: Mapping[str, Value], simulators: Iterable[ProcessId])
 
 
 def simulators_of(state: Mapping[str, Any]) -> list[ProcessId]:
-    """Return the simulators whose snapshots are in the checkpoint with this state."""
+    """Return the ids of the simulators whose snapshots are in the checkpoint with this ``state``."""
     return msgspec.convert(state["simulators"], list[ProcessId])

@@ -1,14 +1,16 @@
-"""Snapshots of a simulator's state: taken between two steps and written to a file, from which a new process continues.
+"""The simulator's side of snapshots: writes its state to a file, from which a new process can continue.
 
-Reads: the shared words ``hold`` and ``hold_from`` (``memory/rollout.py``), which are the trainer's request;
-environments, starts and rows of the groups. Writes: a file ``<name>.npz`` of plain arrays, put in place by one rename,
-and then the word ``held``. A simulator that continues from a snapshot writes its rows when the trainer has admitted it
-to the rollout with which they begin.
+The trainer requests a snapshot by the words ``hold`` and ``hold_from`` in shared memory (``memory/rollout.py``). The
+simulator takes it between two steps: the state of its environments, and the rows that are not learned from yet. It
+writes the file ``<name>.npz``, puts it in place by a rename, and then sets the word ``held``.
 
-Before the groups continue, an inference server also answers rows again whose actions were already carried out: another
-group may still wait for its action of the same timestep, and the actions of a batch are drawn together. The answers are
-the same as before. The file's values are then written over them, so that rows always have the actions that were carried
-out. A simulator with its own policy answers each group by itself, and skips this.
+A new process restores its environments from the file. It writes the saved rows to its blocks when the trainer has
+admitted it to the rollout with which they begin.
+
+With an inference server, one thing is special. The actions of a batch are drawn together, and another simulator may
+still need its action for a timestep whose action this one has already carried out. The server therefore chooses the
+actions of these rows again, for all, with the same result. The saved rows are then written over them, so that rows
+always have the actions that were carried out. A simulator with its own policy skips this.
 """
 
 from __future__ import annotations
@@ -33,23 +35,23 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Snapshots:
-    """Answers a trainer's requests for snapshots."""
+    """Takes the snapshots that the trainer requests."""
 
     def __init__(self, folder: str, name: str, groups: Sequence[EnvGroup], rollouts: Rollouts, blocks: Blocks) -> None:
-        """Write to this folder; if it is empty, refuse every snapshot. Requests older than this process are refused."""
+        """Write snapshots to ``folder``; if it is empty, refuse all requests, like those from before this process."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
         self._complained = False
-        # The checkpoint of an older request was made without this simulator, and its folder may be gone.
+        # The checkpoint of an older request was saved without this simulator, and its folder may have been removed.
         blocks.mark_held(rollouts.hold, taken=False)
 
     @property
     def due(self) -> bool:
-        """Whether the trainer has requested a snapshot, and all groups are at a point where it can be taken."""
+        """Whether the trainer has requested a snapshot, and all groups have continued from an earlier one."""
         return self._rollouts.hold > abs(self._blocks.held) and all(group.saved_place is None for group in self._groups)
 
     def answer(self) -> str:
-        """Take and write the snapshot; returns the reason if this fails for the first time, else an empty text.
+        """Take the snapshot and write it; returns the reason if that fails for the first time, else "".
 
         A failure does not end the run.
         """
@@ -63,29 +65,33 @@ class Snapshots:
         except Exception as error:  # an environment may raise anything
             failure = f"the simulator cannot take a snapshot: {type(error).__name__}: {error}"
         self._blocks.mark_held(number, taken=not failure)
-        said = "" if self._complained else failure
+        warning = "" if self._complained else failure
         self._complained = self._complained or bool(failure)
-        return said
+        return warning
 
 
 def taken(groups: Sequence[EnvGroup], number: int, since: int) -> Arrays:
-    """Return the state of groups as arrays, with rows from rollout ``since`` on; raises exceptions of environments."""
+    """Return the state of groups as arrays by name, with their rows from rollout ``since`` on.
+
+    ``number`` is that of the snapshot. Exceptions of environments are raised.
+    """
     blocks = groups[0].blocks
     arrays = {"number": np.array(number), "since": np.array(since), "shape": blocks.segment["shape"][1:4]}
     for group in groups:
-        own = {
+        state = {
             "place": np.array([group.timestep, group.between_rollouts]),
             **{f"env.{name}": array for name, array in group.env.state().items()},
             **{f"starts.{name}": array for name, array in group.starts.state().items()},
         }
-        arrays |= {f"{group.index}.{name}": array for name, array in own.items()} | _rows(group, since)
+        arrays |= {f"{group.index}.{name}": array for name, array in state.items()} | _rows(group, since)
     return arrays
 
 
 def restore(path: Path, groups: Sequence[EnvGroup], answers_itself: bool) -> None:
-    """Have groups that have not begun continue from a file.
+    """Restore groups that have not begun yet from the snapshot at ``path``.
 
-    Raises ValueError if they cannot; the caller must then reset them.
+    ``answers_itself``: this simulator has its own policy. Raises ValueError if the snapshot cannot be restored; the
+    caller must then start all environments anew.
     """
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
@@ -115,7 +121,10 @@ def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
 
 
 def _rows(group: EnvGroup, since: int) -> Arrays:
-    """Return the rows of a group since rollout ``since``; row T of the previous one if ``since`` is not begun."""
+    """Return the rows of a group from rollout ``since`` on, by `row_key`.
+
+    If the group has not begun this rollout, the result is the last row of the previous one, with which it begins.
+    """
     blocks = group.blocks
     if group.timestep < 0:
         return {}
@@ -153,14 +162,14 @@ def _below(prefix: str, arrays: Arrays) -> Arrays:
 
 
 def write(path: Path, arrays: Arrays) -> None:
-    """Write a file and rename it into place. It is not flushed: the checkpoint that takes it flushes it."""
+    """Write arrays to a file, which replaces an older one; it is flushed later, with the checkpoint."""
     file = io.BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     write_atomically(path, file.getvalue(), durable=False)
 
 
 def row_key(group: int, offset: int, column: str) -> str:
-    """Return the key of a column's rows in a rollout; ``offset``: rollouts after the first in the snapshot."""
+    """Return the key of a column's rows in one rollout; ``offset`` is the rollout's number less ``since``."""
     return f"{group}.row.{offset}.{column}"
 
 
@@ -169,20 +178,23 @@ def row_key(group: int, offset: int, column: str) -> str:
 
 @dataclass
 class SavedPlace:
-    """The timestep and the rows of a group in a snapshot, from which a group of a new process continues."""
+    """Timestep and rows of a group in a snapshot, from which the same group of a new process continues."""
 
     since: int
-    """The rollout with which the rows begin: the next to learn when the snapshot was taken."""
+    """Number of the rollout with which the rows begin: the next rollout to learn when the snapshot was taken."""
     timestep: int
+    """`EnvGroup.timestep` at the snapshot."""
     between_rollouts: bool
+    """`EnvGroup.between_rollouts` at the snapshot."""
     rows: Mapping[str, NDArray[Any]]
-    """Written rows of each column and rollout, by ``row_key``."""
+    """Rows of each column and rollout, by `row_key`."""
     answers_itself: bool
-    """Whether the simulator has a policy of its own."""
+    """Whether the simulator has its own policy."""
     placed: bool = False
+    """Whether the rows have been written to the blocks."""
 
     def resume(self, group: EnvGroup) -> str:
-        """Continue a group from these rows as far as that is possible; returns what ``EnvGroup.advance`` returns."""
+        """Continue a group from these rows as far as possible now; returns a result as `EnvGroup.advance` does."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
@@ -209,7 +221,7 @@ class SavedPlace:
         return "completed" if complete else "waiting"
 
     def _place(self, group: EnvGroup, everything: bool) -> None:
-        """Write the rows to the blocks; without ``everything``, only the columns that inference writes."""
+        """Write the rows to the blocks; without ``everything``, only the columns that the policy writes."""
         for name in group.blocks.columns:
             if name in ARRIVAL_COLUMNS and not everything:
                 continue
@@ -227,8 +239,8 @@ class SavedPlace:
                 block[: len(values)] = values
 
     def _begin_anew(self, group: EnvGroup) -> None:
-        """Have a group begin from the present state of its environments, with the rollout that it is admitted to."""
+        """Let a group continue its games in the rollout to which it is admitted, without the saved rows."""
         last = self.timestep // group.blocks.horizon - self.since
         newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
-        group.starts.stand(Row(**newest))
+        group.starts.begin_from(Row(**newest))
         group.timestep, group.between_rollouts, group.saved_place = -1, True, None

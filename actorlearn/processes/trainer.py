@@ -1,8 +1,8 @@
-"""Stage 4 of 5: makes an update of each rollout (``learning/update.py``), and publishes the weights.
+"""Stage 4 of 5: the trainer, which makes an update from each rollout (``learning/update.py``).
 
-Reads: a rollout, ``Gathered`` by stage 3.
-Writes: a published version per rollout; checkpoints (``processes/checkpoints.py``); reports (``processes/counts.py``).
-Next: ``parameters/published.py``, from which stage 2 reads.
+Reads: a rollout that stage 3 has gathered (``processes/batches.py``).
+Writes: a new version of the published weights for each rollout (``parameters/published.py``, stage 5), which stage 2
+reads; checkpoints (``processes/checkpoints.py``); reports (``processes/counts.py``).
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from actorlearn.worker.settings import TrainerSettings
 from actorlearn.worker.worker import Worker
 
 SKIPS_ALLOWED = 10
-"""Largest number of consecutive rollouts with a non-finite optimizer step; if there are more, the trainer fails."""
+"""Largest number of consecutive rollouts with a skipped optimizer step, whose loss or gradient was not finite. After
+more of them, the trainer fails."""
 
 
 class Trainer:
-    """The loop: gather a rollout, learn from it, publish the weights, open the next rollout, report, save."""
+    """The loop of a trainer: gather a rollout, learn from it, publish weights, open the next rollout, report, save."""
 
     def __init__(self, settings: TrainerSettings) -> None:
-        """Make all parts, and connect them."""
+        """Make all parts of the trainer, and connect them."""
         self.settings = settings
         self.worker = worker = Worker(settings)
         account, episodes = Account(Segment.open(settings.account.file)), Episodes()
@@ -61,7 +62,7 @@ class Trainer:
         )
         shared = settings.experience
         self.experience = Experience(shared, settings.learner, settings.seed, self.peers.present) if shared else None
-        """Experience shared with other learners; None if it is not shared."""
+        """Rows that learners share with each other (``gossip.experience``); None if they share none."""
         self.published = Published.open(settings.weights)
         self.counts = TrainerCounts(account, episodes)
         state = TrainerState(learning, self.counts, self.members, self.published, self.rewards)
@@ -69,18 +70,18 @@ class Trainer:
         self.checkpoints = Checkpoints(settings, worker.control, state, snapshots)
         self.reports = Reports(settings, worker.control, self.counts, self.members.in_flight)
         self._draining = False
-        """Whether this learner is to finish."""
+        """Whether this learner has to finish its work and leave."""
         self._joined = False
-        """Whether this learner has joined all present learners."""
+        """Whether this learner exchanges with all present learners, so that it can learn."""
         self._version = -1
         """Newest published version of the weights."""
         self._broken_off: Gathered | None = None
-        """Rollout whose update was broken off because another learner was lost; it is learned next."""
+        """The rollout whose update was broken off because another learner was lost; its update is continued next."""
         self._pulls = 0
-        """Number of pulls of other learners' changes while the next rollout is played."""
+        """Number of times that other learners' changes were fetched while the present rollout is played."""
 
     def run(self) -> None:
-        """Learn until the run's last step, a drain order or SIGTERM."""
+        """Learn until the run's last step, an order to finish, or SIGTERM."""
         self._begin()
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
         if self._draining and mode_of(self.settings.exchange).central:
@@ -106,7 +107,7 @@ class Trainer:
     # One rollout ---------------------------------------------------------------------------------------------------
 
     def _next_rollout(self) -> Gathered | None:
-        """Return the rollout to learn from next; None while it is not complete."""
+        """Return the rollout to learn from next; None while it is incomplete."""
         broken_off, self._broken_off = self._broken_off, None
         if broken_off is not None:
             if not self._skips(broken_off):
@@ -122,14 +123,14 @@ class Trainer:
         return None
 
     def _is_over(self) -> bool:
-        """Whether all learners together have learned from the run's last step, by their newest total."""
+        """Whether all learners together have learned from as many steps as the run shall have, by the newest count."""
         learned, end_steps = self.learning.exchange.learned(self.settings.end_steps), self.settings.end_steps
         if learned >= end_steps:
             self.counts.env_steps = max(self.counts.env_steps, learned)
         return self.counts.env_steps >= end_steps
 
     def _learn(self, gathered: Gathered) -> bool:
-        """Make an update of a rollout, publish, and open the next rollout; returns False if this learner is to end."""
+        """Make an update from a rollout, publish, and open the next rollout; returns False if this process must end."""
         if self.experience is not None:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
@@ -155,7 +156,7 @@ class Trainer:
         return True
 
     def _unlearned(self, gathered: Gathered, update: Update) -> bool:
-        """Handle a rollout that was not learned; returns False if this learner is to end."""
+        """Process the result of an update that was not completed; returns False if this process must end."""
         if update.outcome == "lost":
             self._broken_off, self._joined = gathered, False
             return True
@@ -165,7 +166,10 @@ class Trainer:
         return False
 
     def _count(self, gathered: Gathered, update: Update) -> None:
-        """Count a learned rollout; raises FloatingPointError if more than SKIPS_ALLOWED in a row had skipped steps."""
+        """Count a learned rollout, and warn if one of its optimizer steps was skipped.
+
+        Raises FloatingPointError after more than SKIPS_ALLOWED such rollouts in a row.
+        """
         self.reports.note_learned(update.metrics, gathered.lags)
         self.counts.count_learned(gathered, update.env_steps, update.updates, update.skipped_steps)
         self._note_returns(gathered)
@@ -182,9 +186,10 @@ class Trainer:
             )
 
     def _skips(self, gathered: Gathered) -> bool:
-        """Count a rollout if it is not to be learned from; returns whether that is so.
+        """Whether a rollout is not learned from; if so, it is counted.
 
-        An earlier incarnation has learned such a rollout already, or all its steps are too old.
+        This is so if the trainer has learned it before a restart, or if the weights that chose all its actions are too
+        old.
         """
         minibatches, in_step = self.learning.minibatches, self.peers.in_step
         if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or in_step):
@@ -203,21 +208,21 @@ class Trainer:
             self.rewards.note_learned(gathered.returns)
 
     def _publish(self) -> None:
-        """Publish the present weights; rollouts that are opened from now on are played by this version."""
+        """Publish the present weights; rollouts that are opened from now on are played with this version."""
         self._version = self.learning.publish(self.published, self.counts.env_steps)
         self.members.rollouts.published(self._version, self.counts.env_steps, self.counts.account.rollouts_learned)
 
     def _is_save_due(self, env_steps: int) -> bool:
-        """Whether a checkpoint became due since ``env_steps`` steps of all learners.
+        """Whether a checkpoint has become due since the count of ``env_steps`` environment steps of all learners.
 
-        Checkpoints are due at multiples of the interval, and by time as agreed with the other learners, so that
-        learners in lock-step save at the same steps.
+        Checkpoints are due at multiples of ``checkpoint_every_steps``. They are also due by time, or for a new best
+        score; about this, learners agree with the update, so that learners in lock-step save at the same steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every
 
     def _report(self) -> None:
-        """Send a report; the first learner also warns of a straggler."""
+        """Send a report; the first learner also warns if one learner is much slower than the others."""
         metrics = self.learning.metrics() | (self.experience.metrics() if self.experience else {})
         if self.settings.learner == 0:
             warning = self.peers.straggler(metrics, self.reports.seconds)
@@ -228,7 +233,7 @@ class Trainer:
     # Other learners ------------------------------------------------------------------------------------------------
 
     def _join_learners(self) -> bool:
-        """Join all other learners, and continue from the joined weights; returns False if that is not possible yet."""
+        """Join the other learners, and continue from their weights; returns False if that is not possible yet."""
         joined = self.peers.join(self.counts.env_steps, self.counts.updates, self.counts.position)
         if joined is None:
             return False
@@ -242,20 +247,23 @@ class Trainer:
         return True
 
     def _join_to_save(self) -> None:
-        """Join, to save the central weights at the end of a run in which no trainer was left alive to save them."""
+        """Join the other learners only to save the weights in the parameter store or servers when the run ends.
+
+        This is needed in mode async if every trainer has died before it could save them.
+        """
         while self.worker.poll() and not self._join_learners():
             self.link.wait()
             self._follow_orders()
 
     def _share(self, experience: Experience, gathered: Gathered) -> Gathered:
-        """Post rows of a rollout to other learners, and return the rollout joined with their newest rows."""
+        """Send rows of a rollout to other learners, and return the rollout joined with their newest rows."""
         experience.post(gathered.rollout, gathered.parts, self._version)
         others = experience.take()
         self.worker.timings.add("copy")
         return self.gatherer.share(gathered, others)
 
     def _pull(self) -> None:
-        """Take other learners' changes and publish them, every ``pull_rows`` rows of the rollout that is played."""
+        """Fetch and publish other learners' changes each time that ``pull_rows`` rows of a rollout are complete."""
         if not self.settings.pull_rows:
             return
         pulls = self.members.rows() // self.settings.pull_rows
@@ -264,12 +272,12 @@ class Trainer:
                 self._publish()
         self._pulls = pulls
 
-    # The begin, orders, the end --------------------------------------------------------------------------------------
+    # Begin, orders, end ----------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Restore a checkpoint, or save the first one; report this trainer as ready, and wait for the first order."""
-        acting = self.settings.resume and self.checkpoints.take_up()
-        if not acting:
+        """Restore a checkpoint, or save the first one; report that this trainer is ready, and wait for an order."""
+        published = self.settings.resume and self.checkpoints.restore()
+        if not published:
             self._publish()
         self._version = self.published.version
         if not self.settings.resume:
@@ -280,7 +288,7 @@ class Trainer:
             self.link.wait()
 
     def _follow_orders(self) -> bool:
-        """Carry out the orders that have come; returns whether this learner is to finish."""
+        """Carry out the orders that have come; returns whether this learner has to finish."""
         control = self.worker.control
         while control.ordered:
             order = control.order
@@ -314,5 +322,5 @@ class Trainer:
 
 
 def run(settings: TrainerSettings) -> None:
-    """Make a trainer, and run it to its end."""
+    """Run a trainer to its end."""
     Trainer(settings).run()

@@ -105,7 +105,7 @@ class Play:
         group.timestep, group.between_rollouts, anew, group.env.steps = state
         row = empty_row(group.env.spec, 1)
         row.observation[:], row.first[:] = group.env.observation, True
-        group.starts.stand(row)
+        group.starts.begin_from(row)
         if not anew:  # they have begun
             group.starts.begin(row)
         if group.advance() in ("waiting", "left"):

@@ -10,8 +10,8 @@ import pytest
 
 PROGRAM = """if True:
     import sys, traceback, warnings
-    from actorlearn.processes.__main__ import lose_what_finds_no_room
-    lose_what_finds_no_room()
+    from actorlearn.processes.__main__ import drop_output_on_full_disk
+    drop_output_on_full_disk()
     print("said on stdout, é" + chr(0xDC80))
     sys.stderr.write("said on stderr\\n" * 3)
     warnings.warn("warned")
