@@ -1,24 +1,23 @@
-"""Mode sync: learners in lock-step have equal weights, and step them by the mean of all gradients.
+"""Mode sync: all learners have equal weights, and take each optimizer step together with the mean of their gradients.
 
-Reads gradients; writes the flat weights and the optimizer's state, which are identical in every learner. Source: Stooke
-& Abbeel (2018), section 4.2; as in their code gradients are summed and divided by the number of learners, and clipped
-after that.
+Source: Stooke & Abbeel (2018), section 4.2. As in their code, gradients are summed, divided by the number of learners,
+and then clipped. Every learner takes the same step, so optimizer states are equal too.
 
-With several `local_steps`, or an outer optimizer, each learner clips its gradient and steps by itself, and the mean of
-the weights is taken instead (`optim/outer.py`). At the end of a batch all weights are equal again. Each learner then
-has an optimizer state of its own.
+With several `local_steps`, or an outer optimizer, each learner clips its gradient and takes steps alone, with an
+optimizer state of its own. Learners then take the mean of their weights instead (`optim/outer.py`), so that weights are
+equal again at the end of each batch.
 
-Each joint operation is completed by all living learners, or by none. After the death of a learner, the survivors
+**Failures.** Each joint operation is completed by all living learners, or by none. When a learner dies, the others
 therefore have equal weights, and know which minibatches of each learner are in them (``parameters/consumed.py``). They
-continue where they were. A restarted learner takes their weights. It continues its own experience after the part
-that is in these weights.
+continue with these. A restarted learner takes their weights, and continues its own experience after the part that
+these weights contain.
 
-Learners on one machine exchange through shared memory and open no socket. Learners on several machines meet at a hub
-(``remote_rendezvous.py``). There a meeting takes a round trip, so learners compute the gradient of the first step, or
-with normalised observations the moments of the batch, before they agree, and send it with the description of the batch.
-The agreement then takes no round trip of its own. If it turns out that a learner is leaving, that a learner has nothing
-to bring, or that some have fewer steps left, the gradients are not used, and the learners continue as if they had sent
-only the descriptions.
+**Transport.** Learners on one machine exchange through shared memory and open no socket. Learners on several machines
+meet at a hub (``remote_rendezvous.py``), where each meeting takes a network round trip. To save one, learners compute
+the first gradient (or, with normalised observations, the moments of the batch) before they agree on the batch, and send
+it together with the description of the batch. This gradient is not used if a learner is leaving, if a learner has no
+gradient to send, or if some learners have fewer steps left. The learners then continue as if they had sent only the
+descriptions.
 """
 
 from __future__ import annotations
@@ -48,72 +47,79 @@ from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
-"""Largest number of steps between two meetings that decide whether to break the batch off.
+"""Largest number of optimizer steps between two meetings at which learners decide whether to break a batch off.
 
 In value learning a batch may have thousands of steps. The interval is a number of steps and not a time, because all
 learners must come to the same meeting; `ask_after` computes it from the time of the slowest learner.
 """
 ASK_S = 1.0
-"""Intended seconds between two meetings that decide whether to break the batch off. If a step takes longer, there is a
-meeting at each step."""
+"""Intended seconds between two such meetings. If a step takes longer, there is a meeting at each step."""
 SUM_WHOLE = 2
-"""Largest number of learners that each sum whole gradients; if there are more, each sums a part and shares the result.
+"""Largest number of learners for which each learner sums all gradients itself.
 
-Summing parts needs a second meeting. Milliseconds to compute the mean, measured on two cores with addition in place,
-for whole gradients (and for parts): two learners with 0.5 M parameters 0.46 (0.59), with 4 M 6.9 (6.9); four learners
-with 0.5 M 2.2 (1.7), with 4 M 12.7 (8.6). Gloo over TCP took 1.5 and 16.7 with two learners, 9.0 and 34 with four.
+With more learners, each sums one part of the vector and shares the result, which needs a second meeting. Milliseconds
+to compute the mean, measured on two cores with addition in place:
+
+========  ===========  ===============  =====  =============
+learners  parameters   whole gradients  parts  Gloo over TCP
+========  ===========  ===============  =====  =============
+2         0.5 M        0.46             0.59   1.5
+2         4 M          6.9              6.9    16.7
+4         0.5 M        2.2              1.7    9.0
+4         4 M          12.7             8.6    34
+========  ===========  ===============  =====  =============
 """
 HASH_EVERY = 100
-"""Number of batches between two comparisons of the hashes of the weights."""
+"""Number of batches after which learners compare hashes of their weights, which must be equal."""
 
 
 class _Arrival(NamedTuple):
-    """Numbers that a learner sends on joining, before its `Carried.counts`."""
+    """Numbers that a learner sends when it joins; its `Carried.counts` follow."""
 
     env_steps: int
-    """Environment steps of all learners that are in the sender's weights."""
+    """Number of environment steps, of all learners, that the sender's weights have learned from."""
     updates: int
-    """Updates in the sender's weights."""
+    """Number of updates, of all learners, that the sender's weights contain."""
     changes: int
-    """Changes of the sender's weights since the last whole update."""
+    """Number of changes of the sender's weights since the last whole update."""
     number: int
     """Number of the sender, which never changes."""
     rollout: int
-    """Rollout of the sender's `Position`."""
+    """`Position.rollout` of the sender."""
     used: int
-    """Environment steps of the sender's `Position`."""
+    """`Position.used` of the sender."""
 
 
 class _NextBatch(NamedTuple):
-    """Numbers that a learner sends about the batch that it is about to learn."""
+    """Numbers that a learner sends about the batch from which it is about to learn."""
 
     env_steps: int
-    """Environment steps in the batch."""
+    """Number of environment steps in the batch."""
     optimizer_steps: int
-    """Remaining optimizer steps of the batch."""
+    """Number of optimizer steps that remain for the batch."""
     draining: int
-    """1 if the sender is leaving and learns no batch; else 0."""
+    """1 if the sender is leaving and does not learn from a batch; else 0."""
     busy_ns: int
-    """Time that the sender has worked since the last batch, without waiting."""
+    """Nanoseconds that the sender has worked since the last batch, without waiting."""
     fingerprint: int
     """Hash of the sender's weights; 0 when hashes are not compared."""
     saving: int
     """1 if the sender's next checkpoint is due by time; else 0."""
     rollout: int
-    """Rollout of the sender's `Position`."""
+    """`Position.rollout` of the sender."""
     used: int
-    """Environment steps of the sender's `Position`."""
+    """`Position.used` of the sender."""
 
 
 class Sync(Alone):
-    """The exchange of one of several learners that learn in lock-step."""
+    """The exchange of a learner in mode sync, which learns in lock-step with other learners."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
-        """Open the rendezvous of this learner; does not wait for others."""
+        """Open the shared memory, or the connection to the hub, at which learners meet; does not wait for others."""
         self.settings, self.hash_every = settings, hash_every
         super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         self._remote = self._meet_remotely() if settings.host else None
-        """The rendezvous with learners on other machines; None if all are on this machine."""
+        """The connection to the hub of learners on several machines; None if all are on this machine."""
         self.rendezvous: SharedRendezvous | RemoteRendezvous
         self._gathering: AllGather | RemoteRendezvous
         if self._remote is not None:
@@ -127,11 +133,12 @@ class Sync(Alone):
         self._numbers: list[int] = []
         """Numbers of the learners by rank, as received on joining."""
         self._batches: list[_NextBatch] = []
-        """Descriptions of the learners' batches that are being learned, by rank."""
+        """Description of each learner's present batch, by rank."""
         self._remaining = 0
-        """Number of steps that remain; a learner takes part in the last of them, as many as its batch has."""
+        """Number of optimizer steps that remain in the present batches. A learner whose batch has fewer steps takes
+        part only in the last ones."""
         self._merging: list[int] = []
-        """Ranks of the learners whose moments of this batch are not yet in the statistics."""
+        """Ranks of the learners whose moments of the present batch are not in the statistics yet."""
         local = settings.local_steps > 1 or learner.outer is not None
         self.outer = learner.outer or (Outer(OuterSettings(), self.parameters) if local else None)
         """Computes new weights from the mean of the learners' weights; None if gradients are exchanged."""
@@ -143,19 +150,20 @@ class Sync(Alone):
         """The algorithm's own state at the last exchange; None if the algorithm has none."""
         self.early = self._remote is not None and self.outer is None
         self._brought: Tensor | None = None
-        """Moments or gradient that this learner brings to the agreement."""
+        """Moments or gradient that this learner sends with the next description of a batch."""
         self._brings_gradient = False
         self._early_rows: NDArray[Any] | None = None
-        """Moments of all learners that came with the agreement; None if they did not."""
+        """Moments of all learners that came with the descriptions; None if they did not."""
         self._early_sum: NDArray[np.float32] | None = None
-        """Sum of all gradients of the batch's first step that came with the agreement; None if they did not."""
+        """Sum of all gradients of the batch's first step that came with the descriptions; None if they did not."""
         self._asks = self._ends = False
-        """Whether this learner asks to break the batch off, and whether a learner has asked at the newest step."""
+        """Whether this learner asks to break the batch off, and whether any learner asked for it at the newest step."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Wait for all learners, then take all state from the learner whose weights contain most updates and changes.
+        """Wait for all learners, then take all state from the learner whose weights contain the most updates.
 
-        Survivors of a lost learner are usually ahead of the newest checkpoint.
+        If several have equally many, that with most changes since is chosen. After a learner was lost, this is usually
+        one of the others, which are ahead of the newest checkpoint.
         """
         counts, consumed = self.learner.carried.counts(), self.consumed
         arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
@@ -191,9 +199,10 @@ class Sync(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Wait for all learners and exchange descriptions of the batch; compares hashes of the weights now and then.
+        """Wait for all learners and exchange descriptions of their batches.
 
-        Raises PeerLost, Stopped, and Disagreement if the hashes differ.
+        After every ``hash_every`` batches, hashes of the weights are compared too. Raises PeerLost, Stopped, and
+        Disagreement if the hashes differ.
         """
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
@@ -220,21 +229,24 @@ class Sync(Alone):
         self._brought, self._brings_gradient = gradients if moments is None else moments, moments is None
 
     def _announce(self, batch: _NextBatch) -> NDArray[np.int64]:
-        """Send the description of the batch, with what `bring` was given; returns the descriptions of all learners."""
+        """Send the description of the batch and the vector that `bring` has kept; returns all learners' descriptions.
+
+        Vectors of the others are kept for `merge` or `step`.
+        """
         brought, self._brought = self._brought, None
         self._early_rows = self._early_sum = None
         if self._remote is None or brought is None or not self.learner.alive():
-            return self.rendezvous.meet(batch)  # only who has brought a vector must stay until the others have come
+            return self.rendezvous.meet(batch)  # without a vector, this learner may stop waiting if told to end
         among = range(self.settings.learners) if self._brings_gradient else ()
         said, vectors = self._remote.bring(batch, _on_cpu(brought), among)
         if not self._brings_gradient:
             self._early_rows = vectors
         elif len({_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}) == 1:
-            self._early_sum = vectors  # all take part in the first step
+            self._early_sum = vectors  # all learners take part in the first step
         return said
 
     def _begin(self, batches: list[_NextBatch]) -> None:
-        """Begin these batches; computes whose moments the statistics do not have yet."""
+        """Begin the batches of all learners; finds the learners whose moments are not in the statistics yet."""
         consumed = self.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
@@ -246,11 +258,11 @@ class Sync(Alone):
 
     @property
     def taking_part(self) -> list[int]:
-        """Return the ranks of the learners whose gradients are averaged in the next step."""
+        """The ranks of the learners whose gradients are averaged in the next step."""
         return [rank for rank, batch in enumerate(self._batches) if batch.optimizer_steps >= self._remaining]
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the learners' moments that are missing in the statistics, in the order of ranks."""
+        """Merge the moments of all learners that are not in the statistics yet, in the order of ranks."""
         if not self._merging:
             return
         rows, self._early_rows = self._early_rows, None
@@ -272,7 +284,7 @@ class Sync(Alone):
             gradients.fill_(torch.nan)
         among = self.taking_part
         self._average(gradients, among)
-        stepped = self.apply(gradients, learning_rates, usable)  # an early sum may be finite all the same
+        stepped = self.apply(gradients, learning_rates, usable)  # ``usable``: an early sum does not contain the nan
         hit("allreduce.stepped")
         self.consumed.step(self._numbers[rank] for rank in among)
         self._remaining -= 1
@@ -286,9 +298,9 @@ class Sync(Alone):
         return reduce(torch.add, [said[rank].double() for rank in among]) / len(among)
 
     def _step_locally(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool, outer: Outer) -> Stepped:
-        """Take a step without the others; average weights after `local_steps`, and after the last step of a batch."""
+        """Take a step alone. After every `local_steps` steps, and at the end of a batch, average all weights."""
         among = self.taking_part
-        if not self._local and self.learner.state is not None:  # the change by the step before is in it only now
+        if not self._local and self.learner.state is not None:  # now, because the learner changes it after each step
             self._state_then = self.learner.state.clone()
         stepped = Stepped(0.0, True)
         if self.settings.rank in among:
@@ -311,7 +323,7 @@ class Sync(Alone):
         self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def break_off(self) -> None:
-        """Restore the weights and the states of the last exchange, if there were local steps since."""
+        """Restore the weights and states of the last exchange, if the learner has taken local steps since."""
         if self.outer is not None and self._local:
             self.parameters.copy_(self.outer.anchor)
             self.restore(self._optimizer_then)
@@ -320,10 +332,11 @@ class Sync(Alone):
             self._local = []
 
     def ending(self, asked: bool) -> bool:
-        """Whether any learner is to end.
+        """Whether to break the batch off, because any learner was told to end.
 
-        The learners exchange this every ``ask_after`` calls or, if they exchange gradients between machines, with the
-        gradients of each step: all then end before the step after it.
+        The learners exchange ``asked`` at a meeting, after as many calls as `ask_after` returns. If they exchange
+        gradients between machines, it is sent with the gradient of each step instead, and all learners break off before
+        the next step.
         """
         if self.early:
             self._asks = asked
@@ -338,19 +351,19 @@ class Sync(Alone):
         return bool(said[:, 0].any())
 
     def settle(self) -> None:
-        """Count the batches of all learners."""
+        """Record that the batches of all learners are in the weights."""
         for number, batch in zip(self._numbers, self._batches, strict=True):
             self.consumed.settle(number, batch.env_steps)
 
     def metrics(self) -> dict[str, float]:
-        """Return the rank of the straggler, this learner's waiting time, and the bytes moved between machines."""
+        """Return metrics of the straggler, of this learner's waiting time, and of the bytes sent between machines."""
         found = self._waits.metrics()
         if self._remote is not None:
             found |= self._remote.moved.metrics()
         return found
 
     def close(self) -> None:
-        """Leave; learners that still wait for this one get PeerLost."""
+        """Leave the other learners; those that still wait for this one get PeerLost."""
         self.rendezvous.close()
 
     def _meet_remotely(self) -> RemoteRendezvous:
@@ -360,7 +373,10 @@ class Sync(Alone):
         return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
-        """Replace a flat vector by its mean over these learners, summed by rank: the same bits in every learner."""
+        """Replace a flat vector by its mean over the learners with ranks ``among``.
+
+        Vectors are summed in the order of ranks, so every learner gets the same bits.
+        """
         if self._remote is not None:
             total, self._early_sum = self._early_sum, None
             if total is None:
@@ -382,7 +398,7 @@ class Sync(Alone):
             part.copy_(torch.from_numpy(row[: part.numel()]))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Return all learners' tensors by rank: on the CPU, in the shape of `tensor`, valid until the next call."""
+        """Share a tensor, and return those of all learners by rank, on the CPU; they are valid until the next call."""
         return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
 
     def _rows(self, tensor: Tensor) -> NDArray[Any]:
@@ -402,10 +418,13 @@ class Sync(Alone):
 
 
 def _on_cpu(tensor: Tensor) -> NDArray[Any]:
-    """Return the numbers of a tensor as one vector, which may share its memory."""
+    """Return the numbers of a tensor as a flat array, which may share memory with the tensor."""
     return np.asarray(tensor.detach().cpu().contiguous().view(-1).numpy())
 
 
 def ask_after(calls: int, seconds: float) -> int:
-    """Return how many calls of `ending` there are until the next meeting; the last `calls` took up to `seconds`."""
+    """Return the number of calls of `ending` until the next meeting.
+
+    The last ``calls`` calls took the slowest learner ``seconds`` seconds; the result aims at ASK_S seconds.
+    """
     return max(1, min(ASK_EVERY, int(ASK_S * calls / seconds)))

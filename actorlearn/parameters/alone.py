@@ -1,6 +1,6 @@
-"""The exchange of a sole learner: it clips its gradient and takes an optimizer step.
+"""The exchange of a single learner, which has nothing to exchange: it clips its gradient and takes an optimizer step.
 
-Reads gradients; writes the flat weights and the optimizer's state.
+Exchanges in which each learner has a whole optimizer derive from it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from actorlearn.parameters.settings import ExchangeSettings
 
 
 class Alone(Exchange):
-    """The exchange of a sole learner; base of exchanges in which each learner has a whole optimizer of its own."""
+    """The exchange of a single learner; `Exchange` describes the methods."""
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
-        """Make an optimizer for the parameters, which are the first part of the weights; no settings are needed."""
+        """Make an optimizer for the learner's parameters; no settings of the exchange are needed."""
         size = learner.gradients.numel()
         self.learner, self.weights = learner, learner.weights
         self.parameters, self.statistics = self.weights[:size], self.weights[size:]
@@ -36,18 +36,18 @@ class Alone(Exchange):
         return self.optimizer.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's."""
+        """Restore the optimizer's state."""
         self.optimizer.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Continue from this learner's own checkpoint."""
+        """Return the counts of this learner's checkpoint, from which it continues."""
         self.env_steps, self.updates = env_steps, updates
         return Joined(env_steps, updates)
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Add the batch to the totals."""
+        """Add the batch to the counts of environment steps and updates, and return them."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
             self.consumed.begin(self.learner.number, position)
@@ -55,7 +55,7 @@ class Alone(Exchange):
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with the statistics, unless those of this rollout are in them already."""
+        """Merge the moments into the statistics, unless the statistics contain those of this rollout already."""
         if not self.consumed.merged(self.learner.number, self._rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self.learner.number)
@@ -67,7 +67,7 @@ class Alone(Exchange):
         return stepped
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip a gradient, which may be the mean of several learners' gradients, and take a step."""
+        """Clip a gradient and take a step, without recording it; the gradient may be the mean of several learners'."""
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -75,5 +75,5 @@ class Alone(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the batch."""
+        """Record that the batch is in the weights."""
         self.consumed.settle(self.learner.number, self._batch_steps)

@@ -1,18 +1,18 @@
 """Mode async on one machine: each learner applies its gradient to the newest weights in the parameter store.
 
-Reads gradients and the store; writes the store, the flat weights and the optimizer's state. Each chunk of these equals
-the store's at the moment of the learner's change. Source: Stooke & Abbeel (2018), section 4.3 and, for several local
-steps, appendix A.
+The store (``store.py``) has the weights and the optimizer state in shared memory, divided into chunks. A learner clips
+its gradient. Then, chunk by chunk, it copies weights and optimizer state from the store to its device, takes the
+optimizer step there, and writes them back. Source: Stooke & Abbeel (2018), section 4.3. As in the code of the paper,
+each learner has its own count of Adam's steps.
 
-The learner clips its gradient. It then copies, chunk by chunk, the store's weights and optimizer state to its device,
-updates them there, and writes them back. Each learner has its own count of Adam's steps, as in the code of the paper.
-Local steps are counted across batches, so that A2C, whose batch is one step, can take several. Local steps that are not
-yet in the store are lost when the learner is killed.
+With several local steps (appendix A of the paper), the learner takes them alone, and then merges them into the store.
+They are counted across batches, so that A2C, whose batch is one step, can take several. Local steps that are not in the
+store yet are lost if the learner is killed.
 
-A change of the store is one optimizer step, or one merge of statistics. Changes are numbered by rollout and then in
-order, and minibatches depend on the seed and the rollout only. So a restarted learner that repeats its rollout makes
-the same changes with the same numbers. Each chunk records this learner's newest change in it, and a change that a chunk
-contains already is skipped there.
+A *change* of the store is one optimizer step, or one merge of statistics. Changes are numbered: by rollout, and then in
+order. Minibatches depend only on the seed and the rollout, so a restarted learner that repeats its rollout makes the
+same changes with the same numbers. Each chunk records the newest change of each learner, and the learner skips changes
+that a chunk already contains.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from actorlearn.parameters.store import LearnerRecord, SharedStore
 
 
 class Async(Exchange):
-    """The exchange of one of several learners that share a parameter store."""
+    """The exchange of a learner in mode async, which shares a parameter store with others on its machine."""
 
     def __init__(self, settings: AsyncExchangeSettings, learner: Learner) -> None:
-        """Bind to the store, with an optimizer for each of its chunks."""
+        """Open the store, and make an optimizer for each of its chunks."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.local_steps = weights, settings.local_steps
@@ -67,20 +67,20 @@ class Async(Exchange):
         }
         self.vectors = optimizer.state_vectors
         self.pending = 0
-        """Local steps that are not in the store."""
+        """Number of local steps that are not in the store."""
         self._batch_steps = 0
-        """Environment steps of the batch that is being learned."""
+        """Number of environment steps in the present batch."""
         self._rollout = self._number = 0
-        """The rollout that is being learned, and the number of the change that is made next."""
+        """Number of the present rollout, and of the next change."""
         self._merged = False
-        """Whether local steps were merged into the store since this learner's record was written last."""
+        """Whether local steps were merged into the store since this learner last wrote its record."""
         self._applied = [-1] * len(self.store.spans)
         """Number of this learner's newest change in each chunk."""
         self._seen = [0] * len(self.store.spans)
         """Version of each chunk when this learner last copied or wrote it."""
         self._staleness: list[int] = []
-        """For each change of a chunk since the last report: the number of versions of the chunk since this learner last
-        had it."""
+        """For each change of a chunk since the last report: how many versions the chunk had got since this learner last
+        copied or wrote it."""
 
     def _optimizer_of(
         self, chunk: int, make: Callable[[OptimizerSettings, Tensor], OptimizerT]
@@ -89,7 +89,7 @@ class Async(Exchange):
         return GroupedOptimizer(make, groups_within(self.groups, span), self.weights[span])
 
     def state(self) -> dict[str, Tensor]:
-        """Return a copy of the optimizer's state with the chunks joined; local steps are included."""
+        """Return a copy of the optimizer's state, joined from the chunks; it includes local steps."""
         parts = [optimizer.state() for optimizer in self.optimizers.values()]
         return {
             name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor
@@ -97,14 +97,14 @@ class Async(Exchange):
         }
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's; ``join`` writes it to the store if the store is empty."""
-        copy_state(state, self.state())  # checks the shapes, which slices for chunks would not
+        """Restore the optimizer's state; `join` writes it to the store if the store is empty."""
+        copy_state(state, self.state())  # checks the shapes, because the slices below would hide an error
         for chunk, optimizer in self.optimizers.items():
             span = self.spans[chunk]
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Fill the store if it is empty, and copy its weights; continue where a killed incarnation was."""
+        """Fill the store if it is empty, and copy its weights; a restarted learner continues from its record there."""
         with self.store.locked([0]):
             if not self.store.filled:
                 for chunk in self.spans:
@@ -129,13 +129,13 @@ class Async(Exchange):
         return Joined(self.store.env_steps, self.store.updates, stored)
 
     def _resume(self, record: LearnerRecord, position: Position) -> None:
-        """Continue a killed incarnation's work: set its record back to the start of the rollout that is repeated.
+        """Continue after a restart: set this learner's record back to the beginning of the rollout that is repeated.
 
         Local steps that were not merged into the store are lost, and their environment steps no longer count as used.
-        Adam's count of steps continues from all steps taken, the lost ones included.
+        Adam's count of steps continues, and includes the lost steps.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
-        begun = newest >= position.first_change  # a change also merges all earlier local steps
+        begun = newest >= position.first_change  # if so, no local steps are lost: a change merges all earlier ones
         used = position.used if begun else min(position.used, record.in_store)
         if record.rollouts_learned > position.rollout:  # `settle` was called already, and will be called again
             record = record._replace(optimizer_steps=record.steps_before, updates=record.updates - 1)
@@ -147,7 +147,10 @@ class Async(Exchange):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return all learners' totals plus this batch, without waiting. If draining, first merge the local steps."""
+        """Return the steps and updates of all learners, with this batch, without waiting for the other learners.
+
+        If draining, first merge local steps into the store.
+        """
         if draining and self.pending:
             self._merge_local_steps()
             self._settle(self._record)
@@ -158,7 +161,7 @@ class Async(Exchange):
         return Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Combine the moments with the store's statistics, under their lock."""
+        """Merge the moments into the store's statistics, under their lock."""
         with self.store.locked([self.statistics]) as chunk:
             self._take(chunk)
             if self._number > self._applied[chunk]:
@@ -167,9 +170,9 @@ class Async(Exchange):
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip the gradient and take a step: on the store chunk by chunk, or a local one if `local_steps` are several.
+        """Clip the gradient and take a step on the store, chunk by chunk.
 
-        After `local_steps` local steps, these are merged into the store.
+        With several `local_steps`, take a local step, and merge the local steps into the store after this many.
         """
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
@@ -179,7 +182,7 @@ class Async(Exchange):
                 span = self.spans[chunk]
                 if self._number > self._applied[chunk]:
                     self.optimizers[chunk].step(self.weights[span], gradients[span], learning_rates)
-                else:  # the step was made before this learner was killed
+                else:  # the chunk contains this step, which was taken before this learner was restarted
                     self._count_steps(chunk, 1)
 
             if self.local_steps == 1:
@@ -194,7 +197,7 @@ class Async(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the steps of the batch as used; a batch that was counted before a restart is not counted again."""
+        """Count the batch as used, unless it was counted before a restart."""
         self.consumed.settle(self.learner.number, self._batch_steps)
         record = self._record
         if record.rollouts_learned <= self._rollout:
@@ -203,24 +206,24 @@ class Async(Exchange):
 
     @property
     def _record(self) -> LearnerRecord:
-        """Return this learner's record, which exists after joining."""
+        """This learner's record in the store, which exists after joining."""
         record = self.store.record
         assert record is not None
         return record
 
     def _settle(self, record: LearnerRecord) -> None:
-        """Write the record; `in_store`, `optimizer_steps` and `counts` are filled in here."""
+        """Write the record to the store, with the present values of `in_store`, `optimizer_steps` and `counts`."""
         in_store = record.used if self._merged or not self.pending else record.in_store
         steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
         self.store.settle(record._replace(in_store=in_store, optimizer_steps=steps, counts=counts))
         self._merged = False
 
     def learned(self, end_steps: int) -> int:
-        """Return the store's total of environment steps."""
+        """Return the number of environment steps that the store's weights have learned from."""
         return self.store.env_steps
 
     def pull(self) -> bool:
-        """Copy the chunks that others have changed, and repeat on them the local steps that are not in the store."""
+        """Copy the chunks that others have changed, and apply local steps that are not in the store to the copies."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
@@ -254,7 +257,7 @@ class Async(Exchange):
         self.pending, self._merged = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
-        """Copy every chunk, apply the rule to it and write it back, in the order in which locks become free."""
+        """Copy every chunk from the store, change it by ``rule``, and write it back, in the order of free locks."""
         waiting = list(self.chunks)
         while waiting:
             with self.store.locked(waiting) as chunk:
@@ -266,28 +269,33 @@ class Async(Exchange):
             waiting.remove(chunk)
 
     def _take(self, chunk: int) -> None:
+        """Copy a chunk's weights and optimizer state from the store."""
         for own, central in self._rows(chunk, self.store.current(chunk)):
             own.copy_(central)
         self._seen[chunk], self._applied[chunk] = self.store.version(chunk), self.store.applied(chunk)
 
     def _give(self, chunk: int, number: int = -1) -> None:
+        """Write a chunk's weights and optimizer state to the store; ``number``: that of the change, -1 = none."""
         for own, central in self._rows(chunk, self.store.spare(chunk)):
             central.copy_(own)
         self._seen[chunk] = self.store.commit(chunk, number)
         self._applied[chunk] = max(self._applied[chunk], number)
 
     def _steps_of(self, chunk: int) -> int:
-        """Return Adam's count of this learner's steps; 0 for an optimizer that has none."""
+        """Return this learner's count of Adam's steps; 0 for an optimizer without such a count."""
         return int(self.optimizers[chunk].parts[0].optimizer.state().get("steps", 0))
 
     def _count_steps(self, chunk: int, steps: int) -> None:
-        """Add the steps of an earlier incarnation to Adam's count."""
+        """Add steps that were taken before a restart to Adam's count."""
         for part in self.optimizers[chunk].parts:
             if "steps" in (state := part.optimizer.state()):
                 state["steps"] += steps
 
     def _rows(self, chunk: int, values: NDArray[np.float32]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the chunk's weights and optimizer vectors on this learner's device, and their rows in the store."""
+        """Yield each vector of a chunk (weights, optimizer state) on this learner's device, and its row in ``values``.
+
+        ``values`` is the array of the chunk in the store.
+        """
         central = torch.from_numpy(values)
         yield self.weights[self.spans[chunk]], central[0]
         if chunk != self.statistics:

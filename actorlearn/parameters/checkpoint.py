@@ -1,8 +1,8 @@
-"""Checkpoints: each save is a folder with tensors in safetensors, further files, and a manifest with their hashes.
+"""Writes and reads checkpoints. Each is a folder with a safetensors file, further files, and a manifest of hashes.
 
-A save is written to a temporary folder, flushed, and renamed to its final name. Whenever the process dies, either the
-old or the new checkpoint is complete. Loading never executes code. ``checkpoint_folders.py`` chooses the checkpoint to
-continue from.
+A checkpoint is written to a temporary folder, flushed to disk, and renamed to its final name. If the process dies at
+any moment, either the old or the new checkpoint is complete. Reading never executes code. ``checkpoint_folders.py``
+chooses the checkpoint from which to continue.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A saved state: named tensors (``weights.*``, ``optimizer.*``, ``consumed``) and plain numbers."""
+    """The content of a checkpoint."""
 
     path: Path
+    """The checkpoint's folder."""
     tensors: dict[str, Tensor]
+    """All tensors by name: ``weights.*``, ``optimizer.*``, ``consumed`` and others."""
     state: dict[str, Any]
+    """Plain values, such as counts, from the manifest."""
 
     def section(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors whose names start with ``prefix.``, by their names without it."""
@@ -62,10 +65,11 @@ def save(
     beat: Beat = silent,
     spared: Callable[[], Collection[int]] = tuple,
 ) -> Path:
-    """Write ``directory/<env_steps>/`` atomically, and remove all but the ``keep`` newest checkpoints; raises OSError.
+    """Write the checkpoint ``directory/<env_steps>/`` atomically, remove old ones, and return its path.
 
-    ``more`` writes further files to the folder and returns additions to the state. ``beat`` is called after every chunk
-    that is hashed. ``spared``, called after the save, returns the steps of checkpoints that are kept at any age.
+    The ``keep`` newest checkpoints are kept, and those whose steps ``spared`` returns; it is called after the new one
+    is complete. ``more`` writes further files to the folder and returns additions to ``state``. ``beat`` is called
+    repeatedly while files are hashed. Raises OSError.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
@@ -108,9 +112,10 @@ def load(folder: Path) -> Checkpoint:
 
 
 def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
-    """Choose checkpoints and open them; choose again if a living trainer has removed one in between.
+    """Call ``choose``, which returns checkpoints, and ``take``, which opens them; returns the result of ``take``.
 
-    Raises the exceptions of ``choose``, and those of ``take`` if it still fails after several attempts.
+    Both are called again if a running trainer has removed a checkpoint in between. Raises the exceptions of ``choose``,
+    and those of ``take`` if it still fails after LOOKS attempts.
     """
     for _ in range(LOOKS - 1):
         chosen = choose()
@@ -120,9 +125,9 @@ def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opene
 
 
 def open_found(found: Found) -> Checkpoint:
-    """Load the tensors of a checkpoint that was found.
+    """Read the tensors of a checkpoint that was found.
 
-    Raises OSError if it has been removed or replaced since, and ValueError if its tensors cannot be read.
+    Raises OSError if it was removed or replaced in the meantime, and ValueError if its tensors cannot be read.
     """
     try:
         tensors = load_file(found.path / TENSORS)
@@ -134,7 +139,7 @@ def open_found(found: Found) -> Checkpoint:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove replaced checkpoints, and leftovers of a process that was killed during a save."""
+    """Remove replaced checkpoints, and temporary folders of a process that was killed during a save."""
     whole = folders(directory)
     for path in directory.glob(".[0-9]*"):
         if path not in whole:

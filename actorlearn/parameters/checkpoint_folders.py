@@ -1,11 +1,12 @@
-"""Checkpoint folders: the manifest of a checkpoint, and the choice of the checkpoints that a run continues from.
+"""The manifest of a checkpoint, and the choice of the checkpoint from which a run continues.
 
-Reads and writes ``<directory>/<env_steps>/``; ``checkpoint.py`` reads and writes the tensors in it. Never loads torch,
-so that the supervisor can choose the same checkpoint as the trainer.
+A checkpoint is the folder ``<directory>/<env_steps>/``; ``checkpoint.py`` reads and writes its tensors. This module
+never loads torch, so that the supervisor can choose the same checkpoint as the trainer.
 
-A manifest holds size and SHA-256 of every other file, and the SHA-256 of its own preceding text. A folder is damaged if
-any bit has changed or any file was truncated, added or removed. Then an older checkpoint is used, with a warning. But a
-run never starts over for this reason: it is an error if only the checkpoint of step 0 is valid among several.
+The manifest has the size and SHA-256 of every other file, and the SHA-256 of its own preceding text. A checkpoint is
+damaged if any bit has changed, or if a file was truncated, added or removed. An older checkpoint is then used, with a
+warning. If only the checkpoint of step 0 is valid among several, that is an error: a run never starts from the
+beginning because of damage.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
-"""Format of the manifests that are written. Format 1, which has hashes of the tensors only, is read too."""
+"""Format of the manifests that are written. Format 1, which has no sizes and no hash of its own, is read too."""
 _MANIFEST = "manifest.json"
 TENSORS = "tensors.safetensors"
 """File of a checkpoint with all its tensors."""
@@ -34,30 +35,31 @@ _BEFORE = ".before"
 _STAND_IN = re.compile(rf"\.[0-9]+{re.escape(_BEFORE)}")
 _CHUNK_BYTES = 16 << 20
 LOOKS = 5
-"""Number of attempts to read folders, which a running trainer may replace or remove in the meantime."""
+"""Number of attempts to read a checkpoint. A running trainer may replace or remove it during an attempt."""
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 Beat = Callable[[], object]
 
 
 def silent() -> None:
-    """Show no sign of life."""
+    """Do nothing: the default for ``beat``, which is called to give signs of life during long operations."""
 
 
 class CheckpointError(RuntimeError):
-    """There is no valid checkpoint to continue from."""
+    """There is no valid checkpoint from which to continue."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A valid checkpoint, and the newer, damaged ones that were passed over."""
+    """A valid checkpoint, and a list of newer checkpoints that are damaged."""
 
     path: Path
     state: dict[str, Any]
+    """Plain values from the manifest."""
     damaged: tuple[tuple[str, str], ...] = ()
-    """Newer checkpoints that were passed over: (folder, description of the damage)."""
+    """Newer checkpoints that are damaged: (folder, description of the damage)."""
     identity: tuple[int, int] | None = None
-    """Identity of the folder that was read, which another folder may replace; None if it is not checked."""
+    """Result of `identity` for the folder when it was read; None if it need not be checked for replacement."""
 
     @property
     def env_steps(self) -> int:
@@ -65,12 +67,15 @@ class Found:
         return steps_of(self.path)
 
     def warnings(self) -> list[str]:
-        """Return a line for each newer checkpoint that was passed over, with the reason."""
+        """Return a line for each newer checkpoint that is damaged, with a description of the damage."""
         return [f"{newer} is damaged, so {short(self.path)} is used instead: {wrong}" for newer, wrong in self.damaged]
 
 
 def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = silent) -> None:
-    """Flush a folder's files to disk and write their manifest; ``beat`` is called after every chunk. Raises OSError."""
+    """Flush the files of a new checkpoint to disk, and write its manifest; raises OSError.
+
+    ``beat`` is called repeatedly while files are hashed.
+    """
     files = {}
     for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
         flush(path)
@@ -81,9 +86,9 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
 
 
 def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the manifest of a checkpoint; raises ValueError or OSError if the folder differs from it.
+    """Return the manifest of a checkpoint, after a comparison with the files of its folder.
 
-    ``hashed``: SHA-256 by name, for files whose content need not be read.
+    Raises ValueError or OSError if they differ. ``hashed`` has the SHA-256 of files whose content need not be read.
     """
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, said in manifest["files"].items():
@@ -104,7 +109,10 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
 
 
 def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor of a checkpoint, by name, without the tensors; raises ValueError or OSError."""
+    """Return the shape of each tensor of a checkpoint by name, without reading the tensors.
+
+    Raises ValueError or OSError.
+    """
     try:
         with safe_open(folder / TENSORS, "numpy") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -124,8 +132,8 @@ def find_at(folder: Path, beat: Beat = silent) -> Found:
 def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ()) -> Found:
     """Return the newest valid checkpoint in these directories; of equally new ones, that of the first directory.
 
-    ``among``: if not empty, only checkpoints of these steps are considered. Raises CheckpointError, which describes the
-    damage of each checkpoint, if none is valid, or if one of step 0 is valid and later ones are damaged.
+    If ``among`` is not empty, only checkpoints of these steps are considered. Raises CheckpointError if none is valid,
+    or if only that of step 0 is valid although there are later ones. The error describes the damage of each checkpoint.
     """
     for _ in range(LOOKS):
         found: Found | None = None
@@ -155,9 +163,9 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
 
 
 def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
-    """Return the steps and the state of the newest checkpoint with an undamaged manifest; (0, {}) if there is none.
+    """Return steps and state of the newest checkpoint whose manifest is undamaged; (0, {}) if there is none.
 
-    The checkpoint's other files are not read, because that may take minutes.
+    The checkpoint's other files are not compared with the manifest, because that may take minutes.
     """
     for folder in sorted(folders(directory), key=steps_of, reverse=True):
         with suppress(*_DAMAGE):
@@ -166,12 +174,13 @@ def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
 
 
 def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
-    """Return a learner's own checkpoint, and the one whose weights it takes; raises CheckpointError.
+    """Return the checkpoint from which a learner continues, and the one whose weights it takes.
 
-    Both are the same, except in modes with central weights: there the weights come from the newest checkpoint of all
-    learners. Learners in lock-step continue from the newest steps that all have saved, if there are any, each from its
-    own checkpoint. A learner without checkpoints begins from the first learner's. In modes where the others have what a
-    learner has learned, a learner whose checkpoints are all damaged continues from another learner's.
+    They are the same, except in modes with central weights: there the weights come from the newest checkpoint of any
+    learner. Learners in lock-step continue from the newest steps at which all have saved, if there are any. A learner
+    without checkpoints begins from the first learner's. A learner whose checkpoints are all damaged continues from
+    another learner's, if the weights that a trainer learns survive it in this mode (``ModeSpec.outlived``). Raises
+    CheckpointError if there is no valid checkpoint.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
@@ -191,10 +200,10 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 
 
 def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
-    """Return the newest valid checkpoints of the same steps, one in each directory; None if there are none.
+    """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
-    Learners in lock-step continue from these. Those of step 0 are returned only if not all learners had finished their
-    first save after it, so that a run never starts over because checkpoints are damaged or missing.
+    Learners in lock-step continue from these. Checkpoints of step 0 are returned only if all have no others in common
+    and no learner has more than two. A run thus never starts from the beginning because of damaged checkpoints.
     """
     common = find_common_steps(directories)
     before_all_saved = common == {0} and all(len(folders(d)) <= 2 for d in directories)
@@ -247,7 +256,7 @@ def short(folder: Path) -> str:
 
 
 def identity(folder: Path) -> tuple[int, int] | None:
-    """Return inode and modification time, to tell a folder from one that replaces it; None if it is missing."""
+    """Return inode and modification time of a folder, which change if it is replaced; None if it is missing."""
     with suppress(OSError):
         found = folder.stat()
         return found.st_ino, found.st_mtime_ns  # the inode alone may be reused at once
@@ -255,12 +264,12 @@ def identity(folder: Path) -> tuple[int, int] | None:
 
 
 def steps_of(folder: Path) -> int:
-    """Return the environment steps of a checkpoint, from its name."""
+    """Return the number of environment steps that a checkpoint's name contains."""
     return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    """Return a manifest of either format, with ``files``; raises ValueError if it is damaged."""
+    """Parse a manifest of either format, and return it with the key ``files``; raises ValueError if it is damaged."""
     cut = data.rfind(b',\n "sha256"')
     if cut >= 0 and data[cut:] == _last_line(data[:cut]):
         sealed: dict[str, Any] = json.loads(data)
@@ -277,7 +286,7 @@ def _manifest(data: bytes) -> dict[str, Any]:
 
 
 def _last_line(text: bytes) -> bytes:
-    """Return the end of a manifest after this text, which holds its hash."""
+    """Return the last line of a manifest, which has the hash of the preceding ``text``."""
     return f',\n "sha256": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 
 

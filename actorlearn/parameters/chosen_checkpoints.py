@@ -1,8 +1,8 @@
-"""The checkpoint that a user names: ``newest``, ``best``, or the environment steps of one that is kept.
+"""Finds the checkpoint that a user names: ``newest``, ``best``, or a number of environment steps.
 
-Reads the folders of ``checkpoint_folders.py``. The supervisor records the best score in ``best.json``; the best
-checkpoint is the one saved soonest after the weights of that score. A run that is resumed from an older checkpoint
-moves newer ones to the folder ``aside``, where nothing looks for them. Never loads torch.
+The supervisor records the best score of a run in ``best.json``. The best checkpoint is the first one saved with or
+after the weights of that score. A run that is resumed from an older checkpoint moves the newer ones to the folder
+``aside``, where they are no longer found. This module never loads torch.
 """
 
 from __future__ import annotations
@@ -33,47 +33,48 @@ from actorlearn.parameters.checkpoint_folders import (
 )
 
 NEWEST = "newest"
-"""Stands for the newest valid checkpoint."""
+"""Name of the newest valid checkpoint."""
 BEST = "best"
-"""Stands for the checkpoint saved soonest after the weights with the best score."""
+"""Name of the best checkpoint."""
 _MEANT = {"last": NEWEST, "latest": NEWEST, "final": NEWEST, "new": NEWEST}
-"""Words that other programs use for a checkpoint -> the word used here."""
+"""Names that other programs use -> the name used here."""
 BEST_FILE = "best.json"
-"""File in the folder of a run's checkpoints with the best score; no such file before the first score."""
+"""File, in the folder of a run's checkpoints, with the best score; it is missing before the first score."""
 ASIDE = "aside"
-"""Folder, among a learner's checkpoints, for checkpoints newer than the one from which the run was resumed."""
+"""Folder, in a folder of checkpoints, for checkpoints newer than the one from which the run was resumed."""
 
 
 class Best(msgspec.Struct, frozen=True):
     """The best score of a run so far."""
 
     env_steps: int
-    """Environment steps of the weights with this score."""
+    """Number of environment steps of the weights with this score."""
     score: float
     """Mean score of an evaluation, or of the newest training games when a checkpoint was saved."""
     by: Literal["evaluation", "training"]
+    """Origin of the score."""
 
     def beats(self, other: Best | None) -> bool:
-        """Whether this score is better than another; any score of an evaluation is better than one of training."""
+        """Whether this score is better. Any score of an evaluation is better than any score of training games."""
         if other is None or other.by != self.by:
             return other is None or self.by == "evaluation"
         return self.score > other.score
 
 
 def read_best(root: Path) -> Best | None:
-    """Return the best score of the run with these checkpoints; None before the first, or if it cannot be read."""
+    """Return the best score of the run whose checkpoints are in ``root``; None if there is none or it is unreadable."""
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((root / BEST_FILE).read_bytes(), type=Best)
     return None
 
 
 def write_best(root: Path, best: Best) -> None:
-    """Record the best score of a run; raises OSError."""
+    """Record the best score of the run whose checkpoints are in ``root``; raises OSError."""
     write_atomically(root / BEST_FILE, msgspec.json.format(msgspec.json.encode(best)) + b"\n")
 
 
 def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
-    """Return, as a set, the smallest number in ``there`` that is at least ``env_steps``.
+    """Return a set with the smallest number in ``there`` that is at least ``env_steps``.
 
     The set is empty if there is no such number, or if ``env_steps`` is None.
     """
@@ -82,9 +83,10 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
 
 
 def best_of_each(root: Path, in_step: bool) -> list[Path]:
-    """Return the best checkpoint of each learner that has one, and of learners in lock-step the best that all have.
+    """Return the best checkpoint of each learner that has one.
 
-    The two differ if a learner has lost a checkpoint that another still has.
+    With learners in lock-step (``in_step``), also return the best of the steps at which all have a checkpoint. These
+    are other steps if a learner has lost a checkpoint that another still has.
     """
     best = read_best(root)
     at, own = best.env_steps if best else None, directories(root)
@@ -98,16 +100,16 @@ def best_of_each(root: Path, in_step: bool) -> list[Path]:
 
 
 def read_at(text: str) -> str | int:
-    """Return ``newest``, ``best`` or a number of steps, as written by a user: 5000, 5_000 or 5,000."""
+    """Parse the name of a checkpoint as a user writes it: a number of steps (5000, 5_000 or 5,000), or a word."""
     digits = text.replace("_", "").replace(",", "")
     return int(digits) if digits.isascii() and digits.isdecimal() else text
 
 
 def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
-    """Return the valid checkpoint that ``at`` names.
+    """Return the valid checkpoint that ``at`` names: newest, best, or its environment steps.
 
-    Raises ValueError, with the checkpoints that are there, if there is none of that name; CheckpointError if it is
-    damaged, or if none is valid.
+    Raises ValueError if there is no such checkpoint; the text lists those that exist. Raises CheckpointError if the
+    checkpoint is damaged, or if none is valid.
     """
     if at == NEWEST:
         return newest(directory, beat=beat)
@@ -123,14 +125,20 @@ def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
 
 
 def named(directory: Path, at: str | int) -> Path:
-    """Return the folder that ``at`` names, not checked for damage; raises ValueError that lists the folders there."""
+    """Return the folder of the checkpoint that ``at`` names, without a check for damage.
+
+    Raises ValueError if there is none; the text lists the checkpoints that exist.
+    """
     there = {steps_of(folder): folder for folder in folders(directory)}
     root = directory.parent if (directory.parent / BEST_FILE).is_file() else directory
     return there[_steps(at, there, read_best(root))]
 
 
 def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
-    """Return the steps of the checkpoint that ``at`` names, one of ``there``; raises ValueError if there is none."""
+    """Return the steps of the checkpoint that ``at`` names; ``there`` are the steps of those that exist.
+
+    Raises ValueError if there is no such checkpoint.
+    """
     if at == NEWEST and there:
         return max(there)
     if isinstance(at, int) and at in there:
@@ -145,9 +153,9 @@ def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
 
 
 def nearest(directory: Path, env_steps: int) -> Path | None:
-    """Return the checkpoint of another learner that is nearest to these steps; of two, the older.
+    """Return the checkpoint in ``directory`` whose steps are nearest to ``env_steps``; of two, the older.
 
-    Returns None if that learner has no checkpoint.
+    Returns None if there is no checkpoint.
     """
     return min(
         folders(directory), key=lambda folder: (abs(steps_of(folder) - env_steps), steps_of(folder)), default=None
@@ -155,10 +163,11 @@ def nearest(directory: Path, env_steps: int) -> Path | None:
 
 
 def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
-    """Return the checkpoint of each learner that belongs to ``at``; raises ValueError, and CheckpointError for damage.
+    """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
-    ``at`` names a checkpoint of the first learner; all learners ``in_step`` must have a checkpoint of the same steps.
-    For each other learner, the checkpoint nearest in steps is chosen.
+    For every other learner, this is the checkpoint that is nearest in steps. With learners in lock-step (``in_step``),
+    only steps at which all learners have a checkpoint can be chosen. Raises ValueError if there is no such checkpoint,
+    and CheckpointError if one is damaged.
     """
     own = directories(root)
     there = find_common_steps(list(own.values())) if in_step else {steps_of(each) for each in folders(root)}
@@ -172,10 +181,11 @@ def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
 
 @contextmanager
 def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> Iterator[None]:
-    """Move each learner's checkpoints newer than the chosen one aside; move them back if the ``with`` block raises.
+    """Move each learner's checkpoints that are newer than the chosen one to the folder ``aside``.
 
-    The best score is moved too if it is that of newer weights, and so are the directories ``left``, those of learners
-    that the run no longer has: if it has them again, they must not take it back to the steps at which they left.
+    If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights. So
+    are the directories ``left`` of learners that the run no longer has; otherwise a later learner of the same number
+    would continue from their checkpoints.
     """
     moved: list[tuple[Path, Path]] = []
 
@@ -204,14 +214,14 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
 
 
 def set_best_aside(root: Path) -> None:
-    """Move the best score of the run with these checkpoints aside, as scores begin anew; raises OSError."""
+    """Move the best score to the folder ``aside``, because later scores cannot be compared with it; raises OSError."""
     if (root / BEST_FILE).exists():
         make_folder(root / ASIDE)
         os.rename(root / BEST_FILE, _free(root / ASIDE, BEST_FILE))
 
 
 def _free(aside: Path, first: str) -> Path:
-    """Return a path in ``aside`` for what has this name; what earlier resumes moved there keeps its path."""
+    """Return an unused path in the folder ``aside``: the name ``first``, with a number added if it is taken."""
     name, number = first, 1
     while (aside / name).exists():
         number += 1

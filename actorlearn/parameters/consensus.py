@@ -1,6 +1,6 @@
-"""Differences between the newest weights, and between the newest gradients, of learners in mode gossip, for reports.
+"""Measures for reports how much the weights, and the gradients, of learners in mode gossip differ.
 
-Pure. ``benchmarks/papers/gossip_bound.py`` computes a bound of the differences of weights from the learners' logs.
+``benchmarks/papers/gossip_bound.py`` computes an upper bound of the differences of weights from the learners' logs.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from numpy.typing import NDArray
 
 
 class Measured(NamedTuple):
-    """Comparison of the learners' newest messages."""
+    """Comparison of the weights in the learners' newest messages. The first learner is the one that compares."""
 
     versions: dict[int, int]
-    """Version of the message of each learner that has posted one."""
+    """Version of each learner's message, by learner."""
     distances: dict[int, float]
-    """l2 norm of the difference between each learner's message and the first learner's."""
+    """L2 norm of the difference between each learner's weights and the first learner's, by learner."""
     distance: float
-    """l2 norm of the difference between the first learner's message and the mean of all."""
+    """L2 norm of the difference between the first learner's weights and the mean of all."""
 
 
 def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:
-    """Compare the newest messages [size] of learners that have posted; `take` copies one and returns its version."""
+    """Compare the weights [size] in the newest messages of ``learners``, all of which must have posted one.
+
+    ``take(learner, out)`` copies the weights to ``out``, and returns their version.
+    """
     first, other = np.empty(size, np.float32), np.empty(size, np.float32)
     versions = {learners[0]: take(learners[0], first)}
     total, distances = first.astype(np.float64), {learners[0]: 0.0}
@@ -38,7 +41,7 @@ def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], 
 
 
 def cosines(gradients: Mapping[int, NDArray[np.float32]]) -> dict[str, float]:
-    """Return the cosine of each pair of learners' gradients: {"0-1": 0.83, ...}; 0 if one gradient is 0."""
+    """Return the cosine of the angle between each pair of gradients: {"0-1": 0.83, ...}; 0 if one gradient is 0."""
     vectors = {learner: vector / max(float(np.linalg.norm(vector)), 1e-30) for learner, vector in gradients.items()}
     return {f"{one}-{other}": float(vectors[one] @ vectors[other]) for one, other in combinations(sorted(vectors), 2)}
 

@@ -1,8 +1,8 @@
-"""Table of the part of each learner's experience that is in the weights; it is kept, saved and sent with the weights.
+"""A table that says from which part of each learner's experience the weights have learned.
 
-Reads and writes one array. A learner that takes weights also reads its own row of the table that belongs to them. The
-weights contain all rollouts before the row's rollout, and that rollout's first minibatches. The learner does not learn
-from these again, even after a restart.
+It belongs to the weights: it is saved, and sent to other learners, together with them. A row says that the weights have
+learned from all rollouts of a learner before a certain one, and from the first minibatches of that rollout. A learner
+that takes weights, for example after a restart, therefore knows what not to learn from again.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONSUMED_WORDS = 4
-"""8-byte words in a learner's row of the table."""
+"""Number of 8-byte integers in a learner's row of the table."""
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
-"""Number of rows before the learners' rows: one, which counts changes of the weights since the last whole update."""
+"""Number of rows before the learners' rows. Row 0 has the number of changes of the weights since the last whole
+update."""
 
 
 class Position(NamedTuple):
     """A learner's position in its own experience, from which it continues."""
 
     rollout: int = 0
-    """The rollout that the learner learns now or next."""
+    """Number of the rollout from which the learner learns now or next."""
     used: int = 0
-    """The learner's own environment steps of the passes before that rollout; also those whose optimizer steps were
-    skipped because they were not finite."""
+    """Number of the learner's environment steps in the updates before that rollout. Steps whose optimizer steps were
+    skipped, because they were not finite, are included."""
 
     @property
     def first_change(self) -> int:
-        """Number of the rollout's first change of central weights; each rollout has 2**32 numbers."""
+        """Number of the first change that this rollout makes to central weights; 2**32 numbers belong to a rollout."""
         return self.rollout << 32
 
 
@@ -40,21 +41,21 @@ BEGINNING = Position()
 
 
 class Consumed:
-    """A row for each learner, by number: its rollout, the environment steps before it, and its progress in it."""
+    """The table: for each learner number, a rollout, the environment steps before it, and the progress in it."""
 
     def __init__(self, learners: int) -> None:
-        """Begin with the table of untrained weights."""
+        """Begin with the table of untrained weights, for learners 0 to ``learners`` - 1."""
         self.table = np.zeros((_FOR_ALL + learners, CONSUMED_WORDS), np.int64)
         self._rows = self.table[_FOR_ALL:]
 
     def restore(self, table: NDArray[np.int64]) -> None:
-        """Copy a saved table; if it is of a run with fewer or more learners, copy the rows that both have."""
+        """Copy a saved table. If it has fewer or more learners, only the rows of learners in both are copied."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
 
     @property
     def changes(self) -> int:
-        """Return the number of changes of the weights since the last whole update."""
+        """Number of changes of the weights since the last whole update."""
         return int(self.table[0, 0])
 
     def position(self, learner: int) -> Position | None:
@@ -63,12 +64,15 @@ class Consumed:
         return None if rollout < 0 else Position(rollout, used)
 
     def done(self, learner: int, rollout: int) -> int:
-        """Return the number of a rollout's minibatches in the weights; 0 if it is not the learner's current rollout."""
+        """Return the number of minibatches of the rollout from which the weights have learned.
+
+        The result is 0 if the rollout is not the one in the learner's row.
+        """
         row = self._rows[learner]
         return int(row[_STEPS]) if row[_ROLLOUT] == rollout else 0
 
     def merged(self, learner: int, rollout: int) -> bool:
-        """Whether the statistics contain the moments of a learner's current rollout."""
+        """Whether the statistics of observations contain the moments of this rollout of the learner."""
         row = self._rows[learner]
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
@@ -79,28 +83,28 @@ class Consumed:
             row[:] = (*position, 0, 0)
 
     def merge(self, learner: int) -> None:
-        """Record that a learner's moments are in the statistics."""
+        """Record that the statistics contain the moments of the learner's current rollout."""
         self._rows[learner, _MERGED] = 1
         self.table[0, 0] += 1
 
     def step(self, learners: Iterable[int]) -> None:
-        """Record that the parameters contain one more minibatch of each of these learners."""
+        """Record that the weights have learned from one more minibatch of each of these learners, in one step."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
         self.table[0, 0] += 1
 
     def settle(self, learner: int, env_steps: int) -> None:
-        """Record that a learner's rollout, of ``env_steps`` steps, is in the weights."""
+        """Record that the weights have learned from the learner's whole rollout, of ``env_steps`` environment steps."""
         row = self._rows[learner]
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
 
     def forget_others(self, learner: int) -> None:
-        """Remove the positions of all learners but this one: their experience is no longer counted here."""
+        """Remove the positions of all other learners, because these weights no longer learn from their experience."""
         others = np.arange(len(self._rows)) != learner
         self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
-        """Remove the progress in unfinished rollouts, whose experience will not be repeated."""
+        """Remove the progress in unfinished rollouts, because simulators have begun anew and will not repeat them."""
         self._rows[:, [_MERGED, _STEPS]] = 0
         self.table[0, 0] = 0

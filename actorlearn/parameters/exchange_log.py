@@ -1,10 +1,10 @@
-"""Log of the changes that a learner made to its weights, for comparing learners after the run.
+"""A log of the changes that a learner in mode gossip makes to its weights, for comparing learners after the run.
 
-Writes one file with a line of JSON for each record. Records hold norms and versions of messages, and no weights. The
-records of all learners give a bound on the distance between them (``benchmarks/papers/gossip_bound.py``).
+Each record is a line of JSON with norms of changes and versions of messages, without weights. From the records of all
+learners, ``benchmarks/papers/gossip_bound.py`` computes an upper bound of the distance between their weights.
 
-A record is written before its message is visible, so every message has its record. Writes are not buffered, so the log
-of a killed process is complete, except for the line that the process was writing.
+A record is written before other learners can see its message, so every message has a record. Writes are not buffered,
+so the log of a killed process is complete, except for the line that it was writing.
 """
 
 from __future__ import annotations
@@ -25,53 +25,58 @@ NAME = "exchanges"
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event in a learner's weights: local steps, a mix, an adoption, or a comparison of all messages."""
+    """One record of the log."""
 
     time_ns: int
-    """Time of the monotonic clock, which all processes of a machine share."""
+    """Time of the monotonic clock in nanoseconds; all processes of a machine have the same clock."""
     kind: Literal["stepped", "mixed", "adopted", "measured"]
+    """The event; the methods of `ExchangeLog` with these names describe it."""
     version: int = -1
-    """For kind ``stepped``: version of the message that is posted next."""
+    """For ``stepped``: version of the message that is posted next."""
     norm: float | None = 0.0
-    """l2 norm of the change of the weights; None = not finite."""
+    """L2 norm of the change of the weights; None = not finite."""
     messages: dict[int, int] = {}
-    """Messages that were used, or measured: {peer: version}."""
+    """Messages whose weights were mixed, adopted or compared: {learner: version}."""
     distances: dict[int, float | None] = {}
-    """l2 norm of the difference between this learner's message and each measured message."""
+    """For ``measured``: L2 norm of the difference between this learner's message and each message."""
     distance: float | None = 0.0
-    """l2 norm of the difference between this learner's message and the mean of all measured messages."""
+    """For ``measured``: L2 norm of the difference between this learner's message and the mean of all messages."""
 
 
 class ExchangeLog:
-    """Writer of one learner's log. A restarted learner appends to its file."""
+    """Writes the log of one learner. A restarted learner appends to its file."""
 
     def __init__(self, path: Path, anew: bool) -> None:
-        """Open the file; `anew`: discard the records of an earlier run. Raises OSError."""
+        """Open the file; ``anew``: remove the records of an earlier run. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if anew else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self._append(b"\n")  # ends a line that a killed incarnation did not finish
 
     def stepped(self, version: int, norm: float) -> None:
-        """Log that local steps changed the weights by a vector of that l2 norm; called before `version` is posted."""
+        """Log that local steps have changed the weights by a vector with L2 norm ``norm``.
+
+        Called before the message ``version`` with these weights is posted.
+        """
         self._write(ExchangeRecord(time.monotonic_ns(), "stepped", version=version, norm=norm))
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
-        """Log that the weights became the mean of themselves and these {peer: version}, a change of that l2 norm.
+        """Log that the weights have become the mean of themselves and these messages, {peer: version}.
 
-        Called after `stepped` and the post, before any other change of the weights.
+        ``norm`` is the L2 norm of the change. Called after `stepped` and the post of the message, and before any other
+        change of the weights.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "mixed", norm=norm, messages=dict(messages)))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
-        """Log which weights a joining learner has adopted.
+        """Log that a joining learner has adopted the mean of the weights in these messages, {peer: version}.
 
-        ``messages``: peer -> version of its weights; the learner adopted their mean. Empty if it adopted the weights of
-        a checkpoint. Not called at the start of a run, when every learner draws the same weights from the seed.
+        ``messages`` is empty if it has adopted the weights of a checkpoint. Not called at the start of a run, when all
+        learners draw the same weights from the seed.
         """
         self._write(ExchangeRecord(time.monotonic_ns(), "adopted", messages=dict(messages)))
 
     def measured(self, found: Measured) -> None:
-        """Log that messages of all learners were compared, this one's first."""
+        """Log a comparison of the messages of all learners; this learner is the first one."""
         distances: dict[int, float | None] = dict(found.distances)
         record = ExchangeRecord(
             time.monotonic_ns(), "measured", messages=found.versions, distances=distances, distance=found.distance
@@ -88,7 +93,7 @@ class ExchangeLog:
         self._append(msgspec.json.encode(record) + b"\n")
 
     def _append(self, line: bytes) -> None:
-        """Write a line without buffering; a full disk ends the log, but not the learner."""
+        """Write a line without buffering. If the disk is full, the log ends, and the learner continues."""
         if self._file is None:
             return
         try:

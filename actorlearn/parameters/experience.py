@@ -1,13 +1,13 @@
-"""Shared experience: each learner posts rows of its rollouts, and also learns from the newest rows of its in-peers.
+"""Shared experience in mode gossip (``gossip.experience``): learners also learn from rows of other learners.
 
-Reads: in-peers' messages (``memory/shared_rollout.py``), each at most once, without waiting.
-Writes: this learner's message, a copy of rows of the rollout that it learns from next.
-Rows include the log-probabilities of the policy that acted. So an algorithm that compares probabilities corrects for a
-neighbour's policy as it does for an older policy of its own: IMPALA and VACO by V-trace, PPO by its ratio, and by
-V-trace with ``algorithm.advantages: vtrace`` (otherwise its advantages use the values that the neighbour predicted).
-SAPO (arXiv 2509.08721) shares experience and no weights, with language models.
+Each learner posts a message with rows of the rollout from which it learns next, and reads the newest message of each of
+its in-peers (the learners before it in the graph). A message (``memory/shared_rollout.py``) is read at most once, and
+no learner waits for one. Rows of others do not count in this learner's steps, scores and policy lag.
 
-Rows of others are not counted in this learner's steps, scores and policy lag.
+Rows include the log-probabilities of the policy that acted. Algorithms therefore correct for another learner's policy
+as they do for an older policy of their own: IMPALA and VACO by V-trace, PPO by its ratio. With
+``algorithm.advantages: vtrace`` PPO also computes advantages by V-trace; otherwise they use the values that the other
+learner predicted. SAPO (arXiv 2509.08721) shares experience and no weights, with language models.
 """
 
 from __future__ import annotations
@@ -28,29 +28,31 @@ from actorlearn.parameters.settings import ExperienceSettings
 
 
 class Experience:
-    """The message that one learner posts and the messages that it reads."""
+    """Posts the message of one learner, and reads those of its in-peers."""
 
     def __init__(
         self, settings: ExperienceSettings, learner: int, seed: int, present: Callable[[], Present] = Present
     ) -> None:
-        """Open nothing yet; ``present`` returns the present learners."""
+        """Open no segment yet; ``present`` returns the present learners."""
         self._settings, self._learner, self._seed, self._present = settings, learner, seed, present
         self._mailbox = SharedMailbox(settings.messages, learner)
         self._fields = message_fields(settings.shape, settings.environments)
         self._used: dict[int, int] = {}
-        """Version of each in-peer's message that was read last, or that was found at the first look and skipped.
+        """Version of the newest message of each in-peer that was read or skipped.
 
-        An earlier incarnation of this trainer may have learned from a message that is found at the first look.
+        The message that is found first is skipped, because this trainer may have learned from it before a restart.
         """
         self._takes = 0
+        """Number of calls of `take`."""
         self._lags: list[NDArray[np.int64]] = []
         """Policy lags of the steps read since the last report."""
         self._refused = 0
+        """Number of unusable messages since the last report."""
 
     def post(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> None:
-        """Post rows of a rollout: of all environments, or of a random draw if a message holds fewer.
+        """Post rows of a rollout, of all environments or of as many, drawn at random, as a message holds.
 
-        ``version``: version of this learner's newest weights.
+        ``version`` is the version of this learner's newest weights, from which policy lags are computed.
         """
         message = SharedRollout(self._fields)
         sizes = [part.blocks.envs_per_group for part in parts]
@@ -58,18 +60,18 @@ class Experience:
         drawn = np.sort(drawn[: self._settings.environments])
         begin = 0
         for part, size in zip(parts, sizes, strict=True):
-            own = drawn[(drawn >= begin) & (drawn < begin + size)] - begin
+            chosen = drawn[(drawn >= begin) & (drawn < begin + size)] - begin
             names = [name for name in part.blocks.columns if name != "policy_version"]
-            rows = {name: part.blocks.block(name, part.group, rollout)[:, own] for name in names}
+            rows = {name: part.blocks.block(name, part.group, rollout)[:, chosen] for name in names}
             lag = version - part.blocks.block("policy_version", part.group, rollout)[:, None]
-            message.add({**rows, "policy_lag": np.broadcast_to(lag, (len(lag), len(own)))})
+            message.add({**rows, "policy_lag": np.broadcast_to(lag, (len(lag), len(chosen)))})
             begin += size
         hit("experience.made")
         self._mailbox.post(message.numbers)
         hit("experience.posted")
 
     def take(self) -> list[Columns]:
-        """Return the rows of each in-peer that has a new message; messages that are not usable are left out."""
+        """Return the rows in each in-peer's new message, if there is one; unusable messages are only counted."""
         learners = sorted({*self._present().learners, self._learner})
         peers = in_peers(self._settings.graph, learners, self._learner, self._takes)
         self._takes += 1
@@ -82,14 +84,14 @@ class Experience:
         return [message.rows for message in usable]
 
     def metrics(self) -> dict[str, Any]:
-        """Return the number of steps read since the last call, their mean lag, and the number of refused messages."""
+        """Return the number of steps read since the last call, their mean policy lag, and the unusable messages."""
         lags = np.concatenate(self._lags) if self._lags else np.empty(0, np.int64)
         found = {"foreign_steps": len(lags), "foreign_messages_refused": self._refused}
         self._lags, self._refused = [], 0
         return found | ({"foreign_lag_mean": float(lags.mean())} if len(lags) else {})
 
     def close(self) -> None:
-        """Unmap the segments of messages, which stay."""
+        """Close the segments of messages, which stay in shared memory."""
         self._mailbox.close()
 
     def _take_from(self, peer: int) -> SharedRollout | None:

@@ -1,17 +1,20 @@
-"""Mode gossip: each learner takes steps by itself, and at times replaces its weights by a mean with its in-peers'.
+"""Mode gossip: each learner learns alone, and at times replaces its weights by the mean of its own and its neighbours'.
 
-Reads gradients, and messages of other learners; writes its own flat weights, its optimizer's state and its message.
-Source: Assran et al. (2019), algorithm 1, and their code for rules that the paper does not give. A learner does not
-wait for messages, uses each at most once, and mixes when every in-peer (a learner whose messages it mixes) has a new
-one, with weight 1 / (1 + in-degree) for each. After ``max_staleness`` exchanges without mixing, a learner does wait.
-Each learner keeps its own optimizer state. A message with weights that are not finite, or larger than MOST, is left out
-of the mean.
+Source: Assran et al. (2019), algorithm 1, and their code for rules that the paper does not give. Each learner has its
+own optimizer state. After ``local_steps`` optimizer steps it makes an *exchange*:
 
-With ``age_corrected``, which is from no paper, a learner adds to a message the distance that it has moved itself since
-the message was posted, before it mixes the message (``mixing.progress_since``).
+1. It posts its weights as its newest message.
+2. If every in-peer (a learner whose weights it mixes) has a new message, it mixes: its weights become the mean of its
+   own weights and those in the messages. A message is used at most once. It is left out of the mean if its weights are
+   not finite, or larger than MOST.
+3. Otherwise it goes on without mixing. After ``max_staleness`` exchanges without mixing, it waits for messages.
 
-A learner that is killed loses its weights, but its peers may have mixed them. So before it posts weights, it records
-the rollout that they contain, and its next incarnation skips that rollout. No weights contain a rollout twice.
+With ``age_corrected``, which is from no paper, a message is corrected before it is mixed: the learner adds the change
+that its own weights have made since the message was posted (``mixing.progress_since``).
+
+A learner that is killed loses its weights, but others may have mixed them. Before it posts weights, it therefore
+records from which rollout they have learned, and after a restart it skips that rollout. So no weights learn from a
+rollout twice.
 """
 
 from __future__ import annotations
@@ -42,20 +45,20 @@ from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
 
 FIRST_MESSAGE_S = 30.0
-"""Seconds that an attached or restarted learner waits for others' weights before it continues with its own."""
+"""Seconds for which an attached or restarted learner waits for others' weights before it continues with its own."""
 MOST = 1e18
-"""Largest magnitude of a weight in a message that is mixed: the square of a larger one may be infinite in float32."""
+"""Largest absolute weight in a message that is mixed. The square of a larger weight may be infinite in float32."""
 _ROUNDING = 2.0**-23
-"""Relative rounding error of float32: the error of a mean of n weights is less than n times this, times their size."""
+"""Relative rounding error of float32. The error of a mean of n weights is less than n * _ROUNDING * their size."""
 _TURN_S = 1e-3
 """Seconds between two checks for new messages."""
 
 
 class Gossip(Alone):
-    """The exchange of one of several learners that mix their weights."""
+    """The exchange of a learner in mode gossip."""
 
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
-        """Open this learner's segments, mailbox and log."""
+        """Open the segment of counts, this learner's mailbox for messages, and its log."""
         super().__init__(settings, learner)
         self.settings, self.outer = settings, learner.outer
         self._learners: tuple[int, ...] = ()
@@ -67,33 +70,37 @@ class Gossip(Alone):
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
         self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
-        """The weights when a change of them was logged last; empty without a log."""
+        """The weights when their change was last logged; empty without a log."""
         self._began = learner.weights[: self.parameters.numel() if settings.age_corrected else 0].clone()
         """The parameters after the last exchange; empty without ``age_corrected``."""
         self._began_ns = self._posted_ns = time.monotonic_ns()
-        """Time of the last exchange, and the time at which this learner's newest message was posted."""
+        """Time of the last exchange, and time at which this learner's newest message was posted."""
         self._ages: list[float] = []
-        """Ages of the messages mixed since the last report, as shares of the time between two exchanges."""
+        """Ages of the messages mixed since the last report; 1 is the time between two exchanges."""
         self._averaged = 0
-        """Number of learners in the mean taken since local steps were logged last; 0 = there was no mean."""
+        """Number of learners in the mean that was taken since local steps were last logged; 0 = there was no mean."""
         self._used: dict[int, int] = {}
-        """Version of each peer's message that was used last."""
+        """Version of the newest message of each peer that was used."""
         self._near_end = False
-        """Whether each batch is told to the others at once, and not with the next message."""
+        """Whether the run is about to end, so that counts are sent after each batch and not with the next message."""
         self._mixes = self._steps = self._pending = self._unmixed = 0
+        """Number of mixes, of optimizer steps, of optimizer steps since the last exchange, and of consecutive exchanges
+        without mixing."""
         self._steps_since = 0
-        """Environment steps that this learner has counted since its newest message."""
+        """Number of environment steps that this learner has counted since its newest message."""
         self._staleness: list[int] = []
-        """For each exchange since the last report: the number of exchanges in a row, up to it, that did not mix."""
+        """For each exchange since the last report, the value of ``_unmixed`` after it."""
         self._refused: dict[int, int] = {}
         """Number of each peer's messages that could not be used."""
         self._refused_since_report = 0
         self._waited_s = 0.0
+        """Seconds of waiting for messages since the last report."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Begin with this learner's weights; if restarted or attached, with the mean of its in-peers' weights.
+        """Begin with this learner's weights or, after a restart or an attach, with the mean of its in-peers' weights.
 
-        In a new run all learners draw equal weights from the seed. In a resumed run each has those of its checkpoint.
+        In a new run all learners have drawn equal weights from the seed; in a resumed run each has those of its
+        checkpoint.
         """
         attached = self.settings.rank >= self.settings.learners and not updates
         moved = bool(self.settings.host) and self.settings.incarnation > 0
@@ -108,17 +115,17 @@ class Gossip(Alone):
         if self._log:
             self._before.copy_(self.weights)
         self._begin_steps()
-        claimed = self.counts.claimed  # the rollout after the last one that others may have mixed
+        claimed = self.counts.claimed  # others may have mixed weights that have learned from the rollouts before it
         resumed = Position(claimed, position.used) if claimed > position.rollout else None
         return Joined(*self.counts.total, resumed)
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return all learners' totals plus this batch, without waiting.
+        """Return the steps and updates of all learners, with this batch, without waiting.
 
-        The totals depend on the progress of the others, and learning rates and other schedules depend on the totals.
-        Runs with the same seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
+        These counts depend on timing, and schedules, such as that of the learning rate, depend on them. Runs with the
+        same seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
         """
         super().agree(env_steps, optimizer_steps, position, draining)
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
@@ -127,7 +134,7 @@ class Gossip(Alone):
         return Agreed(before[0] + self._batch_steps, before[1] + updates, draining)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Take a step of this learner's optimizer; exchange after every `local_steps` of them."""
+        """Take an optimizer step; after every `local_steps` steps, make an exchange."""
         every = self.settings.gradient_every
         if self._gradients and self._steps % every == 0 and bool(torch.isfinite(gradients).all()):
             self._gradients.post(gradients.cpu().numpy())
@@ -140,7 +147,7 @@ class Gossip(Alone):
         return stepped
 
     def settle(self) -> None:
-        """Count the batch."""
+        """Count the batch, and near the end of the run send the count to learners on other machines."""
         self.counts.add(self._rollout, self._batch_steps, 1)
         self._steps_since += self._batch_steps
         if self._near_end and isinstance(self.mailbox, SocketMailbox):
@@ -148,9 +155,10 @@ class Gossip(Alone):
         super().settle()
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total of environment steps; near the end of the run, send counts after each batch.
+        """Return the newest count of environment steps of all learners; decides whether the run is near its end.
 
-        Others that do not share memory have probably learned as much since their last messages as this learner has.
+        For this decision, learners on other machines are assumed to have learned from as many steps since their last
+        messages as this learner has since its own.
         """
         total, learners = self.counts.total[0], len(self._present())
         unheard = (learners - 1) * self._steps_since
@@ -158,12 +166,9 @@ class Gossip(Alone):
         return total
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of exchanges, staleness, waiting, messages, and differences between the learners.
+        """Return metrics of exchanges, staleness, waiting, messages, and differences between learners.
 
-        `messages_refused`: messages since the last call whose weights could not be used.
-
-        `consensus_distance`: l2 norm of the difference between this learner's newest message and the mean of all.
-        `gradient_cosine`: of each pair of learners.
+        ``metrics/registry.py`` describes each of them.
         """
         stale, ages = self._staleness, self._ages
         found: dict[str, Any] = {
@@ -183,6 +188,7 @@ class Gossip(Alone):
         return found
 
     def _apart(self) -> dict[str, Any]:
+        """Return metrics of the differences between the learners' newest weights, and between their gradients."""
         rank, present, apart = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
         if others and self.mailbox.version(rank) >= 0:  # a socket mailbox does not have this learner's own message
@@ -197,7 +203,7 @@ class Gossip(Alone):
         return apart
 
     def close(self) -> None:
-        """Leave; the newest message stays."""
+        """Leave the other learners; in shared memory, this learner's newest message stays."""
         for opened in (self.mailbox, self._gradients, self._log, self._segment):
             if opened:
                 opened.close()
@@ -205,9 +211,9 @@ class Gossip(Alone):
     # Exchanges ------------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        """Post the weights, then mix if every in-peer has a new message; after ``max_staleness`` exchanges, wait.
+        """Post the weights, and mix if possible; the module's docstring describes an exchange.
 
-        The outer optimizer also takes a step if nothing was mixed: the mean is then that of this learner alone.
+        The outer optimizer takes a step in each exchange. If nothing was mixed, the mean is this learner's weights.
         """
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
@@ -237,15 +243,15 @@ class Gossip(Alone):
             self._began.copy_(self.parameters)
 
     def _present(self) -> tuple[int, ...]:
-        """Return the present learners, always including this one; warn when the learners that it mixes with change."""
+        """Return the present learners, including this one; warn the user if the neighbours of this learner change."""
         learners, stays = self.learner.present()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
-        if stays and before and before != self._learners and (said := self._change(before, self._learners)):
-            self.learner.warn(said)
+        if stays and before and before != self._learners and (change := self._change(before, self._learners)):
+            self.learner.warn(change)
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Describe a change of the learners whose weights are mixed; empty if there is none."""
+        """Describe the change of the learners whose weights this one mixes; empty if they are the same."""
         graph, rank = self.settings.graph, self.settings.rank
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
@@ -255,12 +261,15 @@ class Gossip(Alone):
         return f"now mixes weights with {_names(mixed) or 'no other learner'}, because {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
-        """Return the present in-peers if each has an unused message, else None; dead learners are not present."""
+        """Return the in-peers of the next mix if each of them has an unused message; else None."""
         peers = in_peers(self.settings.graph, self._present(), self.settings.rank, self._mixes)
         return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
-        """Wait until ``ready`` returns learners; None if this process is to end, or after ``limit_s`` seconds."""
+        """Wait until ``ready`` returns learners, and return them.
+
+        Returns None if this process has to end, or after ``limit_s`` seconds.
+        """
         began_s = time.monotonic()
         while (found := ready()) is None and self.learner.alive() and time.monotonic() - began_s < limit_s:
             if isinstance(self.mailbox, SocketMailbox):
@@ -270,7 +279,7 @@ class Gossip(Alone):
         return found
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
-        """Replace the weights by their mean with these peers' messages; False if no message could be used."""
+        """Replace the weights by the mean of themselves and these peers' messages; returns False if none was usable."""
         moved = self.parameters - self._began if self.settings.age_corrected else None
         used = self._add(peers, self.weights)
         shares = [progress_since(self.mailbox.posted_ns(peer), self._began_ns, self._posted_ns) for peer in used]
@@ -284,13 +293,16 @@ class Gossip(Alone):
         return bool(used)
 
     def _add(self, peers: Iterable[int], total: Tensor) -> dict[int, int]:
-        """Add usable messages of these peers to ``total`` and return their versions; each message is read once."""
+        """Add the weights in these peers' newest messages to ``total``; returns {peer: version} of those added.
+
+        Unusable messages are left out. All messages count as used.
+        """
         used = {}
         for peer in peers:
             version = self._used[peer] = self.mailbox.take(peer, self._message)
             if version < 0:
                 continue
-            parameters = self._message[: self.parameters.numel()]  # the statistics behind may exceed MOST
+            parameters = self._message[: self.parameters.numel()]  # the statistics after them may exceed MOST
             if parameters.min() >= -MOST and parameters.max() <= MOST and np.isfinite(self._message).all():
                 total += torch.from_numpy(self._message).to(total.device)
                 used[peer] = version
@@ -299,9 +311,10 @@ class Gossip(Alone):
         return used
 
     def _refuse(self, peer: int, version: int) -> None:
+        """Count an unusable message of a peer, and warn the user of the first, the tenth, the hundredth and so on."""
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
         self._refused_since_report += 1
-        if str(count).strip("0") == "1":  # the first, the tenth, the hundredth …
+        if str(count).strip("0") == "1":
             self.learner.warn(
                 f"message {version} of {trainer_id(peer).name} was not mixed, because it has weights that "
                 f"are not finite or larger than {MOST:g} ({count} refused messages of this learner so far); see its "
@@ -311,10 +324,10 @@ class Gossip(Alone):
     def _adopt(self) -> None:
         """Replace the weights by the mean of the in-peers' newest messages, if there are any.
 
-        Messages over sockets may not have arrived yet, so they are waited for; in shared memory they are there at once.
+        Messages that are sent over sockets may not have arrived yet, so the learner waits up to FIRST_MESSAGE_S.
         """
-        travels = isinstance(self.mailbox, SocketMailbox)
-        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if travels else self._heard()) or ()
+        sent = isinstance(self.mailbox, SocketMailbox)
+        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if sent else self._heard()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -325,15 +338,15 @@ class Gossip(Alone):
         if self._log:
             self._log.adopted(used)
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
-        self._used |= others  # an earlier incarnation may have used these
+        self._used |= others  # this learner may have used these before a restart
 
     def _heard(self) -> tuple[int, ...] | None:
-        """Return the in-peers that have a message; None if there are in-peers and none has one."""
+        """Return the neighbours that have a message; None if there are neighbours and none of them has one."""
         known = neighbours(self.settings.graph, self._present(), self.settings.rank)
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
 
     def _moved(self) -> float:
-        """Return the l2 norm of the change of the weights since the last call."""
+        """Return the L2 norm of the change of the weights since the last call."""
         change = float(torch.linalg.vector_norm(self.weights - self._before))
         self._before.copy_(self.weights)
         self._averaged = 0
@@ -342,7 +355,7 @@ class Gossip(Alone):
     # Messages --------------------------------------------------------------------------------------------------------
 
     def _open_mailbox(self, endpoints: Endpoints | None) -> Mailbox:
-        """Open the mailbox by the kind of its address; raises ChannelError if it cannot listen."""
+        """Open the mailbox that belongs to the class of its address; raises ChannelError if it cannot listen."""
         settings, each = self.settings, self.settings.messages.each
         rank, size, incarnation = settings.rank, self.weights.numel(), settings.incarnation
         if settings.host:

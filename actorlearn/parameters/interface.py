@@ -1,9 +1,10 @@
-"""The interface of an exchange, which turns one learner's gradient into new weights, alone or with other learners.
+"""The interface of an exchange, the part of a learner that turns its gradient into new weights.
 
-Reads and writes nothing. Imports torch for the type checker only, because processes without torch import this module.
+Each mode has its own exchange: alone, sync (Stooke & Abbeel 2018, section 4.2), async (section 4.3) and gossip (Assran
+et al. 2019). Except in mode alone, it combines gradients or weights with those of other learners. An update
+(``learning/update.py``) calls the same methods in the same order in every mode.
 
-An update (``learning/update.py``) calls the same methods in the same order in every mode: alone, sync (Stooke & Abbeel
-2018, section 4.2), async (section 4.3) and gossip (Assran et al. 2019).
+torch is imported for the type checker only, because processes without torch import this module.
 """
 
 from __future__ import annotations
@@ -26,24 +27,27 @@ if TYPE_CHECKING:
     from actorlearn.wire.endpoints import Endpoints
 
 CARRIED_COUNTS = 6
-"""Largest number of counts that the source of minibatches exchanges (``Carried.counts``)."""
+"""Largest number of integers that `Carried.counts` may return."""
 
 
 class Present(NamedTuple):
-    """The present learners, as the newest order lists them."""
+    """The learners that are in the run now, as the supervisor's newest order lists them."""
 
     learners: Sequence[int] = ()
     """Numbers of the learners."""
     stays: bool = True
-    """Whether learners that leave count as lost; False while the run ends, when learners leave as they finish."""
+    """Whether learners stay until the run ends. It is False while the run ends, when learners leave as they finish."""
 
 
 class Carried:
-    """State of the source of minibatches that is exchanged besides weights and optimizer state; by default none."""
+    """State of the source of minibatches that learners exchange besides weights and optimizer state.
+
+    A replay has such state (``learning/replay.py``); this base class has none.
+    """
 
     together = 0
-    """Number of learners in lock-step. Each takes all optimizer steps due for the environment steps of all. 0: each
-    learner takes only those due for its own."""
+    """Number of learners in lock-step. Each of them takes the optimizer steps that are due for the environment steps of
+    all. 0: each learner takes only those due for its own steps."""
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
@@ -51,25 +55,28 @@ class Carried:
         return ()
 
     def counts(self) -> Sequence[int]:
-        """Return at most CARRIED_COUNTS integers, which learners exchange on joining and a store keeps."""
+        """Return at most CARRIED_COUNTS integers. Learners exchange them when they join, and a store keeps them."""
         return ()
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Take the counts of all learners [learners, n] on joining; ``best``: rank of the learner that gave weights."""
+        """Take over counts when learners join: ``counts`` [learners, n] has those of all learners.
+
+        ``best`` is the rank of the learner whose weights all take.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The learner whose gradients an exchange takes, as the exchange sees it."""
+    """The parts of a learner that its exchange uses."""
 
     optimizer: OptimizerSettings
     """Settings of the optimizer and of its parameter groups."""
     weights: Tensor
-    """The whole flat vector: parameters, then statistics."""
+    """The flat vector of all weights: parameters, then statistics of normalisation."""
     gradients: Tensor
-    """The flat gradient, as long as the parameters."""
+    """The flat vector of gradients, as long as the parameters."""
     alive: Callable[[], bool] = lambda: True
-    """Whether to go on waiting; called at least every 50 ms while the exchange waits for others."""
+    """Called at least every 50 ms while the exchange waits for others; returns False if it must stop waiting."""
     present: Callable[[], Present] = Present
     """Mode gossip: returns the present learners."""
     warn: Callable[[str], None] = lambda text: None
@@ -77,27 +84,31 @@ class Learner:
     number: int = 0
     """This learner's number, which never changes; its rank is its index among the learners that have joined."""
     consumed: Consumed | None = None
-    """Table of the experience that the weights contain; None if it is not kept."""
+    """Table of the experience from which the weights have learned; None if it is not kept."""
     spread: Spread = whole
-    """Spreads the work of an optimizer step over this learner's cores."""
+    """Divides the work of an optimizer step among this learner's cores."""
     endpoints: Endpoints | None = None
-    """Endpoints of the processes on all machines of the run; None if the exchange's settings have no host."""
+    """Addresses of the processes on all machines of the run; None if all learners are on one machine."""
     carried: Carried = field(default_factory=Carried)
-    """Further state of the learner's source of minibatches."""
+    """State of the learner's source of minibatches."""
     outer: Outer | None = None
-    """Modes sync and gossip: computes new weights from the mean of the learners' weights; None = the mean itself."""
+    """Modes sync and gossip: the outer optimizer, which computes new weights from the mean of the learners' weights;
+    None = the mean is the new weights."""
     state: Tensor | None = None
-    """State of the algorithm's own, one flat vector; None if it has none. The learner changes it after each step."""
+    """State of the algorithm (`KeepsState`) as one flat vector, which the learner changes after each step; None if it
+    has none."""
     networks: Mapping[str, slice] = field(default_factory=dict)
-    """Range of the parameters of each network; empty if there is only one network (``optim/groups.py``)."""
+    """Range of each network's parameters in the flat vector; empty if there is only one network
+    (``optim/groups.py``)."""
 
 
 NEAR_END = 10
-"""Learners ask for exact totals when each has about this number of batches left before the run's last step."""
+"""Number of batches that each learner has left, at most, when learners begin to ask for exact counts of steps, so that
+the run ends in time."""
 
 
 class PeerLost(RuntimeError):
-    """Another learner died or left during an exchange, which has no effect; the others begin a new generation."""
+    """Another learner died or left during a joint operation, which then has no effect on any learner."""
 
 
 class Stopped(RuntimeError):
@@ -109,49 +120,51 @@ class Disagreement(RuntimeError):
 
 
 class Stepped(NamedTuple):
-    """Outcome of one optimizer step."""
+    """Result of one optimizer step."""
 
     norm: float
-    """l2 norm of the gradient, before clipping."""
+    """L2 norm of the gradient before clipping."""
     taken: bool
-    """Whether the step was taken. If not, the gradient was unusable, here or, in mode sync, at another learner."""
+    """Whether the step was taken. If not, the loss or the gradient was not finite, in this learner or, in mode sync, in
+    another one."""
 
 
 class Agreed(NamedTuple):
-    """Result of `agree` about the batch to learn next; in mode sync, `idle` alone differs between the learners."""
+    """Result of `agree` for the next batch. In mode sync, all learners get the same values, except ``idle``."""
 
     env_steps: int
-    """Environment steps that all learners together have learned from once this batch is done."""
+    """Number of environment steps that all learners together have learned from when this batch is done."""
     updates: int
-    """Updates of all learners once this batch is done; in mode sync a batch of all learners counts as one update."""
+    """Number of updates of all learners when this batch is done. In mode sync, the batches of all learners together
+    count as one update."""
     draining: bool
-    """Whether this learner or, in mode sync, any learner is leaving, so that this batch is not learned."""
+    """Whether this learner or, in mode sync, any learner is leaving, so that this batch is not learned from."""
     idle: int = 0
-    """Number of steps of the batch in which this learner has no minibatch; it calls `step` for these first.
+    """Number of optimizer steps for which this learner has no minibatch; it calls `step` for these first.
 
-    In mode sync all learners make as many steps as the learner with most remaining minibatches, and end together."""
+    In mode sync all learners take as many steps as the learner with the most remaining minibatches."""
 
 
 class Joined(NamedTuple):
-    """Totals and position that belong to the weights with which a learner has joined."""
+    """Counts and position that belong to the weights with which a learner has joined."""
 
     env_steps: int
-    """Environment steps that all learners together have learned from, in these weights."""
+    """Number of environment steps of all learners that these weights have learned from."""
     updates: int
-    """Updates that all learners together have made, in these weights."""
+    """Number of updates of all learners that these weights contain."""
     position: Position | None = None
-    """The position from which this learner continues with these weights; None if it is not recorded with them.
+    """The position from which this learner continues with these weights; None if it is not known.
 
-    The weights contain the rollouts before it, and no environment steps beyond its ``used``. So no rollout is learned
-    twice, and steps lost with an earlier incarnation of this learner can be counted."""
+    The weights have learned from the rollouts before it, and from ``used`` of this learner's environment steps at most.
+    So no rollout is learned from twice, and steps that were lost at a restart can be counted."""
 
 
 class Exchange(ABC):
-    """Turns one learner's gradient into new weights. Owns the optimizer; changes the flat weights in place.
+    """Turns one learner's gradients into new weights: has the optimizer, and changes the flat weights in place.
 
     A mode must implement the abstract methods. They are called in this order: once `restore` and `join`; for each batch
-    `agree`, `merge` if observations are normalised, `step` for each minibatch, and `settle`. The defaults of the other
-    methods do not wait for other learners, and do not change weights.
+    `agree`, `merge` if observations are normalised, `step` for each minibatch, and `settle`. The other methods are
+    implemented here for a mode in which learners do not wait for each other.
     """
 
     @abstractmethod
@@ -160,41 +173,42 @@ class Exchange(ABC):
 
     @abstractmethod
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the optimizer's state by a checkpoint's `state`; called before `join`."""
+        """Restore the optimizer's state from a checkpoint; called before `join`."""
 
     @abstractmethod
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Take the weights and optimizer state that learners share; called once, after `restore`, before the others.
+        """Take the weights and optimizer state that learners share; called once, before the methods of a batch.
 
-        `env_steps` and `updates` are the totals of this learner's own checkpoint (0, 0 for a new run); `position` is
-        that of its account.
+        The arguments belong to this learner's checkpoint and account: the counts of steps and updates of all learners
+        (0, 0 for a new run), and its position in its own experience.
         """
 
     @abstractmethod
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Announce a batch before it is learned, and return the learners' totals. In mode sync it waits for all.
+        """Announce the next batch to the other learners, and return the counts of all. In mode sync it waits for all.
 
-        `optimizer_steps`: number of calls of `step` to come. `position`: this learner's position; its `rollout` is the
-        batch. `draining`: this learner leaves, with or without a batch.
-        Raises PeerLost, Stopped and Disagreement.
+        The batch has `env_steps` environment steps of this learner, and `step` will be called `optimizer_steps` times.
+        `position.rollout` is the number of the batch's rollout. `draining`: this learner leaves, with or without a
+        batch. Raises PeerLost, Stopped and Disagreement.
         """
 
     @abstractmethod
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Change the statistics behind the parameters by a batch's moments; called once a batch, after `agree`.
+        """Update the statistics of observations, which are the last part of the weights, with a batch's moments.
 
-        A batch that was broken off after `merge` continues without another merge. `combine(statistics, moments)`
-        changes the statistics in place by one learner's moments; in mode sync it is called for the moments of every
-        learner, in the same order in all learners.
+        It is called once for each batch, after `agree`. A batch that was broken off after `merge` continues without
+        another call. `combine(statistics, moments)` merges one learner's moments into the statistics in place. In mode
+        sync it is called for the moments of every learner, in the same order in all learners.
         """
 
     @abstractmethod
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Take one optimizer step with a gradient that may be overwritten. `usable`: the loss was finite.
+        """Take one optimizer step with the flat vector `gradients`, which may be overwritten.
 
         There is a learning rate for each parameter group (``optim/groups.py``); with one network there is one group.
+        `usable` is False if the loss was not finite.
         """
 
     def mean(self, numbers: Tensor) -> Tensor:
@@ -206,17 +220,17 @@ class Exchange(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Count a batch after its last step, and pass on changes that other learners do not have yet."""
+        """Count a batch as learned, after its last step, and send changes that other learners do not have yet."""
 
     early = False
-    """Whether `agree` also exchanges what the first `merge` or `step` of the batch is given, if `bring` has it.
+    """Whether the learner calls `bring` before `agree`, so that `agree` can also send the first moments or gradient.
 
-    Learners on several machines save a round trip by this."""
+    Learners on several machines thus save a network round trip."""
 
     def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
-        """Take what the first `merge` or, without one, the first `step` will be given; called before `agree`.
+        """Take the argument of the first `merge` or, without a `merge`, of the first `step` before `agree` is called.
 
-        It is called only if `early`. A gradient that is unusable is not finite.
+        It is called only if `early`. If the loss is not finite, the gradient is set to nan.
         """
         return
 
@@ -226,36 +240,36 @@ class Exchange(ABC):
     In mode sync, `agree` sets it if a checkpoint is due for any learner, so that all save at the same update."""
 
     def ending(self, asked: bool) -> bool:
-        """Whether to break a batch off, between two of its steps. `asked`: this learner was told to end.
+        """Whether to break a batch off; called between two optimizer steps. `asked`: this learner was told to end.
 
-        In mode sync all learners break off at the same step, with the same weights; raises PeerLost and Stopped.
+        In mode sync all learners break off at the same step, with equal weights. Raises PeerLost and Stopped.
         """
         return asked
 
     def break_off(self) -> None:
-        """Undo steps of an unfinished batch that were not exchanged; called when the batch is broken off.
+        """Undo local steps that were not exchanged; called when a batch is broken off.
 
-        Only mode sync with local steps undoes steps: the batch continues from the last exchange.
+        Only mode sync undoes them: the batch later continues from the last exchange.
         """
         return
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest known environment steps that all learners have learned from; called before each batch.
+        """Return the newest known number of environment steps that all learners have learned from.
 
-        Near ``end_steps``, learners that do not share memory tell each other more often, so that they end in time. In
-        modes where `agree` returns exact totals, the result is 0. The weights stay as they are: trainers publish only
-        the changes of `pull` and of batches.
+        It is called before each batch, and does not change the weights. In modes where `agree` returns exact counts,
+        the result is 0. Near `end_steps`, the last step of the run, learners that do not share memory send each other
+        their counts more often, so that they end in time.
         """
         return 0
 
     def pull(self) -> bool:
-        """Take other learners' changes, between batches; returns whether the weights changed."""
+        """Fetch other learners' changes of the weights between two batches; returns whether the weights changed."""
         return False
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics of the time since the last call, for a report; ``metrics/registry.py`` describes each."""
+        """Return metrics for a report, since the last call; ``metrics/registry.py`` describes each."""
         return {}
 
     def close(self) -> None:
-        """Leave the exchange; no other method may be called afterwards. A second call does nothing."""
+        """Leave the other learners. No other method may be called afterwards; a second call does nothing."""
         return

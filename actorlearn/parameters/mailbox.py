@@ -1,7 +1,7 @@
-"""Messages between learners: each learner's newest weights, complete, without waiting on either side.
+"""Messages between learners in mode gossip: each learner posts its newest weights, and others read them at any time.
 
-Reads and writes one segment of shared memory per learner, with versioned slots (``parameters/published.py``). Does not
-know the graph. ``parameters/socket_mailbox.py`` does the same through sockets.
+`SharedMailbox` keeps each learner's message in shared memory. A reader always gets a complete message, and neither side
+waits (``parameters/published.py``). ``parameters/socket_mailbox.py`` sends messages through sockets instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actorlearn.wire.messages import Endpoint
 
 
 def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:
-    """Return the connections between a learner and others on its machine."""
+    """Return the functions that connect a learner with others on its machine, through Unix sockets."""
 
     def dial(to: Ipc | Endpoint) -> Push:
         assert isinstance(to, Ipc)
@@ -31,7 +31,7 @@ def ipc_ways(sockets: ByLearner[Ipc], learner: int) -> Ways:
 
 
 def tcp_ways(endpoints: Endpoints, host: str) -> Ways:
-    """Return the connections between a learner and those on other machines; ``host``: this machine's address."""
+    """Return the functions that connect a learner with others on other machines; ``host``: this machine's address."""
 
     def find(peer: int) -> Endpoint | None:
         found = endpoints.find(endpoints.own.role).get(peer)
@@ -45,27 +45,28 @@ def tcp_ways(endpoints: Endpoints, host: str) -> Ways:
 
 
 class SharedMailbox:
-    """Messages in one segment per learner, opened at first use, as learners may be attached later."""
+    """Messages in shared memory, in a segment for each learner; also used for gradients, in other segments."""
 
     def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
-        """Open nothing yet. Gradients that learners compare also use this class, with other segments."""
+        """Keep the addresses; segments are opened at first use, because learners may be attached later."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
         self._posted_ns: dict[int, int] = {}
+        """Time at which the newest message that was read from each learner was posted."""
 
     def post(self, weights: NDArray[np.float32]) -> int:
         """Make ``weights`` [size] this learner's newest message; returns its version, which never decreases."""
         return self._of(self._learner).publish(weights, time.monotonic_ns())  # the time instead of environment steps
 
     def version(self, peer: int) -> int:
-        """Return the newest version of a learner's message, -1 = none; ``peer`` may be this learner."""
+        """Return the version of a learner's newest message, -1 = none; ``peer`` may be this learner."""
         try:
             return self._of(peer).version
-        except (FileNotFoundError, SegmentError):  # not made yet, or not finished
+        except (FileNotFoundError, SegmentError):  # the segment is not made yet, or is being made
             return -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 (``out`` unchanged) if none."""
+        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 if there is no message."""
         found = self._of(peer).fetch(out) if self.version(peer) >= 0 else None
         if found is None:
             return -1
@@ -73,11 +74,14 @@ class SharedMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return when the peer's message taken last was posted, by the monotonic clock; None before the first."""
+        """Return the time at which the peer's message that was taken last was posted; None before the first.
+
+        It is a time of the monotonic clock, in nanoseconds.
+        """
         return self._posted_ns.get(peer)
 
     def close(self) -> None:
-        """Unmap the segments; posted messages stay."""
+        """Close the segments; messages stay in shared memory."""
         for segment in self._segments.values():
             segment.close()
         self._segments = {}
@@ -89,4 +93,4 @@ class SharedMailbox:
 
 
 Mailbox = SharedMailbox | SocketMailbox
-"""The messages of one learner and of its peers, by learner number; neither side waits."""
+"""A mailbox through shared memory or through sockets; both have the same methods."""

@@ -1,15 +1,18 @@
-"""Meetings of learners on several machines: learners send contributions to a hub, which answers each with all of them.
+"""The protocol by which learners in mode sync on several machines exchange numbers and vectors, through a hub.
 
-Pure; ``remote_rendezvous.py`` has the sockets. The first learner of a generation runs the hub. A contribution has some
-numbers, and may have a vector. A meeting is complete when all learners of the generation have contributed to it. Then
-each gets the same answer: the numbers of all, and their vectors or, for gradients, the sum of these in the order of
-ranks, with the same bits for all. If a learner has brought no vector, the answer has none either. Learners repeat
-contributions until they are answered. The hub keeps each contribution once, and the newest answer until all have come
-to the next meeting, so lost and repeated messages change nothing.
+The first learner of a generation (the learners that began together) runs the hub. At a *meeting*, each learner sends
+the hub a contribution: some numbers, and possibly a vector. When all learners have contributed, the hub sends all the
+same answer. It has the numbers of all learners, and their vectors or, for gradients, the sum of the vectors in the
+order of ranks. If a learner has sent no vector, the answer has none.
 
-If a learner that has not come to a meeting is gone, the generation ends, and the hub tells all waiting learners. If the
-hub dies while it answers, some learners have the answer and some do not. They become equal again in the next
-generation, when all take the state of the learner that is furthest (``allreduce.py``).
+**Lost messages.** Learners repeat a contribution until it is answered. The hub keeps each contribution once, and the
+newest answer until all learners have come to the next meeting. Lost and repeated messages therefore change nothing.
+
+**Lost learners.** If a learner is gone that has not come to a meeting, the generation ends, and the hub tells all
+waiting learners. If the hub itself dies while it answers, only some learners have the answer. Their weights become
+equal again in the next generation, when all take the state of the learner with the most updates (``allreduce.py``).
+
+This module has no sockets; ``remote_rendezvous.py`` has them.
 """
 
 from __future__ import annotations
@@ -24,11 +27,19 @@ from actorlearn.parameters.frame_headers import MEETING
 from actorlearn.parameters.rendezvous import NUMBERS
 
 CONTRIBUTION, ACKNOWLEDGED, LEFT, LOST = range(4)
-"""Kinds of frames. CONTRIBUTION: a learner's contribution, and the answer to all of them. ACKNOWLEDGED and LEFT: from a
-learner, not answered. LOST: from the hub; a learner is gone, and the meeting will not be answered."""
+"""Kinds of frames.
+
+============  =======================  ===============================================================================
+CONTRIBUTION  learner to hub           a contribution to a meeting
+CONTRIBUTION  hub to learner           the answer to the contributions of all learners
+ACKNOWLEDGED  learner to hub           the learner has received the answer
+LEFT          learner to hub           the learner has left
+LOST          hub to learner           a learner is gone, and the meeting will not be answered
+============  =======================  ===============================================================================
+"""
 
 NUMBERS_BYTES = 8 * NUMBERS
-"""Bytes of the numbers with which the content of a contribution begins; the rest is the vector."""
+"""Number of bytes of the integers with which the content of a contribution begins; the rest is the vector."""
 _FLOAT32_BYTES = 4
 
 
@@ -39,12 +50,13 @@ class MeetingFrame(NamedTuple):
     generation: int
     meeting: int
     among: int = 0
-    """A bit for each rank whose vector is added; 0: vectors are not added."""
+    """A bit for each rank whose vector is added to the sum; 0: vectors are not added."""
     content: bytes = b""
+    """Numbers and vectors, or for LOST a text with the reason."""
 
 
 def encode(run: bytes, frame: MeetingFrame) -> bytes:
-    """Return the bytes of a frame; ``run``: the run's 16 bytes."""
+    """Return the bytes of a frame; ``run`` is the run's id of 16 bytes."""
     return MEETING.pack(run, frame.kind, frame.generation, frame.meeting, frame.among) + frame.content
 
 
@@ -58,7 +70,7 @@ def decode(run: bytes, body: bytes) -> MeetingFrame | None:
 
 
 class MeetingHub:
-    """The meetings of one generation."""
+    """The state of the hub: the meetings of one generation."""
 
     def __init__(self, learners: int, generation: int) -> None:
         """Begin before the first meeting, whose number is 1."""
@@ -68,13 +80,16 @@ class MeetingHub:
         self._came: dict[int, MeetingFrame] = {}
         """Contributions to that meeting, by rank."""
         self._answer = MeetingFrame(CONTRIBUTION, generation, 0)
+        """The answer of the last complete meeting."""
         self._heard = set(self._learners)
-        """Ranks that are known to have the newest answer."""
+        """Ranks of the learners that are known to have that answer."""
         self._left: set[int] = set()
+        """Ranks of the learners that have left."""
         self._lost: MeetingFrame | None = None
+        """The frame that tells why the generation has ended; None while it has not."""
 
     def take(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
-        """Handle a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
+        """Process a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
         if frame.generation != self._generation or (frame.kind == CONTRIBUTION and not self._is_whole(frame)):
             return {}
         if frame.kind == LEFT:
@@ -88,7 +103,7 @@ class MeetingHub:
         return {}
 
     def _is_whole(self, frame: MeetingFrame) -> bool:
-        """Whether a contribution has all numbers and, if its vector is added, whole float32 numbers and known ranks."""
+        """Whether a contribution has all numbers and, if vectors are added, a vector of float32 and valid ranks."""
         vector_bytes = len(frame.content) - NUMBERS_BYTES
         added = frame.among < 1 << len(self._learners) and vector_bytes % _FLOAT32_BYTES == 0
         return vector_bytes >= 0 and (not frame.among or added)
@@ -110,7 +125,10 @@ class MeetingHub:
         return dict.fromkeys(self._learners, self._answer)
 
     def miss(self, gone: Collection[int]) -> dict[int, MeetingFrame]:
-        """End the generation if an absent learner is gone or has left; returns the frames to send, by rank."""
+        """End the generation if a learner that is missing at the meeting is gone or has left.
+
+        ``gone`` has the ranks of learners that are gone. Returns the frames to send, by rank.
+        """
         awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._came:
             return {}
@@ -121,12 +139,12 @@ class MeetingHub:
         return dict.fromkeys(self._came, self._lost)
 
     def unheard(self, gone: Collection[int]) -> list[int]:
-        """Return the ranks that may still ask for the newest answer."""
+        """Return the ranks of the learners that may not have received the newest answer yet."""
         return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
 
 
 def answer_to(came: Sequence[MeetingFrame]) -> MeetingFrame:
-    """Return the answer to the contributions of all ranks, in their order."""
+    """Return the answer to the contributions of all learners, which are in the order of ranks."""
     content = b"".join(each.content[:NUMBERS_BYTES] for each in came)
     vectors = [each.content[NUMBERS_BYTES:] for each in came]
     if not all(vectors):
@@ -135,7 +153,7 @@ def answer_to(came: Sequence[MeetingFrame]) -> MeetingFrame:
 
 
 def add(vectors: Sequence[bytes], among: int) -> bytes:
-    """Return the sum of the float32 vectors of the ranks in ``among``, in the order of ranks."""
+    """Return the sum of float32 vectors, as bytes; only vectors of ranks whose bit is set in ``among`` are added."""
     first, *others = [np.frombuffer(vector, np.float32) for rank, vector in enumerate(vectors) if among >> rank & 1]
     total = first.copy()
     for vector in others:
@@ -151,12 +169,15 @@ def content_of(numbers: Sequence[int], vector: NDArray[Any] | None = None) -> by
 
 
 def numbers_in(answer: MeetingFrame, learners: int) -> NDArray[np.int64]:
-    """Return the numbers of all learners in an answer [learners, NUMBERS]."""
+    """Return the numbers of all learners from an answer, [learners, NUMBERS]."""
     return np.frombuffer(bytearray(answer.content[: learners * NUMBERS_BYTES]), np.int64).reshape(learners, NUMBERS)
 
 
 def vectors_in(answer: MeetingFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return the sum in an answer [n], or the vectors of all learners [learners, n]; None if a learner had none."""
+    """Return the sum of vectors from an answer, [n], or the vectors of all learners, [learners, n].
+
+    Returns None if a learner has sent no vector.
+    """
     brought = bytearray(answer.content[learners * NUMBERS_BYTES :])
     if not brought:
         return None

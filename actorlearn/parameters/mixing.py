@@ -1,12 +1,11 @@
-"""Directed graphs by which learners mix weights, with their mixing matrices and properties.
+"""Directed graphs that say which learners mix whose weights in mode gossip, and properties of these graphs.
 
-Pure functions of the settings, the present learners and the count of exchanges; uses numpy only. Source: Assran et al.
-(2019), section 3; their experiments use the directed ring.
+Source: Assran et al. (2019), section 3; their experiments use the directed ring.
 
-A vertex is a position among the present learners, so when a learner leaves, its neighbours become adjacent. Row i of a
-mixing matrix has the coefficients of learner i's mean: 1 / (1 + in-degree) for itself and for each in-peer. Rows sum to
-1 in every graph. Columns also sum to 1 if all vertices have as many out-peers as in-peers, and only if all learners mix
-in the same round.
+A vertex of a graph is a position among the present learners, so when a learner leaves, its neighbours become adjacent.
+An edge leads from an in-peer to the learner that mixes its weights. Row i of the mixing matrix has the coefficients of
+the mean that learner i takes: 1 / (1 + in-degree) for itself and for each in-peer. Rows therefore sum to 1. Columns
+also sum to 1 if every vertex has as many out-peers as in-peers, and all learners mix in the same round.
 """
 
 from __future__ import annotations
@@ -22,23 +21,27 @@ Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", 
 """Graphs with a name; any other graph is given by lists of in-peers."""
 GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
-"""Number of exchanges of random matching over which `measure_mixing` computes properties."""
+"""Number of exchanges over which `measure_mixing` computes the properties of random matching."""
 FREE_AGE = 0.5
-"""Mean age of messages, in exchanges, if learners do not wait: a message is posted at any time between two exchanges.
+"""Mean age of messages if learners do not wait; 1 is the time between two exchanges of a learner.
 
 0.44 was measured with four learners on two cores, in a ring (benchmarks/results/gossip.md).
 """
 _NOTHING = 1e-12
-"""Share of remaining differences that counts as zero: anything less is rounding."""
+"""Share of the differences between learners below which the rest counts as rounding errors, and so as zero."""
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A graph by name; `peers` is for k-peer, `seed` for random matching, `lists` has each learner's in-peers."""
+    """Settings of a graph."""
 
     name: str = "ring"
+    """One of GRAPHS; the key ``gossip.graph`` in ``settings.py`` describes each."""
     peers: int = 1
+    """For k-peer: number of in-peers of each learner."""
     lists: tuple[tuple[int, ...], ...] = ()
+    """For lists: the in-peers of each learner."""
     seed: int = 0
+    """For random-matching: the seed."""
 
     def __post_init__(self) -> None:
         if self.name not in GRAPHS:
@@ -57,26 +60,29 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Mixing(NamedTuple):
-    """Properties of a graph when all learners mix at every exchange."""
+    """Properties of a graph if all learners mix at every exchange."""
 
     period: int
-    """Number of exchanges examined: all until the graph repeats, or DRAWS of random matching."""
+    """Number of exchanges that were examined: all until the graph repeats, or DRAWS of random matching."""
     repeats: bool
-    """Whether the graph repeats after `period` exchanges; False for random matching."""
+    """Whether the graph repeats after ``period`` exchanges; False for random matching."""
     in_degree: tuple[int, int]
     """Smallest and largest number of in-peers."""
     connected_within: int | None
-    """Smallest B such that the union of any B consecutive exchanges is strongly connected; None = there is none."""
+    """Smallest B for which the graphs of any B consecutive exchanges together are strongly connected; None = there is
+    none."""
     spectral_radius: float
-    """Factor by which an exchange multiplies the differences between learners in the long run; 1 = they may remain."""
+    """Factor by which an exchange multiplies the differences between the learners' weights in the long run; 1 = the
+    differences may remain."""
     doubly_stochastic: bool
-    """Whether mixing keeps the learners' mean."""
+    """Whether the columns of mixing matrices sum to 1, so that mixing does not change the mean of all learners."""
 
 
 def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
-    """Return the learners whose messages `learner` mixes in this exchange, in ascending order.
+    """Return the learners whose messages ``learner`` mixes in this exchange, in ascending order.
 
-    `learners`: numbers of all present learners, including `learner`. `exchange`: how often `learner` has mixed.
+    ``learners`` are the numbers of all present learners, including ``learner``. ``exchange`` is the number of times
+    that ``learner`` has mixed before.
     """
     if graph.name == "lists":
         listed = graph.lists[learner] if learner < len(graph.lists) else ()
@@ -90,7 +96,7 @@ def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchan
 
 
 def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
-    """Return the distances of the in-peers, counted backwards around the circle of `count` learners."""
+    """Return the distances to the in-peers, counted backwards in a circle of ``count`` learners."""
     doublings = (count - 1).bit_length()  # 2^j < count for each j below it
     if graph.name == "exponential":
         return [1 << j for j in range(doublings)]
@@ -101,7 +107,7 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
 
 
 def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> tuple[int, ...]:
-    """Return the learners whose messages `learner` mixes in at least one exchange, in ascending order."""
+    """Return the learners whose messages ``learner`` mixes in at least one exchange, in ascending order."""
     if graph.name == "random-matching":
         return tuple(other for other in learners if other != learner)
     exchanges = range(max((len(learners) - 1).bit_length(), 1))  # after these the graph repeats
@@ -109,7 +115,7 @@ def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> t
 
 
 def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) -> NDArray[np.float64]:
-    """Return the matrix of an exchange in which all learners mix: [n, n], row-stochastic, in order of `learners`."""
+    """Return the mixing matrix [n, n] of an exchange in which all learners mix, in the order of ``learners``."""
     matrix = np.eye(len(learners))
     column = {learner: at for at, learner in enumerate(learners)}
     for learner, row in zip(learners, matrix, strict=True):
@@ -119,18 +125,20 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
 
 
 def speed(others: float, age: float) -> float:
-    """Return the speed of learners that all move in one direction, relative to that of a sole learner.
+    """Return how fast learners move that all learn in one direction, relative to a single learner.
 
-    ``others``: share of the other learners in a mean, 1/2 in a ring. A message that was posted ``age`` exchanges ago
-    lacks the distance that its sender has moved since, so the mean loses this distance: v = 1 - others * age * v.
+    ``others`` is the share of the other learners in a mean: 1/2 in a ring. A message that was posted ``age`` exchanges
+    ago lacks the distance that its sender has moved since then. The mean loses that distance, times ``others``. The
+    speed v therefore satisfies v = 1 - others * age * v.
     """
     return 1.0 / (1.0 + others * age)
 
 
 def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
-    """Return the share, 0 to 1, of the time from ``began_ns`` to ``now_ns`` that lies after ``posted_ns``.
+    """Return the share, from 0 to 1, of the time from ``began_ns`` to ``now_ns`` that lies after ``posted_ns``.
 
-    If ``posted_ns`` is None or the time is empty, the share is 0.
+    It is the share of a learner's local steps that were taken after another learner posted its message. If
+    ``posted_ns`` is None or the time is empty, the share is 0.
     """
     if posted_ns is None or now_ns <= began_ns:
         return 0.0
@@ -153,9 +161,9 @@ def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
 
 
 def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
-    """Return the least number of consecutive exchanges whose union is strongly connected from any start; None if none.
+    """Return the smallest number of consecutive exchanges that together are always strongly connected.
 
-    ``edges``: [period, n, n].
+    ``edges`` [period, n, n] has the graph of each exchange. Returns None if there is no such number.
     """
     period = len(edges)
     for window in range(1, period + 1):
@@ -167,7 +175,7 @@ def _connected_within(edges: NDArray[np.bool_], repeats: bool) -> int | None:
 
 
 def _strongly_connected(edges: NDArray[np.bool_]) -> bool:
-    """Whether every vertex reaches every other one; `edges` [n, n] bool, with a true diagonal."""
+    """Whether every vertex reaches every other one; ``edges`` [n, n] is bool, and True on the diagonal."""
     reached = edges
     for _ in range(len(edges).bit_length()):  # each turn doubles the length of the paths
         reached = reached @ reached
@@ -175,11 +183,11 @@ def _strongly_connected(edges: NDArray[np.bool_]) -> bool:
 
 
 def _spectral_radius(matrices: NDArray[np.float64]) -> float:
-    """Return the second largest modulus of the eigenvalues of the matrices' product, per matrix [period, n, n].
+    """Return the second largest modulus of the eigenvalues of the product of matrices [period, n, n], per matrix.
 
-    Row-stochastic matrices map equal weights to themselves. On the space of differences, their largest modulus is
-    therefore the second largest of the whole. The product is rescaled after each factor, as a product of hundreds of
-    factors would underflow.
+    That is, the ``period``-th root of the modulus. The largest modulus is 1, because equal weights stay equal. The
+    second largest is the largest one on the space of differences between learners. The product is rescaled after each
+    factor, because a product of hundreds of factors would underflow.
     """
     period, count, _ = matrices.shape
     directions = np.linalg.svd(np.ones((1, count)))[2][1:]  # an orthonormal basis of the differences, [n - 1, n]

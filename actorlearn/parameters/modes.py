@@ -1,12 +1,14 @@
-"""The modes in which learners learn together, each described by a spec.
+"""The modes in which several learners learn together, each described by a spec (`ModeSpec`).
 
-Pure; never loads torch, so that supervisor, command line and trainers use the same specs. ``made_by`` names the mode's
-exchange, the class that computes new weights. Modes are registered by entry points, including the built-in ones:
+A spec names the mode's exchange, which is the class that computes new weights, and plans its shared memory. Specs can
+be read without torch, so the supervisor uses them too. Modes, including the built-in ones, are registered by entry
+points:
 
     [project.entry-points."actorlearn.modes"]
     averaging = "my_package.averaging_mode:SPEC"
 
-A topology selects it by name: ``mode: averaging``. Keys of its own, if it has any, are in a section of the same name.
+A topology selects a mode by name: ``mode: averaging``. If the mode has keys of its own, they are in a section of the
+same name.
 
 | mode   | weights                | a learner waits for         | exchange                                            |
 |--------|------------------------|-----------------------------|-----------------------------------------------------|
@@ -60,28 +62,31 @@ class LearnersAsked(NamedTuple):
     """The part of a topology that a mode reads."""
 
     learners: LearnersSettings
+    """The section ``learners``."""
     section: ModeSection | None
-    """The mode's own section; None if it has none."""
+    """The section of the mode; None if it has none."""
     optimizer: str
     """Name of the optimizer."""
     seed: int
     across: bool = False
-    """Whether learners may be on different machines; if so, segments that they would share are not made."""
+    """Whether learners may be on different machines. They then have no shared memory."""
     servers: ParameterServersSettings = ParameterServersSettings(count=0)
+    """The section ``parameter_servers``."""
 
 
 class Sizes(NamedTuple):
     """Sizes that determine the layout of the learners' segments."""
 
     weights: int
-    """Number of published weights: parameters and the statistics behind them."""
+    """Length of the flat vector of weights: parameters, then statistics of normalisation."""
     statistics: int
+    """Number of statistics."""
     vectors: int
-    """Number of vectors, as long as the parameters, in the optimizer's state."""
+    """Number of vectors in the optimizer's state; each is as long as the parameters."""
 
     @property
     def parameters(self) -> int:
-        """Number of parameters, which the optimizer changes."""
+        """Number of parameters; these are the weights that the optimizer changes."""
         return self.weights - self.statistics
 
 
@@ -89,24 +94,29 @@ class Layout(NamedTuple):
     """Layout of a segment of shared memory."""
 
     name: str
+    """Name of the segment's file."""
     fields: list[Field]
     what: str
-    """Description of the segment's content for the user."""
+    """Description of the segment's content, which `actorlearn check` prints."""
 
 
 class Refusal(NamedTuple):
     """The reason why a mode refuses a topology, and how to correct it."""
 
     key: str
+    """The key of the topology whose value is refused."""
     rule: str
+    """The rule that the value breaks."""
     way_out: str
+    """The remedy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModeSpec(Spec):
-    """Description of one mode; the methods of this base class suit a mode without shared segments.
+    """Description of one mode. The methods of this base class suit a mode without shared memory.
 
-    ``made_by`` names the exchange, a class or function that is called with the settings and a ``Learner``.
+    ``made_by`` names the exchange: a class or function that is called with the settings of the exchange and a
+    `Learner`, and returns an `Exchange` (``parameters/interface.py``).
     """
 
     tag_field = "mode"
@@ -114,54 +124,55 @@ class ModeSpec(Spec):
     described_in = "actorlearn/parameters/interface.py"
     settings: type[ExchangeSettings]
     does: str = ""
-    """What learners do in this mode, in words, for the description of the topology's key ``mode``."""
+    """Description of the mode in a few words, for the documentation of the topology's key ``mode``."""
     section: type[ModeSection] | None = None
     """Type of the topology's section with the keys that only this mode reads; the section has the mode's name."""
     reads: frozenset[str] = frozenset()
-    """Keys of the topology's section ``learners`` that this mode reads and some other mode does not."""
+    """Keys of the section ``learners`` that this mode reads and some other mode does not."""
     alone: bool = False
-    """Whether there is never another learner."""
+    """Whether there is only one learner."""
     in_step: bool = False
-    """Whether all learners make every update together, so that one that cannot continue stops all."""
+    """Whether all learners make every update together (in lock-step). One that cannot continue then stops all."""
     central: bool = False
-    """Whether learners share one copy of the weights and the optimizer state."""
+    """Whether learners share one copy of the weights and the optimizer state (central weights)."""
     own_weights: bool = False
-    """Whether each learner has weights of its own; if there are several learners, each one's are evaluated."""
+    """Whether learners act with different weights. The evaluator then evaluates the weights of each learner."""
     elastic: bool = False
-    """Whether learners can be attached to and detached from a living run. A learner that cannot continue then leaves,
-    and the run goes on. Learners begin only when an order lists them."""
+    """Whether learners can be attached to, and detached from, a running run. If a learner cannot continue, it leaves,
+    and the run continues without it. Learners begin only when an order lists them."""
     outlived: bool = False
-    """Whether the weights learned by a trainer outlive it, in other learners or in the store. A restarted trainer
-    continues from these and not from its newest checkpoint; in a resumed run it needs no checkpoint of its own."""
+    """Whether the weights that a trainer has learned survive its death, in other learners or in a store. A restarted
+    trainer continues from these and not from its newest checkpoint. When a run is resumed, it needs no checkpoint of
+    its own."""
     served: bool = False
     """Whether parameter servers keep the weights and the optimizer state."""
     across_nodes: bool = False
-    """Whether learners can exchange between nodes; if not, all learners are on one node."""
+    """Whether learners can be on several nodes; if not, all learners are on one node."""
     inexact: str = ""
     """Reason why a resumed run cannot end with the weights of an uninterrupted run; empty if it can."""
 
     @property
     def asked_as(self) -> str:
-        """Value of the topology's key ``mode`` that selects this mode."""
+        """Value of the topology's key ``mode`` for this mode; several modes can have the same."""
         return self.name
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Dotted keys of a topology that this mode reads and some other mode does not."""
-        own = self.section.__struct_fields__ if self.section else ()
-        return frozenset({*(f"learners.{key}" for key in self.reads), *(f"{self.name}.{key}" for key in own)})
+        """Keys of a topology, as "section.key", that this mode reads and some other mode does not."""
+        fields = self.section.__struct_fields__ if self.section else ()
+        return frozenset({*(f"learners.{key}" for key in self.reads), *(f"{self.name}.{key}" for key in fields)})
 
     @classmethod
     def of(cls, name: str, found: object, module: ModuleType) -> Self:
-        """Raise ValueError: an exchange needs a spec, which says how its learners are started and restarted."""
+        """Raise ValueError: a topology cannot name the class of an exchange, only a mode with a spec."""
         raise ValueError("a mode needs a ModeSpec (actorlearn/parameters/modes.py)")
 
     def several(self, count: int) -> bool:
-        """Whether there may be more than one learner in a run that begins with ``count``."""
+        """Whether a run that begins with ``count`` learners may have more than one."""
         return count > 1 or self.elastic
 
     def unread(self, key: str) -> bool:
-        """Whether other modes read a topology's key, and this one does not."""
+        """Whether a key of a topology is for other modes only."""
         return key in MODES.keys - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
@@ -169,35 +180,36 @@ class ModeSpec(Spec):
         return iter(())
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Return the graph by which weights are mixed; None if they are not mixed."""
+        """Return the graph that says which learners mix whose weights; None if weights are not mixed."""
         return None
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the settings of the exchange of one incarnation of a learner."""
+        """Return the settings of a learner's exchange; ``incarnation`` is that of its trainer."""
         raise NotImplementedError
 
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Return the settings completed for a generation of ``trainers``, which include ``own``.
+        """Return the settings, completed for the learners that exchange with each other.
 
-        ``generation``: number of the list of trainers. Raises SharedMemoryFull.
+        ``trainers`` are the trainers of these learners, including ``own``; ``generation`` is the number of this list,
+        which grows with each change of it. A trainer calls this when it joins the others. Raises SharedMemoryFull.
         """
         return settings
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove the segments of earlier generations; called when all have joined in this one."""
+        """Remove the segments of earlier generations; called when all learners have joined in this one."""
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the layouts of the segments that the run has in this mode."""
+        """Return the layouts of the segments that this mode needs once in a run."""
         return []
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the layouts of the segments of each learner in this mode; file names end with the learner's number."""
+        """Return the layouts of the segments that each learner needs; its number is added to their file names."""
         return []
 
     def server_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the layouts of the segments that parameter servers make for themselves, by shard."""
+        """Return the layouts of the segments that parameter servers make, one for each shard."""
         return []
 
 
@@ -211,7 +223,7 @@ class _Alone(ModeSpec):
 
 
 class _Sync(ModeSpec):
-    """Mode sync: all learners step equal weights by the mean of their gradients."""
+    """Mode sync: all learners have equal weights, and take each step with the mean of their gradients."""
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
         """Return settings without rank and learners, which ``among`` adds."""
@@ -225,7 +237,7 @@ class _Sync(ModeSpec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Complete the settings; on one machine, also make the generation's segment unless it exists."""
+        """Complete the settings. On one machine, also make the segment in which learners meet, unless it exists."""
         joined = msgspec.structs.replace(settings, rank=trainers.index(own), learners=len(trainers))
         if settings.host:
             return msgspec.structs.replace(joined, trainers=tuple(trainers), generation=generation)
@@ -248,7 +260,7 @@ class _Sync(ModeSpec):
 
 
 class _Async(ModeSpec):
-    """Mode async: a learner changes the weights in the store when it has a gradient."""
+    """Mode async on one machine: each learner applies its gradients to the weights in a store in shared memory."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse several local steps without Adam: their rule is defined for Adam only."""
@@ -274,7 +286,7 @@ class _Async(ModeSpec):
 
 
 class _Served(ModeSpec):
-    """Mode async with parameter servers: a learner sends them its gradient, and gets new weights from them."""
+    """Mode async with parameter servers: each learner sends them its gradients, and gets new weights from them."""
 
     asked_as = "async"  # ``parameter_servers.count`` selects between the store and the servers
 
@@ -315,7 +327,7 @@ class _Served(ModeSpec):
 
 
 class _Gossip(ModeSpec):
-    """Mode gossip: a learner mixes its weights with those of its in-peers."""
+    """Mode gossip: each learner learns alone, and mixes its weights with those of its in-peers."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
         """Refuse invalid lists of in-peers, and options that need shared memory if learners do not share it."""
@@ -396,7 +408,7 @@ def _gossip(asked: LearnersAsked) -> GossipSettings:
 
 
 _LOCAL_STEPS = frozenset({"local_steps", "outer", "outer_learning_rate", "outer_momentum"})
-"""Keys of section ``learners`` for learners that take several steps by themselves between two exchanges."""
+"""Keys of section ``learners`` for optimizer steps that a learner takes alone between two exchanges."""
 _AS_IT_COMES = "timing decides when a learner gets the weights or gradients of the others"
 ALONE = _Alone(
     name="alone",
@@ -453,15 +465,15 @@ GOSSIP = _Gossip(
 
 
 class Modes(Registry[ModeSpec]):
-    """The registry of modes; finds the mode that a topology selects."""
+    """The registry of modes."""
 
     def specs(self) -> tuple[ModeSpec, ...]:
-        """Return the modes that can be loaded: alone, in lock-step, with servers, with a store, then the others."""
+        """Return the modes that can be loaded: alone, sync, async with servers, async with a store, then the others."""
         return tuple(sorted(super().specs(), key=_rank))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Dotted keys of a topology that some modes read and others do not."""
+        """Keys of a topology, as "section.key", that some modes read and others do not."""
         return frozenset[str]().union(*(mode.keys for mode in self.specs()))
 
     def elastic(self) -> list[str]:
@@ -471,8 +483,8 @@ class Modes(Registry[ModeSpec]):
     def asked_for(self, asked_as: str, learners: int, servers: int = 0) -> ModeSpec:
         """Return the mode that a topology selects; raises ValueError if there is none.
 
-        ``asked_as``: value of its key ``mode``. ``learners``: number of learners that the run begins with. ``servers``:
-        number of parameter servers, which only some modes use.
+        ``asked_as`` is the value of its key ``mode``. One value can stand for several modes. They are told apart by the
+        number of learners at the start and the number of parameter servers.
         """
         for mode in self.specs():
             if mode.asked_as == asked_as and not (mode.alone and learners > 1) and (servers or not mode.served):
@@ -493,6 +505,6 @@ def mode_of(settings: ExchangeSettings) -> ModeSpec:
 
 
 def make(settings: ExchangeSettings, learner: Learner) -> Exchange:
-    """Construct the exchange that these settings belong to; imports torch."""
+    """Make the exchange of a learner from its settings; imports torch."""
     made: Exchange = mode_of(settings).load()(settings, learner)
     return made

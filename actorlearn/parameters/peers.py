@@ -1,7 +1,8 @@
-"""The exchange of one learner with its peers, which it joins at the start and, in mode sync, after each change of them.
+"""Connects a learner with its peers (the other learners): joins them, follows changes of them, and leaves them.
 
-Reads: the order's list of learners. Writes nothing; the exchange does (``parameters/interface.py``). Learners in
-lock-step join when all listed ones are present. Others join by themselves.
+The supervisor's orders list the learners of the run. In mode sync, a learner joins when all listed learners are
+present, and again after each change of the list. In other modes it joins at any time. The exchange
+(``parameters/interface.py``) does the rest.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Left
 
 PATIENCE_S = 60.0
-"""Seconds to wait for a new list of learners after one was lost; the supervisor detects a death within a second, and a
-learner that leaves tells it."""
+"""Longest wait, in seconds, for a new list of learners after one was lost. The supervisor usually needs a second: it
+detects deaths, and is told by learners that leave."""
 
 
 class Generation(NamedTuple):
-    """Trainers that began together and exchange with each other."""
+    """In mode sync, the trainers that begin to exchange with each other at the same time; else this learner's alone."""
 
     trainers: tuple[ProcessId, ...] = ()
     number: int = 0
-    """Number of the list of trainers; it also changes when a trainer is listed again under its name after a death."""
+    """Number of this list of trainers. A restarted trainer makes a new list too."""
 
 
 class Peers:
-    """The exchange of one learner, and the learners that it has joined."""
+    """The exchange of one learner, and the generation of learners that it has joined."""
 
     def __init__(
         self, settings: ExchangeSettings, learner: Learner, control: Control, poll: Callable[[], bool] = lambda: True
     ) -> None:
-        """Begin without other learners. ``poll`` reads orders, and returns False if this process is to end."""
+        """Begin without other learners. ``poll`` reads orders, and returns False if this process has to end."""
         self._settings, self._mode = settings, mode_of(settings)
         self.learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
@@ -51,33 +52,37 @@ class Peers:
             else None
         )
         self.exchange: Exchange = make(AloneExchangeSettings(), learner)
-        """The exchange that turns gradients into new weights; that of a sole learner until `join` succeeds."""
+        """The exchange that turns gradients into new weights. Until `join` succeeds, it is that of a single learner."""
         self._joined = self._lost = self._warned = Generation()
+        """The generation that this learner has joined, the one that has lost a learner, and the one that could not be
+        joined for lack of shared memory."""
         self._lost_s = 0.0
+        """Time at which that learner was lost."""
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
         """Time at which `going_on` first saw the order to leave; infinite if there is none."""
 
     @property
     def joined(self) -> bool:
-        """Whether this learner has joined all present learners."""
+        """Whether this learner has joined all learners that the newest order lists."""
         return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
     def in_step(self) -> bool:
-        """Whether other learners wait for this one's updates, so that it must make an update of every batch."""
+        """Whether learners are in lock-step. Others then wait for this learner, which must make every update."""
         return self._mode.in_step
 
     @property
     def leaving(self) -> bool:
-        """Whether the order tells this learner to finish."""
+        """Whether the newest order tells this learner to finish."""
         order = self._control.order
         return order.phase == "drain" or self._control.id.name in order.leaving
 
     def going_on(self, finish_s: float) -> bool:
-        """Whether a pass continues; called once between two optimizer steps, as learners in lock-step decide together.
+        """Whether to continue an update; called exactly once between two optimizer steps.
 
-        ``finish_s``: seconds for which this learner continues after the order to leave.
+        Learners in lock-step decide this together. ``finish_s`` is the time, in seconds, for which this learner
+        continues after an order to leave.
         """
         alive, now_s = self._poll(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
@@ -85,17 +90,17 @@ class Peers:
         return alive and not self.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int, position: Position) -> Joined | None:
-        """Join the present learners; returns None if this is not possible yet, and is then called again.
+        """Join the present learners. Returns None if that is not possible yet; the caller then tries again.
 
-        ``env_steps``, ``updates`` and ``position`` belong to this learner's weights. Raises PeerLost if no new list of
-        learners comes within PATIENCE_S of losing one.
+        ``env_steps``, ``updates`` and ``position`` are the counts that belong to this learner's weights. Raises
+        PeerLost if a learner was lost and no new list of learners has come within PATIENCE_S seconds.
         """
         wanted = self._wanted()
         if self._mode.elastic and not self._control.order.version:
             return None  # the first order lists the learners
         if self._control.id not in wanted.trainers or wanted == self._lost:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
-                among = ", ".join(own.socket_id for own in wanted.trainers)
+                among = ", ".join(trainer.socket_id for trainer in wanted.trainers)
                 raise PeerLost(
                     f"no new list of learners came within {PATIENCE_S:g} s after one of these was lost: {among}"
                 )
@@ -103,12 +108,12 @@ class Peers:
         try:
             self._replace_exchange(wanted)
             joined = self.exchange.join(env_steps, updates, position)
-        except SharedMemoryFull as error:  # no room for the segment of the meeting; there may be later
+        except SharedMemoryFull as error:  # for the segment in which learners meet; there may be room later
             if wanted != self._warned:  # once for each generation
                 self._warned = wanted
                 self._control.warned(f"cannot join the other learners: {error}; retrying")
             return None
-        except (Stopped, SegmentError):  # this process is to end, there is a newer list, or a segment is not finished
+        except (Stopped, SegmentError):  # this process has to end, there is a newer list, or a segment is being made
             return None
         except PeerLost:
             self._joined = wanted
@@ -121,32 +126,34 @@ class Peers:
     def _replace_exchange(self, wanted: Generation) -> None:
         """Replace the exchange by one for this generation, with the same optimizer state."""
 
-        def alive() -> bool:  # after joining, a newer list ends no wait: others still come, or are found to have left
+        def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are found to have left
             return self._poll() and wanted in (self._wanted(), self._joined)
 
         settings = self._mode.among(self._settings, wanted.trainers, self._control.id, wanted.number)
-        own = self.learner
-        own.carried.together = settings.together
-        if not settings.together and own.consumed is not None:
-            own.consumed.forget_others(own.number)
-        learner = replace(own, alive=alive, present=self.present, warn=self._control.warned, endpoints=self._endpoints)
+        carried, consumed = self.learner.carried, self.learner.consumed
+        carried.together = settings.together
+        if not settings.together and consumed is not None:
+            consumed.forget_others(self.learner.number)
+        learner = replace(
+            self.learner, alive=alive, present=self.present, warn=self._control.warned, endpoints=self._endpoints
+        )
         before, self.exchange = self.exchange, make(settings, learner)
         self.exchange.restore(before.state())
         before.close()
 
     def part(self) -> None:
-        """Leave a generation that has lost a learner; ``join`` succeeds when a new order lists the present learners."""
+        """Leave a generation that has lost a learner; `join` succeeds when a new order lists the present learners."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def leave(self) -> None:
-        """Leave the others for good; tell the supervisor, so that they go on without this learner while it saves."""
+        """Leave the other learners for good, and tell the supervisor, so that they do not wait while this one saves."""
         self.exchange.close()
         self._control.send(Left())
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
-        """Return a warning if the others have waited for a straggler repeatedly; otherwise an empty string.
+        """Return a warning if the other learners have waited for one (a straggler) repeatedly; otherwise "".
 
-        ``metrics``: those of the exchange for the last ``seconds``.
+        ``metrics`` are those of the exchange for the last ``seconds`` seconds.
         """
         if not self._joined.trainers or not self.in_step:
             return ""

@@ -1,9 +1,9 @@
-"""The rendezvous of a learner with learners of other nodes, over TCP or local sockets (``wire/endpoints.py``).
+"""The sockets of the meetings of learners in mode sync on several machines; ``meetings.py`` describes the protocol.
 
-Reads and writes sockets only. The first learner of a generation runs its hub (``meetings.py``) in a thread, and all
-learners connect to it, including the first. If a connection is lost, contributions are sent again until they are
-answered. The wait ends when the newest order no longer lists a learner that has not come, or the hub's learner, or when
-it says that such a learner has begun a newer generation, or that the hub is closed.
+The first learner of a generation runs the hub in a thread, and all learners, including the first, connect to it
+(``wire/endpoints.py``). If a connection is lost, contributions are sent again until they are answered. A learner stops
+waiting when the newest order shows that a learner it waits for, or the learner with the hub, is gone or has begun a
+newer generation, or that the hub is closed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
 
 LINGER_S = 2.0
-"""Longest time in seconds for which the hub of a leaving learner waits for the others to get their last answer."""
+"""Longest time, in seconds, for which the hub of a leaving learner waits until the others have their last answer."""
 _POLL_MS = 20
 
 
 def most_bytes(weights: int) -> int:
-    """Return the size in bytes of the largest contribution of learners with this number of weights."""
+    """Return the number of bytes of the largest contribution of a learner with ``weights`` weights."""
     return NUMBERS_BYTES + max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS))
 
 
@@ -54,7 +54,7 @@ class MeetingServer:
     def __init__(
         self, endpoints: Endpoints, host: str, trainers: Sequence[ProcessId], generation: int, most: int
     ) -> None:
-        """Listen at a free port; raises ChannelError. ``most``: bytes of the largest contribution."""
+        """Listen on a free port; raises ChannelError. ``most``: number of bytes of the largest contribution."""
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._own_ranks = [rank for rank, trainer in enumerate(trainers) if trainer == endpoints.own]
@@ -62,12 +62,12 @@ class MeetingServer:
         self._router = endpoints.router(host, MEETING.size + most, generation)
         self._over = threading.Event()
         self._fault: BaseException | None = None
-        """Error that has ended the thread."""
+        """The error that has ended the thread; None if there was none."""
         self._thread = threading.Thread(target=self._run, name="meetings", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
-        """Raise RuntimeError if the thread has failed, as the learners would get no more answers."""
+        """Raise RuntimeError if the thread has failed, because learners would then wait for answers in vain."""
         if self._fault is not None:
             raise RuntimeError("the hub of the learners has failed") from self._fault
 
@@ -99,17 +99,21 @@ class MeetingServer:
             self._send(self._hub.take(rank, frame))
 
     def _send(self, frames: dict[int, MeetingFrame]) -> None:
-        """Send answers, the last one to the learner of this process.
+        """Send frames by rank, that for the learner in this process last.
 
-        That learner competes with this thread once it has its answer. When it was answered first, the others got theirs
-        2 ms later: two learners of Catch, on a core each, made an update in 13 ms instead of 12.
+        This learner competes with this thread for the processor once it has its answer. When it was answered first, the
+        others got their answers 2 ms later: two learners of Catch, on a core each, made an update in 13 ms instead of
+        12.
         """
         bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
         for rank in sorted(frames, key=lambda rank: self._trainers[rank] == self._endpoints.own):
             self._router.send(self._trainers[rank].socket_id, bodies[id(frames[rank])])
 
     def _gone(self) -> list[int]:
-        """Return the ranks of learners that are lost, or have begun a newer generation: their LEFT may be lost."""
+        """Return the ranks of learners that are lost or have begun a newer generation.
+
+        A learner that begins a newer generation has left this one, although its frame LEFT may not have arrived.
+        """
         found = [self._endpoints.endpoint(trainer) for trainer in self._trainers]
         return [rank for rank, each in enumerate(found) if each is None or each.generation > self._generation]
 
@@ -121,7 +125,7 @@ class MeetingServer:
 
 
 class RemoteRendezvous:
-    """The place of one learner in a generation. Gathering or adding vectors is a meeting, too."""
+    """The place of one learner in a generation on several machines; each call for numbers or vectors is a meeting."""
 
     def __init__(
         self,
@@ -132,14 +136,18 @@ class RemoteRendezvous:
         weights: int,
         alive: Callable[[], bool],
     ) -> None:
-        """Take this learner's place among ``trainers``; the first of them opens the hub. Raises ChannelError."""
+        """Take this learner's place among ``trainers``; the first of them opens the hub. Raises ChannelError.
+
+        ``weights`` is the number of weights, from which the longest vector follows. ``alive`` returns False if this
+        process must stop waiting.
+        """
         self._endpoints, self._generation, self._alive = endpoints, generation, alive
         self._hub_id = trainers[0]
         self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
         self.meetings = 0
         """Number of meetings of this learner."""
         self.moved = MovedBytes()
-        """Bytes sent to the hub and bytes of its answers."""
+        """Bytes that were sent to the hub, and bytes of its answers."""
         self._most = most = most_bytes(weights)
         self._server: MeetingServer | None = None
         if self.rank == 0:
@@ -147,33 +155,36 @@ class RemoteRendezvous:
         else:
             endpoints.begin(generation)
         self._line = RequestLine(endpoints, MEETING.size + self.learners * most, self.moved)
-        """The line to the hub."""
+        """The connection to the hub."""
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers; returns the numbers of all learners [learners, NUMBERS]."""
+        """Contribute numbers, and return those of all learners, [learners, NUMBERS].
+
+        Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
+        """
         return numbers_in(self._ask(content_of(numbers), 0, stay), self.learners)
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Share a vector; returns the vectors of all learners [learners, n], which must be of one size."""
-        if not own.size:  # an optimizer without centring has an empty mean
+        """Contribute a vector [n], and return those of all learners, [learners, n]."""
+        if not own.size:  # RMSProp without centring has an empty vector of means
             return np.empty((self.learners, 0), own.dtype)
         return self._all_brought(self.bring((), own, ())[1])
 
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Share numbers and a vector; returns the numbers of all, and the sum of the vectors of ranks ``among``."""
+        """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``."""
         said, total = self.bring(numbers, own, among)
         return said, self._all_brought(total)
 
     def bring(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-        """Share numbers and a vector; returns the numbers of all learners and, if all have brought one, the vectors.
+        """Contribute numbers and a vector; returns the numbers of all learners, and vectors.
 
-        The vectors are added if ``among`` has ranks: the sum of theirs is returned. A learner that is told to end still
-        waits until all have come or one is lost, as the others may use its vector. Raises ValueError for a vector that
-        is too long.
+        These are the sum of the vectors of ranks ``among`` or, if ``among`` is empty, the vectors of all learners; None
+        if a learner has sent no vector. A learner that is told to end still waits until all have come or one is lost,
+        because the others may use its vector. Raises ValueError for a vector that is too long.
         """
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
@@ -197,10 +208,10 @@ class RemoteRendezvous:
         return encode(self._endpoints.run, MeetingFrame(kind, self._generation, self.meetings, among, content))
 
     def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
-        """Come to the next meeting, and wait for its answer.
+        """Contribute to the next meeting, and wait for the answer.
 
-        Raises PeerLost, Stopped, ValueError for content that is too long, and RuntimeError if the hub in this process
-        has failed.
+        Raises PeerLost, Stopped (unless ``stay``), ValueError for content that is too long, and RuntimeError if the hub
+        in this process has failed.
         """
         if len(content) > self._most:  # the hub would close the connection before it reads the message
             longest = self._most - NUMBERS_BYTES

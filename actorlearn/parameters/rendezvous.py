@@ -1,11 +1,13 @@
-"""Meetings of the learners of one machine: a barrier at which each learner contributes a few numbers or a vector.
+"""Meetings of learners in mode sync on one machine: a barrier at which learners exchange numbers or vectors.
 
-Reads and writes one row of words, and one row of a vector, per learner in shared memory; wakes the others.
+Each learner has a row in shared memory for its numbers, and one for its vector. It writes them, wakes the others, and
+waits until all have come to the meeting.
 
-A learner may wait here for minutes, for another one that is slow or has not started. So it gives signs of life, and the
-wait can be broken off. The wait also ends when a learner that has not arrived is dead: each learner holds a lock, which
-the kernel releases when its process ends, and waiting learners test these locks. The death of a learner that has
-arrived is noticed at the next meeting. So a meeting completes for all living learners, or for none.
+A learner may wait for minutes, because another one is slow or has not started. It therefore gives signs of life, and
+the wait can be broken off. The wait also ends if a learner that has not come is dead. To detect this, each learner
+holds a file lock, which the kernel releases when the process ends, and waiting learners test these locks. The death of
+a learner that has already come is noticed at the next meeting. A meeting is therefore completed by all living learners,
+or by none.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
-"""Largest count of numbers that a learner can contribute to a meeting."""
+"""Largest number of integers that a learner can contribute to a meeting."""
 SLOTS = 2
-"""Number of slots for the rows of vectors."""
+"""Number of slots for vectors, which are used in turn."""
 _FLOATS = CACHE_LINE_BYTES // 4
 _POLL_MS = 50
 
 
 def rendezvous_fields(learners: int) -> list[Field]:
-    """Return the fields of the rendezvous segment of one generation.
+    """Return the fields of the segment in which the learners of one generation meet.
 
-    Two slots are enough: no learner begins the meeting after next before all have left this one.
+    Two slots for numbers are enough: no learner begins the meeting after next before all have left this one.
     """
     return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
 
@@ -50,7 +52,10 @@ class SharedRendezvous:
     """The place of one learner in a generation on one machine, in a segment of shared memory."""
 
     def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
-        """Take this learner's place; raises RuntimeError if another process has or had it."""
+        """Take the place with index ``rank``; raises RuntimeError if another process has or had it.
+
+        ``alive`` is called while this learner waits; it returns False if the process must stop waiting.
+        """
         self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive
@@ -71,9 +76,9 @@ class SharedRendezvous:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute `numbers` and sleep until all learners have come; returns all contributions, [learners, NUMBERS].
+        """Contribute numbers, sleep until all learners have come, and return the numbers of all, [learners, NUMBERS].
 
-        Raises PeerLost, and Stopped if this process is told to end while it waits, unless `stay`.
+        Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
         """
         slot = self.meetings % 2
         self._numbers[slot, self.rank, : len(numbers)] = numbers
@@ -94,13 +99,13 @@ class SharedRendezvous:
         return said
 
     def _miss(self) -> None:
-        """Raise PeerLost if a learner that has not arrived is gone."""
-        gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
+        """Raise PeerLost if a learner that has not come to this meeting is gone."""
+        gone = self.gone()  # read before `_met`: a learner that is gone now has either come already or never will
         if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
             raise PeerLost(f"learners {awaited} are gone and did not come to meeting {self.meetings}")
 
     def gone(self) -> list[int]:
-        """Return the ranks of the learners that have come to a meeting and have died or left since."""
+        """Return the ranks of the learners that have come to a meeting once and have died or left since then."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
 
@@ -124,10 +129,11 @@ def _free(lock: int) -> bool:
 
 
 def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Return the segment in which a generation meets, and make it unless it exists; raises SharedMemoryFull.
+    """Return the address of the segment in which a generation meets, and make the segment unless it exists.
 
-    The segment's name contains the generation's number and a hash of its learners' incarnations, as an incarnation
-    joins a generation only once.
+    ``learners`` are the socket ids of the trainers. The segment's name contains the number of the generation and a hash
+    of these ids, which include incarnations, because an incarnation joins a generation only once. Raises
+    SharedMemoryFull.
     """
     address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
@@ -144,9 +150,9 @@ def forget_meetings(root: Shm, generation: int) -> None:
 
 
 def rows_fields(learners: int, size: int) -> list[Field]:
-    """Return the fields of a segment whose rows hold `size` float32, or a `Consumed` table if that is larger.
+    """Return the fields of a segment for vectors of ``size`` float32, or for a `Consumed` table if that is larger.
 
-    Two slots are enough: before a learner writes to a slot again, all learners have come to the next meeting, and so
+    Two slots are enough: before a learner writes to a slot again, all learners have come to the next meeting, so they
     have finished reading the slot.
     """
     longest = max(size, 2 * CONSUMED_WORDS * (1 + learners))
@@ -155,25 +161,26 @@ def rows_fields(learners: int, size: int) -> list[Field]:
 
 
 class AllGather:
-    """All-gather of vectors, in a segment with a row for each learner.
+    """All-gather of vectors on one machine, in a segment with a row for each learner.
 
-    A learner comes to a meeting after its last write, so after the meeting all rows are complete. The row of a writer
-    that was killed earlier is never read. Therefore all living learners get the rows of a meeting, or none does.
+    A learner writes its row before it comes to the meeting, so all rows are complete after the meeting. If a learner is
+    killed before, the meeting is not completed, and its row is not read. All living learners therefore get the rows, or
+    none does.
     """
 
     def __init__(self, segment: Segment, rendezvous: SharedRendezvous) -> None:
-        """Bind to a segment of rows; writes nothing."""
+        """Use the rows in ``segment`` (`rows_fields`), and the meetings of ``rendezvous``."""
         self._rows = segment["rows"]
         self._rendezvous = rendezvous
         self.gathered = 0
         """Number of vectors that this learner has shared."""
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Share a vector; returns the rows of all learners [learners, longest], valid until the next call.
+        """Share a vector, and return the rows of all learners, [learners, longest], valid until the next call.
 
         Each row begins with its learner's vector, in the same dtype. A learner that is told to end still waits until
-        all have come or one is lost: the others need its row. Raises PeerLost, and ValueError for a vector that is too
-        long.
+        all have come or one is lost, because the others need its row. Raises PeerLost, and ValueError for a vector that
+        is too long.
         """
         slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
         if own.size > slot.shape[1]:

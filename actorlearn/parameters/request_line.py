@@ -1,6 +1,6 @@
-"""A line (connection) on which a learner sends requests to the hub of learners or to a parameter server.
+"""A line: the connection of a learner to the hub of learners or to a parameter server, for requests and answers.
 
-Reads and writes one socket (``wire/endpoints.py``). A request is sent again until it is answered.
+The line says when to send a request again, so that none is lost. ``wire/endpoints.py`` opens the socket.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from actorlearn.wire.messages import Endpoint
 BROKEN_S = 0.5
 """Seconds after which a request is sent again if the connection was lost."""
 AGAIN_S = 10.0
-"""Seconds after which a request is sent again if the connection was not lost, in which case no message should be
-lost."""
+"""Seconds after which a request is sent again if the connection was not lost. This should never be needed."""
 _LINGER_MS = 500
-"""Longest time for which `close` waits for unsent messages."""
+"""Longest time, in milliseconds, for which `close` waits until messages are sent."""
 
 
 class RequestLine:
-    """A line to one process, which is opened anew when the process has a new address."""
+    """A line to one process. It is opened anew when the process gets a new address."""
 
     def __init__(self, endpoints: Endpoints, limit_bytes: int, moved: MovedBytes) -> None:
-        """Open nothing yet. ``limit_bytes``: largest size of an answer. ``moved`` counts the bytes of requests."""
+        """Do not connect yet; ``limit_bytes`` is the size of the largest answer, and ``moved`` counts sent bytes."""
         self._endpoints, self._limit_bytes, self._moved = endpoints, limit_bytes, moved
         self._to: Endpoint | None = None
         self._dealer: Dealer | None = None
@@ -34,7 +33,7 @@ class RequestLine:
         """Time at which the connection was last found to be lost."""
 
     def follow(self, to: Endpoint) -> bool:
-        """Open the line to an address, unless it is open; returns whether it was opened, so that all is sent again."""
+        """Open the line to an address unless it is open; returns True if it was opened: requests must be sent again."""
         if to == self._to:
             return False
         if self._dealer is not None:
@@ -43,7 +42,7 @@ class RequestLine:
         return True
 
     def is_due(self, sent_s: float) -> bool:
-        """Whether to send a request that was sent last at this time: for the first time (-inf), or again."""
+        """Whether to send a request now; ``sent_s`` is the time at which it was sent last, -inf if it was not sent."""
         if self._dealer is None:
             return False
         now_s = time.monotonic()
@@ -52,20 +51,20 @@ class RequestLine:
         return now_s - sent_s >= (BROKEN_S if sent_s <= self._lost_s else AGAIN_S)
 
     def send(self, body: bytes) -> bool:
-        """Send without blocking; returns whether it was sent."""
+        """Send a request without waiting; returns whether it was sent."""
         sent = self._dealer is not None and self._dealer.send(body)
         self._moved.sent += len(body) * sent
         return sent
 
     def recv(self, timeout_ms: int) -> bytes | None:
-        """Return the next body, or None if none came in time."""
+        """Return the next answer, or None if none has come within ``timeout_ms`` milliseconds."""
         if self._dealer is None:
             time.sleep(timeout_ms / 1000)
             return None
         return self._dealer.recv(timeout_ms)
 
     def close(self) -> None:
-        """Close; a second call does nothing."""
+        """Close the line; a second call does nothing."""
         if self._dealer is not None:
             self._dealer.close(_LINGER_MS)
             self._dealer = None

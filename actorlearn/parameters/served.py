@@ -1,14 +1,15 @@
 """Mode async on several machines: each learner sends its gradients to parameter servers, which apply them.
 
-Reads gradients; writes the flat weights, which are copied from the servers after each change. Source: as for
-``asynchronous.py``. The servers' part is in ``shard.py``.
+This is the learner's side; ``shard.py`` is the servers' side. Source: Stooke & Abbeel (2018), section 4.3. The servers
+divide the weights among them into *shards*. The learner clips its whole gradient by its norm, sends each shard its
+part, and copies the new weights from the answers.
 
-The learner clips its whole gradient by its norm, and sends each shard its part. A change is one optimizer step, or one
-merge of statistics. Changes are numbered by rollout and then in order. So a restarted learner that repeats its rollout
-numbers them as before, and each shard skips the changes that it has handled.
+A *change* is one optimizer step, or one merge of statistics. Changes are numbered by rollout, and then in order. A
+restarted learner that repeats its rollout gives them the same numbers, so each shard skips changes that it has already
+applied.
 
-The learner keeps the optimizer state of the newest checkpoint. It fills empty servers with this state: when a run
-begins, when it is resumed, and after a server's machine has died.
+The learner keeps the optimizer state of the newest checkpoint. With it, and with its weights, it fills empty servers:
+when a run begins or is resumed, and after a server's machine has failed.
 """
 
 from __future__ import annotations
@@ -52,17 +53,18 @@ from actorlearn.parameters.shard_frames import (
 from actorlearn.parameters.shard_layout import Sharding
 
 STATE_S = 20.0
-"""Longest wait in seconds for the servers' state when a checkpoint is written; then the previous state is saved."""
+"""Longest wait, in seconds, for the servers' state when a checkpoint is written. After it, the previous state is
+saved."""
 
 
 class Served(Alone):
-    """The exchange of one of several learners whose weights are kept by parameter servers.
+    """The exchange of a learner in mode async whose weights are kept by parameter servers.
 
     Its optimizer holds the servers' optimizer state as of the newest checkpoint, and never takes a step.
     """
 
     def __init__(self, settings: ServedExchangeSettings, learner: Learner) -> None:
-        """Prepare without connecting to a server."""
+        """Prepare everything but the connections to the servers."""
         assert learner.endpoints is not None
         super().__init__(settings, learner)
         self.settings = settings
@@ -71,21 +73,23 @@ class Served(Alone):
         self.statistics_shard = self.sharding.statistics_shard
         """Number of the shard of statistics, if there are statistics."""
         self.shards = list(range(self.statistics_shard))
+        """Numbers of the shards of parameters."""
         vectors, scalars = split_state(self.optimizer)
         largest = max(span.stop - span.start for span in self.spans.values())
         limit = most_bytes(largest, len(vectors), settings.learners, len(self.groups), len(scalars))
         self.lines = ServerLines(learner.endpoints, self.sharding.server_of, limit, learner.alive, learner.present)
         self.wire = WIRES[settings.wire]
         self._table = new_table(settings.learners)
-        """Newest known rows of all learners; this learner's row is exact."""
+        """Newest known rows (`LearnerRow`) of all learners; this learner's row is exact."""
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
-        """For each shard, its newest known rows of all learners, with the changes that this shard has handled."""
+        """For each shard, the newest known rows of all learners at this shard."""
         self._base = (0, 0)
-        """Environment steps and updates of all learners with which the servers were filled first."""
+        """Environment steps and updates of all learners when the servers were first filled."""
         self._versions = dict.fromkeys(self.spans, 0)
-        """Version of each shard's weights that this learner has."""
+        """For each shard, the version of its weights that this learner has."""
         self._joined = False
         self._number = 0
+        """Number of the next change."""
         self._staleness: list[int] = []
         """Staleness of each change at each shard since the last report."""
         self._dropped = 0
@@ -94,9 +98,9 @@ class Served(Alone):
     # State ------------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Tensor]:
-        """Return the servers' optimizer state, and copy the weights that belong to it.
+        """Fetch the servers' optimizer state and the weights that belong to it, and return the state.
 
-        If the servers do not answer within STATE_S, return the previous state.
+        If the servers do not answer within STATE_S seconds, return the previous state.
         """
         if self._joined:
             with suppress(Stopped):
@@ -111,10 +115,10 @@ class Served(Alone):
         vectors, _ = split_state(self.optimizer)
         for shard, answer in answers.items():
             span = self.spans[shard]
-            own = torch.split(answer.values, span.stop - span.start)
-            self.weights[span].copy_(own[0])
+            weights, *parts = torch.split(answer.values, span.stop - span.start)
+            self.weights[span].copy_(weights)
             self._versions[shard] = answer.version
-            for vector, part in zip(vectors, own[1:], strict=True):
+            for vector, part in zip(vectors, parts, strict=True):
                 vector[span].copy_(part)
             self._hear(answer)
         newest = max(answers.values(), key=lambda answer: answer.version)
@@ -123,7 +127,7 @@ class Served(Alone):
     # Joining ----------------------------------------------------------------------------------------------------------
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Copy the servers' weights, and fill empty servers; continue where a killed incarnation was."""
+        """Copy the servers' weights, and fill empty servers; a restarted learner continues from its row there."""
         self._base = (env_steps, updates)
         self._take(self._ask(ShardFrame(PULL, shard) for shard in self.spans))
         self._joined = True
@@ -133,11 +137,11 @@ class Served(Alone):
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
     def _resumed(self, position: Position) -> LearnerRow:
-        """Return this learner's row for the rollout that it learns next.
+        """Return this learner's row, set to the rollout that it learns next.
 
-        This is the rollout of its own account. If the account is of an older checkpoint, because the learner was
-        restarted on another machine, it is the rollout that the servers have recorded: the weights contain the rollouts
-        before it.
+        This is the rollout of ``position``, which comes from its account. If it was restarted on another machine, the
+        account is that of an older checkpoint. The rollout that the servers have recorded is then taken instead,
+        because the weights have learned from the rollouts before it.
         """
         row = self._record
         if not row.told:
@@ -147,7 +151,7 @@ class Served(Alone):
             )
         if row.rollouts_learned > position.rollout + 1:
             return row
-        settled = row.rollouts_learned > position.rollout  # `settle` will be called for this rollout again
+        settled = row.rollouts_learned > position.rollout  # if so, `settle` will be called for this rollout again
         return row._replace(rollouts_learned=position.rollout, used=position.used, updates=row.updates - int(settled))
 
     # A batch ----------------------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ class Served(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return the last known totals of all learners plus this batch, without waiting."""
+        """Return the last known steps and updates of all learners, with this batch, without waiting."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
@@ -164,9 +168,9 @@ class Served(Alone):
         return Agreed(steps + self._batch_steps, made + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Send the moments to the server that has the statistics, and copy the merged statistics.
+        """Send the moments to the server that has the statistics, and copy the merged statistics from its answer.
 
-        The server uses the same ``combine``.
+        The server merges them with the same function as ``combine``, which is not called here.
         """
         own = ShardFrame(CHANGE, self.statistics_shard, number=self._number, values=moments, wire=FLOAT64)
         self._take(self._ask([own]))
@@ -194,7 +198,7 @@ class Served(Alone):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Count the batch once, and tell the servers."""
+        """Count the batch, unless it was counted before a restart, and send the count to the servers."""
         super().settle()
         row = self._record
         if row.rollouts_learned <= self._rollout:
@@ -202,7 +206,7 @@ class Served(Alone):
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest total; near the end, each server is asked for it, and the weights stay as they are."""
+        """Return the newest known number of environment steps; near ``end_steps``, the servers are asked for it."""
         total, _ = self._totals()
         if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
             servers = range(self.settings.servers)
@@ -235,19 +239,19 @@ class Served(Alone):
         }
 
     def close(self) -> None:
-        """Close the lines; the changes that this learner made stay."""
+        """Close the connections to the servers."""
         self.lines.close()
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, requests: Iterable[ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
-        """Send requests until every shard has answered with weights; a shard that is empty is filled first."""
+        """Send requests, at most one for each shard, until all are answered; an empty shard is filled first."""
         waiting = {request.shard: request for request in requests}
         found: dict[int, ShardFrame] = {}
         while waiting:
             asked = {
-                shard: own._replace(version=self._versions[shard], table=self._own_row)
-                for shard, own in waiting.items()
+                shard: request._replace(version=self._versions[shard], table=self._own_row)
+                for shard, request in waiting.items()
             }
             answers = self.lines.ask(asked, patience_s)
             empty = [shard for shard, answer in answers.items() if answer.kind == EMPTY]
@@ -258,7 +262,7 @@ class Served(Alone):
         return found
 
     def _offer(self, shard: int) -> ShardFrame:
-        """Return the frame that offers an empty shard this learner's newest weights and the saved optimizer state."""
+        """Return the frame that offers this learner's weights and the saved optimizer state to an empty shard."""
         span, table = self.spans[shard], self._tables[shard].copy()
         vectors, scalars = split_state(self.optimizer) if shard != self.statistics_shard else ([], [])
         hear(table, self._table, same_shard=False)
@@ -273,6 +277,7 @@ class Served(Alone):
         )
 
     def _take(self, answers: Mapping[int, ShardFrame], weights: bool = True) -> None:
+        """Take counts and, with ``weights``, weights from answers."""
         for shard, answer in answers.items():
             self._hear(answer)
             if weights:
@@ -280,7 +285,7 @@ class Served(Alone):
                 self._versions[shard] = answer.version
 
     def _hear(self, answer: ShardFrame) -> None:
-        """Take the rows of learners from an answer, and the totals with which the shard was filled first."""
+        """Take the newer rows of learners from an answer, and the counts with which the shard was first filled."""
         if len(answer.table) == len(self._table):
             hear(self._tables[answer.shard], answer.table)
             hear(self._table, answer.table, same_shard=False)
@@ -288,6 +293,7 @@ class Served(Alone):
 
     @property
     def _own_row(self) -> Table:
+        """This learner's row as a table of one row, which is a view."""
         return self._table[self.learner.number :][:1]
 
     @property
@@ -295,14 +301,14 @@ class Served(Alone):
         return LearnerRow.of(self._own_row[0].tolist())
 
     def _settle(self, row: LearnerRow) -> None:
-        """Write this learner's row and send it to each server; the next request to each shard contains it too."""
+        """Replace this learner's row, and send it to each server; later requests contain it too."""
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
         for server in range(self.settings.servers):
             self.lines.tell(ShardFrame(TELL, self.sharding.first_of(server), table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
-        """Return environment steps and updates of all learners together."""
+        """Return the last known environment steps and updates of all learners together."""
         rows = [LearnerRow.of(row) for row in self._table.tolist()]
         steps, made = self._base
         return steps + sum(row.used - row.began for row in rows), made + sum(row.updates for row in rows)

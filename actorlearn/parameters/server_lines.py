@@ -1,7 +1,7 @@
-"""A learner's lines (connections) to the parameter servers, over TCP or local sockets (``wire/endpoints.py``).
+"""A learner's lines (connections) to the parameter servers.
 
-Reads and writes sockets only. A request is sent again until it is answered. The newest order lists the servers and
-their addresses.
+A request is sent again until it is answered. The servers and their addresses are listed by the supervisor's newest
+order. ``wire/endpoints.py`` opens the sockets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actorlearn.parameters.shard_layout import ROLE
 from actorlearn.wire.endpoints import Endpoints
 
 MISSED_S = 3.0
-"""Seconds to wait for a server without an address while the run ends, as servers are then not started again."""
+"""Longest wait, in seconds, for a server that has no address while the run ends; servers are then not restarted."""
 _POLL_MS = 20
 
 
@@ -35,10 +35,10 @@ class ServerLines:
         alive: Callable[[], bool],
         present: Callable[[], Present],
     ) -> None:
-        """Open no line yet.
+        """Do not connect yet.
 
-        ``server_of`` returns the server of a shard. ``limit_bytes``: largest size of an answer. ``alive`` is called at
-        least every 50 ms during a wait.
+        ``server_of`` returns the number of the server that keeps a shard. ``limit_bytes`` is the size of the largest
+        answer. ``alive`` is called at least every 50 ms during a wait; it returns False if the wait must end.
         """
         self._endpoints, self._server_of = endpoints, server_of
         self._alive, self._present = alive, present
@@ -46,23 +46,24 @@ class ServerLines:
         """Bytes of requests and answers."""
         self._lines = defaultdict[int, RequestLine](lambda: RequestLine(endpoints, limit_bytes, moved))
         self._requests = 0
+        """Number of calls of `ask`, which numbers the requests."""
         self._sent_s: dict[int, float] = {}
         """Time at which the request to each shard was sent last."""
         self._missed_s: dict[int, float] = {}
-        """Time since which a server has no address."""
+        """Time since which each server without an address has had none."""
         self.waited_s = 0.0
         """Seconds spent waiting for answers."""
 
     def ask(self, requests: Mapping[int, ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
-        """Send requests to several shards at the same time; returns the answers, by shard.
+        """Send a request to each of several shards at the same time; returns the answers, by shard.
 
-        Raises Stopped after ``patience_s`` seconds, or, if that is infinite, when this process is told to end. Also
-        raises Stopped when a server has gone and will not be started again.
+        Raises Stopped after ``patience_s`` seconds or, if that is infinite, when this process is told to end. Also
+        raises Stopped if a server is gone and will not be restarted.
         """
         began_s = time.monotonic()
         self._requests += 1
         run = self._endpoints.run
-        bodies = {shard: encode(run, own._replace(request=self._requests)) for shard, own in requests.items()}
+        bodies = {shard: encode(run, request._replace(request=self._requests)) for shard, request in requests.items()}
         self._sent_s = dict.fromkeys(bodies, -inf)
         answers: dict[int, ShardFrame] = {}
         while bodies:
@@ -74,12 +75,12 @@ class ServerLines:
                     answers[answer.shard] = answer
                     hit("server_lines.answered")
             if bodies:
-                self._go_on(patience_s, time.monotonic() - began_s)
+                self._check_waiting(patience_s, time.monotonic() - began_s)
         self.waited_s += time.monotonic() - began_s
         return answers
 
     def tell(self, frame: ShardFrame) -> None:
-        """Send a frame that is not answered, if the line to its server is open."""
+        """Send a frame that needs no answer, if the line to its server is open."""
         self._lines[self._server_of(frame.shard)].send(encode(self._endpoints.run, frame))
 
     def close(self) -> None:
@@ -91,7 +92,7 @@ class ServerLines:
         return self._server_of(shard) == server
 
     def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
-        """Send the requests to a server that are due, if it has an address."""
+        """Send those requests to a server that are due, if the server has an address."""
         found = self._endpoints.find(ROLE).get(server)
         if found is None or found.address is None:
             self._missed_s.setdefault(server, time.monotonic())
@@ -106,7 +107,7 @@ class ServerLines:
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[ShardFrame]:
-        """Return the answers that have come; waits up to _POLL_MS for one of the server ``first``."""
+        """Return the answers that have come from all servers; waits up to _POLL_MS for one from server ``first``."""
         found: list[ShardFrame] = []
         for server in sorted({first, *self._lines}, key=lambda each: each != first):
             wait_ms = _POLL_MS if server == first else 0
@@ -118,8 +119,8 @@ class ServerLines:
                     found.append(answer)
         return found
 
-    def _go_on(self, patience_s: float, waited_s: float) -> None:
-        """Raise Stopped if there is no use in waiting any longer."""
+    def _check_waiting(self, patience_s: float, waited_s: float) -> None:
+        """Raise Stopped if the wait for answers, which has taken ``waited_s`` seconds, must end."""
         alive = self._alive()
         if waited_s >= patience_s or (not alive and patience_s == inf):
             raise Stopped("this process was told to end while it waited for parameter servers")

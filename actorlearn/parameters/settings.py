@@ -1,6 +1,6 @@
 """Settings of learners that learn together: sections of the topology, and the settings of each learner's exchange.
 
-Pure; never loads torch, because processes without torch import this module. ``modes.py`` has the exchange of each mode.
+``modes.py`` describes the modes. This module never loads torch, because processes without torch import it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from actorlearn.registry import Settings
 from actorlearn.wire.identity import ProcessId
 
 MOST_LEARNERS = 64
-"""Largest number of learners that a run can have in its life: each has a row of counts, and numbers are not reused."""
+"""Largest number of learners that a run can have, including those that have left: their numbers are not reused."""
 
 
 class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +93,7 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def outer_optimizer(self) -> OuterSettings:
-        """The settings of the outer optimizer; those without a rule if `outer` is none."""
+        """The settings of the outer optimizer; if ``outer`` is none, the settings of no outer optimizer."""
         if self.outer == "none":
             return OuterSettings()
         return OuterSettings(rule=self.outer, learning_rate=self.outer_learning_rate, momentum=self.outer_momentum)
@@ -196,11 +196,11 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
     ] = "ring"
 
     def mixing(self, seed: int) -> GraphSettings:
-        """Return the graph of weights; random matchings are drawn from the seed."""
+        """Return the graph by which weights are mixed; random matchings are drawn from the seed."""
         return self._graph(self.graph, seed)
 
     def sharing(self, seed: int) -> GraphSettings:
-        """Return the graph of shared experience; random matchings are drawn from the seed."""
+        """Return the graph by which experience is shared; random matchings are drawn from the seed."""
         return self._graph(self.experience_graph, seed)
 
     def _graph(self, graph: Graph | list[list[int]], seed: int) -> GraphSettings:
@@ -210,10 +210,10 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
 
 
 class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
-    """Settings of a learner's exchange; the tag is the mode."""
+    """Base class of the settings of a learner's exchange; the tag is the name of the mode."""
 
     host: str = ""
-    """Address of this machine for other machines; empty if all learners are on this machine."""
+    """Address at which other machines reach this machine; empty if all learners are on this machine."""
 
     @property
     def mode(self) -> str:
@@ -222,28 +222,29 @@ class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def together(self) -> int:
-        """Number of learners in lock-step; 0 = each learner takes steps by itself."""
+        """Number of learners in lock-step; 0 if learners are not in lock-step."""
         return 0
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket at which this learner receives messages of others on this machine; None if it has no such socket."""
+        """Unix socket at which this learner receives messages of others on this machine; None if it has none."""
         return None
 
 
 class AloneExchangeSettings(ExchangeSettings, tag="alone", frozen=True, kw_only=True):
-    """Settings of a sole learner: none."""
+    """Settings of the exchange of a single learner: none."""
 
 
 class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
     """Settings of a learner in lock-step with others."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
-    """Index among the learners of the generation; set when they meet."""
+    """Index of this learner among those that exchange with each other (a generation); set when it joins them."""
     learners: Annotated[int, Meta(ge=1)] = 1
     """Number of learners of the generation."""
     rendezvous: Shm
-    """Segment in which the generation meets; before it is known, the beginning of the names of such segments."""
+    """Segment in which the learners of the generation meet. Before this learner has joined, the beginning of the names
+    of such segments."""
     gradients: Shm
     """Segment in which the learners share their gradients."""
     trainers: tuple[ProcessId, ...] = ()
@@ -251,7 +252,8 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
     generation: int = 0
     """Number of the generation."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps that each learner takes by itself between two exchanges of weights."""
+    """Number of optimizer steps that each learner takes alone between two exchanges of weights; 1 = gradients are
+    exchanged at each step."""
 
     @property
     def together(self) -> int:
@@ -263,60 +265,68 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
 
 
 class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=True):
-    """Settings of a learner whose weights are in the parameter store."""
+    """Settings of a learner that changes weights in a parameter store in shared memory."""
 
     rank: Annotated[int, Meta(ge=0)]
+    """Number of this learner."""
     learners: Annotated[int, Meta(ge=1)]
     store: Shm
+    """The segment of the parameter store."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two exchanges, counted across batches; more than 1 only with adam."""
+    """Number of optimizer steps between two exchanges with the store, counted across batches; above 1 only with
+    adam."""
 
     def __post_init__(self) -> None:
         _make_sure_of_rank(self.rank, self.learners)
 
 
 class ServedExchangeSettings(ExchangeSettings, tag="served", frozen=True, kw_only=True):
-    """Settings of a learner whose weights are in parameter servers."""
+    """Settings of a learner that sends gradients to parameter servers."""
 
     learners: Annotated[int, Meta(ge=1)]
     servers: Annotated[int, Meta(ge=1)]
+    """Number of parameter servers."""
     wire: Literal["float32", "bfloat16"] = "float32"
+    """Number type in which gradients and weights are sent."""
     quorum: Annotated[int, Meta(ge=0)] = 0
-    """Number of gradients whose mean makes a version; 0 = each gradient makes a version."""
+    """Number of gradients whose mean makes a new version of the weights; 0 = each gradient makes one."""
 
 
 class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_only=True):
     """Settings of a learner that mixes its weights with those of others."""
 
     rank: Annotated[int, Meta(ge=0, lt=MOST_LEARNERS)]
+    """Number of this learner."""
     learners: Annotated[int, Meta(ge=1)]
-    """Number of learners that the run began with; others may have been attached since."""
+    """Number of learners at the start of the run; others may have been attached since then."""
     counts: Shm
     """Segment with all learners' counts of steps and updates."""
     messages: ByLearner[Shm | Ipc]
-    """For each learner, the segment with its weights, or the socket at which it receives the weights of others."""
+    """For each learner, the segment in which it posts its weights, or the socket at which it receives the weights of
+    others."""
     graph: GraphSettings = GraphSettings()
-    """Graph by which messages are mixed."""
+    """Graph that says which learners mix whose weights."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two exchanges, counted across batches."""
+    """Number of optimizer steps between two exchanges, counted across batches."""
     max_staleness: Annotated[int, Meta(ge=0)] | None = None
-    """Exchanges without mixing after which the learner waits for its in-peers; None = it never waits."""
+    """Number of consecutive exchanges without mixing after which the learner waits for its in-peers; None = it never
+    waits."""
     age_corrected: bool = False
-    """Whether a message is corrected by this learner's change of weights since the message was posted."""
+    """Whether the change of this learner's weights since a message was posted is added to the message."""
     incarnation: int = 0
-    """Incarnation of this learner's trainer, larger than all earlier ones."""
+    """Number of this learner's trainer process, which is larger than those of all earlier ones."""
     gradients: ByLearner[Shm] | None = None
     """Each learner's segment with its newest gradient; None = gradients are not compared."""
     gradient_every: Annotated[int, Meta(ge=1)] = 1
-    """Optimizer steps between two gradients that are written to ``gradients``."""
+    """Number of optimizer steps between two gradients that are written to ``gradients``."""
     log: str = ""
-    """Path of the log of this learner's changes of its weights; empty = no log."""
+    """Path of the log of the changes of this learner's weights (``exchange_log.py``); empty = no log."""
 
     @property
     def listens(self) -> Ipc | None:
-        """Socket at which this learner receives messages of others on this machine; None if it has no such socket."""
-        own = self.messages.of(self.rank)
-        return own if isinstance(own, Ipc) and not self.host else None
+        """Unix socket at which this learner receives messages of others on this machine; None if it has none."""
+        address = self.messages.of(self.rank)
+        return address if isinstance(address, Ipc) and not self.host else None
 
 
 def _make_sure_of_rank(rank: int, learners: int) -> None:
@@ -327,13 +337,13 @@ def _make_sure_of_rank(rank: int, learners: int) -> None:
 
 
 class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the experience that learners share."""
+    """Settings of the experience that learners share (``experience.py``)."""
 
     messages: ByLearner[Shm]
-    """Each learner's segment with rows of its newest rollout."""
+    """For each learner, the segment in which it posts rows of its newest rollout."""
     graph: GraphSettings
-    """Graph by which learners use each other's rows."""
+    """Graph that says which learners learn from whose rows."""
     environments: int
     """Largest number of environments whose rows are in a message."""
     shape: BlockShape
-    """Shape of all learners' blocks."""
+    """Shape of the blocks of all learners."""

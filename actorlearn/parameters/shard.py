@@ -1,16 +1,17 @@
-"""A shard of central weights and optimizer state, changed by learners that do not share memory.
+"""A shard: a part of the central weights with its optimizer state, which a parameter server keeps in mode async.
 
-Pure; ``processes/parameter_server.py`` has the socket. Source: Stooke & Abbeel (2018), section 4.3, and, for a quorum,
+A learner sends a shard its gradient, and gets new weights back; ``served.py`` is the learner's side. This module has no
+sockets; ``processes/parameter_server.py`` has them. Source: Stooke & Abbeel (2018), section 4.3, and, for a quorum,
 Chen et al. (2016), "Revisiting Distributed Synchronous SGD", section 3.2.
 
-A learner sends its gradient and gets the weights back. It numbers its changes, and a restarted learner numbers them as
-before. It repeats a request until it is answered. The shard records the newest number of each learner that it has
-handled, so lost, repeated and late requests change nothing.
+**Lost messages.** A learner numbers its changes, also after a restart, and repeats a request until it is answered. The
+shard records the number of the newest change of each learner that it has processed. Lost, repeated and late requests
+therefore change nothing.
 
-A shard is empty until a learner has filled it. Its process keeps it in shared memory, which outlives a killed process,
-but not the machine. If the machine dies, the learners fill the shard again: each offers the weights that it has got
-last, and the shard takes those of the newest version. Every answer has all of the shard's weights, so an answered
-change is in the weights of the learner that made it, or in newer ones. A change that was not answered is sent again.
+**Lost machines.** A shard is empty until a learner has filled it. The server keeps it in shared memory, which survives
+the process, but not the machine. If the machine fails, the learners fill the shard again. Each offers the weights that
+it got last, and the shard takes those of the newest version. Every answer has all weights of the shard. An answered
+change is therefore in the weights of the learner that made it, and a change without an answer is sent again.
 """
 
 from __future__ import annotations
@@ -48,20 +49,20 @@ from actorlearn.parameters.shard_layout import HEAD_WORDS
 from actorlearn.parameters.waits import Stragglers
 
 OFFERS_S = 10.0
-"""Longest time in seconds for which an empty shard waits for the offers of all learners, from the first offer on."""
+"""Longest time, in seconds from the first offer on, for which an empty shard waits for the offers of all learners."""
 _DROPPED_COLUMN = HANDLED + 1
 Answers = dict[int, ShardFrame]
 """Frames to send, by learner."""
 
 
 class StatisticsRule:
-    """How a shard's weights change, with the state that this needs; statistics of observations: by merging moments."""
+    """The update rule of the shard of statistics of observations: a change merges moments into them."""
 
     rates = 0
     """Smallest number of learning rates that a change must have."""
 
     def __init__(self, weights: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Change these statistics by ``combine(statistics, moments)``."""
+        """Change ``weights``, which are the statistics, by ``combine(weights, moments)``."""
         self.weights, self._combine = weights, combine
 
     def change(self, values: Tensor, rates: Sequence[float]) -> None:
@@ -69,26 +70,26 @@ class StatisticsRule:
         self._combine(self.weights, values)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return vectors as long as the weights, not copied, and scalars: none."""
+        """Return the vectors and the scalars of the rule's state: there are none."""
         return [], []
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
-        """Replace the state by this one."""
+        """Do nothing, because there is no state."""
 
 
 class OptimizerRule:
-    """As `StatisticsRule`, for parameters: they change by an optimizer step with a gradient."""
+    """The update rule of a shard of parameters: a change is an optimizer step with a gradient."""
 
     def __init__(self, optimizer: GroupedOptimizer[Any], weights: Tensor) -> None:
         self._optimizer, self.weights = optimizer, weights
         self.rates = 1 + max(part.group for part in optimizer.parts)
 
     def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        """Take one step."""
+        """Take one optimizer step with the gradient ``values``."""
         self._optimizer.step(self.weights, values, rates)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return the optimizer's vectors and its scalars."""
+        """Return the vectors of the optimizer's state, which are not copied, and its scalars."""
         return split_state(self._optimizer)
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
@@ -100,7 +101,7 @@ UpdateRule = StatisticsRule | OptimizerRule
 
 
 def split_state(optimizer: GroupedOptimizer[Any]) -> tuple[list[Tensor], list[float]]:
-    """Return an optimizer's vectors, and all other numbers of its state in the order of their names."""
+    """Return the vectors of an optimizer's state, and all its other numbers in the order of their names."""
     state = optimizer.state()
     others = sorted(state.keys() - set(optimizer.vectors))
     return [state[name] for name in optimizer.vectors], [x for name in others for x in state[name].flatten().tolist()]
@@ -109,7 +110,7 @@ def split_state(optimizer: GroupedOptimizer[Any]) -> tuple[list[Tensor], list[fl
 def join_state(
     optimizer: GroupedOptimizer[Any], vectors: Sequence[Tensor], scalars: Sequence[float]
 ) -> dict[str, Tensor]:
-    """Return the optimizer state that ``split_state`` has split into these vectors and scalars."""
+    """Return the optimizer state that `split_state` has split into these vectors and scalars."""
     own, rest = optimizer.state(), list(scalars)
     state = dict(zip(optimizer.vectors, vectors, strict=True))
     for name in sorted(own.keys() - set(optimizer.vectors)):
@@ -122,20 +123,22 @@ class Content(NamedTuple):
     """The whole state of a shard."""
 
     words: NDArray[np.int64]
-    """Whether it is filled, its version, the two numbers of its base, and the flat table."""
+    """Whether the shard is filled, its version, the two numbers of `ShardFrame.base`, and the flattened table."""
     scalars: NDArray[np.float64]
+    """Scalars of the update rule's state."""
     vectors: list[Tensor]
-    """Weights, then the rule's vectors."""
+    """Weights, then the vectors of the update rule's state."""
 
 
 class Shard:
-    """A shard, which handles requests of learners."""
+    """A shard, which processes requests of learners."""
 
     def __init__(self, number: int, rule: UpdateRule, learners: int, quorum: int = 0) -> None:
         """Begin empty.
 
-        ``quorum``: number of gradients of one version whose mean makes the next version; later gradients of that
-        version are dropped. 0 = each gradient makes a version, whichever version it was computed for.
+        ``quorum`` is the number of gradients, computed with one version of the weights, whose mean makes the next
+        version; later gradients of that version are dropped. 0 = each gradient makes a new version, whichever version
+        it was computed with.
         """
         self._number, self._rule, self._quorum = number, rule, quorum
         self.filled = False
@@ -144,33 +147,35 @@ class Shard:
         self.made = 0
         """Number of changes made by this process."""
         self._base = (0, 0)
-        """Environment steps and updates of all learners with which the shard was filled first."""
+        """Environment steps and updates of all learners when the shard was first filled."""
         self.table = new_table(learners)
+        """Rows (`LearnerRow`) of all learners."""
         self._offers: dict[int, ShardFrame] = {}
         """Newest offer of each learner, while the shard is empty."""
         self._offered_s = 0.0
         """Time of the first offer."""
         self._pending: dict[int, ShardFrame] = {}
-        """With a quorum: gradients of the current version, by learner."""
+        """With a quorum: gradients that were computed with the current version, by learner."""
         self._came_s: dict[int, float] = {}
         """Time at which each of these gradients came, by learner."""
         self.stragglers = Stragglers(learners)
-        """With a quorum: the learners whose gradients came last, and the time for which the others waited."""
+        """With a quorum: how often each learner's gradient came last, and how long the others waited for it."""
         self.changed = False
-        """Whether there is state that the shard's process has not stored in shared memory yet."""
+        """Whether the server has to write the shard's state to shared memory."""
         self.staleness: dict[int, int] = {}
-        """Number of applied changes, by staleness: changes by others since their learner got the weights."""
+        """Number of applied changes by staleness, which is the number of changes by other learners since the learner
+        got the weights with which it computed its own."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
     def content(self) -> Content:
-        """Return the whole state; vectors are not copied."""
+        """Return the whole state of the shard; its vectors are not copied."""
         vectors, scalars = self._rule.state()
         words = np.array([self.filled, self.version, *self._base, *self.table.ravel()], np.int64)
         return Content(words, np.array(scalars, np.float64), [self._rule.weights, *vectors])
 
     def restore(self, content: Content) -> None:
-        """Restore the state that an earlier process has kept."""
+        """Restore the state that is in shared memory since before a restart of the server."""
         filled, version, *base = content.words[:HEAD_WORDS].tolist()
         self.filled, self.version, self._base = bool(filled), version, (base[0], base[1])
         self.table = content.words[HEAD_WORDS:].reshape(self.table.shape).copy()
@@ -180,7 +185,7 @@ class Shard:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def take(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
-        """Handle a request; returns answers to send. A request that does not fit the shard is ignored."""
+        """Process a request of a learner; returns answers to send. A request that does not fit the shard is ignored."""
         if not self._fits(learner, frame):
             return {}
         if len(frame.table) == 1 and frame.table[0, TOLD] > self.table[learner, TOLD]:
@@ -194,10 +199,10 @@ class Shard:
         return {learner: self._answer(frame)}
 
     def due(self, present: Collection[int], now_s: float) -> Answers:
-        """Return answers that have become due: to the offers, or to gradients when enough have come.
+        """Return answers that have become due: to offers, or to gradients when enough have come for a quorum.
 
-        ``present``: learners that the newest order lists. An order lists learners only once all of the run have
-        connected. So a learner that is not listed was lost, and the shard does not wait for it.
+        ``present`` has the learners that the newest order lists. Learners are listed only when all of the run have
+        connected. A learner that is not listed was therefore lost, and the shard does not wait for it.
         """
         late = now_s - self._offered_s >= OFFERS_S
         if self._offers and (late or self._offers.keys() >= set(present)):
@@ -225,7 +230,7 @@ class Shard:
         return {}
 
     def _fill(self) -> Answers:
-        """Take the newest offered weights, and the newest records of learners from all offers."""
+        """Take the newest of the offered weights, and the newest row of each learner from all offers."""
         best = max(self._offers.items(), key=lambda offer: (offer[1].version, offer[1].base, -offer[0]))[1]
         for offer in self._offers.values():
             hear(self.table, offer.table)
@@ -258,7 +263,7 @@ class Shard:
         return {learner: self._answer(frame, outcome)}
 
     def _apply_mean(self) -> Answers:
-        """Apply the mean of the gradients that have come, in the order of learners."""
+        """Apply the mean of the gradients that have come; they are added in the order of learners."""
         came = dict(sorted(self._pending.items()))
         self.stragglers.count(self._came_s)
         self._pending, self._came_s = {}, {}
@@ -278,6 +283,7 @@ class Shard:
         return answers
 
     def _answer(self, asked: ShardFrame, outcome: int = APPLIED) -> ShardFrame:
+        """Return the answer to a request, with the weights or, for PULL_STATE, with the whole state."""
         whole = asked.kind == PULL_STATE
         vectors, scalars = self._rule.state() if whole else ([], [])
         wire = FLOAT32 if whole or asked.wire == FLOAT64 else asked.wire

@@ -1,9 +1,9 @@
-"""Encoding of the messages between learners and parameter servers.
+"""The messages between learners and parameter servers, and their encoding as bytes.
 
-Pure. A message is one frame: a header (SHARD), rows of the table of learners, learning rates, scalars of the
-optimizer's state, and values. A request has its learner's row; an answer has all rows. Values are a gradient or
-weights, as float32 or bfloat16 (rounded to nearest, ties to even), moments as float64, or the vectors of a shard's
-whole state as float32.
+A message is one frame, which consists of a header (`frame_headers.SHARD`), rows of the table of learners, learning
+rates, scalars of the optimizer's state, and values. A request has the row of its learner, and an answer the rows of all
+learners. Values are a gradient or weights as float32 or bfloat16 (rounded to nearest, ties to even), moments as
+float64, or the vectors of a shard's whole state as float32.
 """
 
 from __future__ import annotations
@@ -21,13 +21,30 @@ from actorlearn.parameters.interface import CARRIED_COUNTS
 from actorlearn.parameters.shard_layout import ROW_WORDS
 
 PULL, CHANGE, TELL, PULL_STATE, FILL, WEIGHTS, STATE, EMPTY = range(8)
-"""Kinds of frames. Of a learner: PULL asks for the weights. CHANGE asks to change them by a gradient or moments, and
-for the new weights. TELL sends the learner's row, and is not answered. PULL_STATE asks for the whole state. FILL offers
-a state to an empty shard. Of a server: WEIGHTS and STATE are answers; EMPTY says that the shard is empty."""
+"""Kinds of frames.
+
+==========  ========  =============================================================================================
+PULL        learner   asks for the weights
+CHANGE      learner   asks the server to change the weights by a gradient or moments, and for the new weights
+TELL        learner   sends the learner's row; it is not answered
+PULL_STATE  learner   asks for weights and optimizer state
+FILL        learner   offers weights and optimizer state to an empty shard
+WEIGHTS     server    answers with the weights
+STATE       server    answers with weights and optimizer state
+EMPTY       server    answers that the shard is empty
+==========  ========  =============================================================================================
+"""
 
 APPLIED, REPEATED, DROPPED, UNUSABLE = 0, -1, -2, -3
-"""Outcomes of a change. APPLIED or greater: applied, with this staleness. REPEATED: handled in an earlier request.
-DROPPED: computed for an older version, with a quorum. UNUSABLE: not finite."""
+"""Outcomes of a change.
+
+========  ==========================================================================================================
+APPLIED   applied; a larger number is its staleness
+REPEATED  not applied again, because an earlier request had the same change
+DROPPED   not applied, because it was computed with an older version of the weights, and there is a quorum
+UNUSABLE  not applied, because it is not finite
+========  ==========================================================================================================
+"""
 
 FLOAT32, BFLOAT16, FLOAT64 = range(3)
 """Number types of values in a frame."""
@@ -37,39 +54,39 @@ WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 
 
 class LearnerRow(NamedTuple):
-    """Record of one learner at a shard, in ROW_WORDS words."""
+    """What a shard, and the other learners, know of one learner. It is stored as ROW_WORDS integers."""
 
     handled: int = -1
-    """Number of the learner's newest change that the shard has handled: applied, dropped or found unusable."""
+    """Number of the learner's newest change that the shard has processed, even if it was not applied."""
     dropped: int = 0
     """Number of the learner's changes that the shard has dropped."""
     told: int = 0
-    """Number of times that the learner, in all its incarnations, has written the fields below; 0 = never."""
+    """Number of times that the learner has written the fields below, also before restarts; 0 = never."""
     rollouts_learned: int = 0
-    """Number of the rollout after those that the learner has learned from."""
+    """Number of the next rollout from which the learner learns."""
     used: int = 0
-    """The learner's environment steps in the weights, including those before this run."""
+    """Number of the learner's environment steps that the weights have learned from, also before this run."""
     updates: int = 0
-    """Updates that the learner has made, one for each rollout."""
+    """Number of updates that the learner has made, one for each rollout."""
     began: int = 0
-    """The part of ``used`` from before the learner first joined."""
+    """Value of ``used`` when the learner first joined."""
     counts: tuple[int, ...] = ()
-    """Further numbers of the learner's source of minibatches (``interface.Carried.counts``)."""
+    """Counts of the learner's source of minibatches (``interface.Carried.counts``)."""
 
     def words(self) -> list[int]:
-        """Return the row as words."""
-        *own, counts = self
-        return [*own, len(counts), *counts, *[0] * (CARRIED_COUNTS - len(counts))]
+        """Return the row as ROW_WORDS integers."""
+        *fields, counts = self
+        return [*fields, len(counts), *counts, *[0] * (CARRIED_COUNTS - len(counts))]
 
     @classmethod
     def of(cls, words: Sequence[int]) -> LearnerRow:
-        """Return the row in these words."""
+        """Return the row that `words` has converted to these integers."""
         fields = len(cls._fields) - 1
         return cls._make([*words[:fields], tuple(words[fields + 1 :][: words[fields]])])
 
 
 Table = NDArray[np.int64]
-"""Rows of learners as words, by learner number [learners, ROW_WORDS]."""
+"""Rows of learners as integers, by learner number, [learners, ROW_WORDS]."""
 HANDLED, TOLD = LearnerRow._fields.index("handled"), LearnerRow._fields.index("told")
 
 
@@ -79,9 +96,10 @@ def new_table(learners: int) -> Table:
 
 
 def hear(table: Table, said: Table, same_shard: bool = True) -> None:
-    """Update ``table`` with the rows of ``said`` that are newer.
+    """Update ``table`` with the rows of the table ``said`` that are newer.
 
-    ``same_shard``: whether both tables are of one shard; if not, the handled and dropped changes are not updated.
+    ``same_shard`` is False if the tables belong to different shards. The fields ``handled`` and ``dropped``, which
+    differ between shards, are then not updated.
     """
     newer = said[:, TOLD] > table[:, TOLD]
     table[newer, TOLD:] = said[newer, TOLD:]
@@ -90,32 +108,35 @@ def hear(table: Table, said: Table, same_shard: bool = True) -> None:
 
 
 class ShardFrame(NamedTuple):
-    """One message."""
+    """One message between a learner and a parameter server."""
 
     kind: int
     shard: int
+    """Number of the shard."""
     request: int = 0
-    """Number of the request, counted by an incarnation of a learner; the answer has the same number."""
+    """Number of the request, counted by the learner's process; the answer has the same number."""
     number: int = -1
     """Number of the change."""
     version: int = 0
     """Version of the shard's weights: in a request, the one that the learner has; in an answer, the current one."""
     outcome: int = APPLIED
+    """In the answer to a change, its outcome."""
     base: tuple[int, int] = (0, 0)
-    """Environment steps and updates of all learners with which the shard was filled first."""
+    """Environment steps and updates of all learners when the shard was first filled."""
     table: Table = new_table(0)
-    """The learner's own row, or all rows [rows, ROW_WORDS]."""
+    """In a request, the row of its learner; in an answer, the rows of all learners; [rows, ROW_WORDS]."""
     rates: tuple[float, ...] = ()
     """Learning rate of each parameter group."""
     values: Tensor = torch.empty(0)
-    """Flat values; for the whole state the weights and then each optimizer vector."""
+    """Flat vector: a gradient, moments, or weights; for the whole state, weights and then each optimizer vector."""
     scalars: tuple[float, ...] = ()
     """Scalars of the optimizer's state."""
     wire: int = FLOAT32
+    """Number type of ``values`` in the encoded frame."""
 
 
 def encode(run: bytes, frame: ShardFrame) -> bytes:
-    """Return the bytes of a frame; ``run``: the run's 16 bytes."""
+    """Return the bytes of a frame; ``run`` is the run's id of 16 bytes."""
     table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
     head = SHARD.pack(
         run,
@@ -169,5 +190,5 @@ def decode(run: bytes, body: bytes) -> ShardFrame | None:
 
 
 def most_bytes(size: int, vectors: int, learners: int, groups: int, scalars: int) -> int:
-    """Return the size in bytes of the largest frame about a shard with ``size`` weights."""
+    """Return the number of bytes of the largest frame for a shard with ``size`` weights."""
     return SHARD.size + SHARD_ROW_BYTES * learners + 8 * (groups + scalars) + max(4 * (1 + vectors), 8) * size

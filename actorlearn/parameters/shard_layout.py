@@ -1,6 +1,6 @@
-"""Shards of central weights: the range of each, the parameter server that keeps it, and the layout of its memory.
+"""The division of central weights into shards, and the layout of a shard in shared memory.
 
-Pure; never loads torch, because the supervisor computes this layout too.
+This module never loads torch, because the supervisor computes the layout too.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from actorlearn.memory.record import SLOTS
 from actorlearn.parameters.interface import CARRIED_COUNTS
 
 ROLE = "parameter_server"
-"""Role of parameter servers."""
+"""Name of the role of parameter servers."""
 LOOPBACK = "127.0.0.1"
 """Address of parameter servers in a run on one machine."""
 ROW_WORDS = 8 + CARRIED_COUNTS
-"""8-byte words of a shard's record of one learner (``shard_frames.LearnerRow``)."""
+"""Number of 8-byte integers in a row of the table of learners (``shard_frames.LearnerRow``)."""
 HEAD_WORDS = 4
-"""Words of a shard's content before the records: whether it is filled, its version, and the two numbers of the base."""
+"""Number of 8-byte integers before this table: whether the shard is filled, its version, and two counts."""
 SHARD_NUMBERS = 32 * 1024
-"""Smallest size of a shard if a server has several, in numbers: 128 KiB in float32, about a millisecond on 1 Gbit/s."""
+"""Smallest number of parameters in a shard if a server has several: 128 KiB, which take a millisecond at 1 Gbit/s."""
 MOST_SHARDS = 16
-"""Largest number of shards of a server without the statistics; more would shorten an exchange by 6 % at most."""
+"""Largest number of shards of parameters at a server. More shards would shorten an exchange by 6 % at most."""
 MOST_SCALARS = 64
 """Largest number of scalars in an optimizer's state, besides its vectors."""
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """Division of the flat vector into shards, and of the shards among parameter servers.
+    """Division of the flat vector of weights into shards, and of the shards among parameter servers.
 
-    Each server has an equal part of the parameters, divided into several shards if it is large. The gradient of a shard
-    can then be received while the weights of the previous one are sent, so that a link is used in both directions at
-    once. The exchange of a part in n shards takes 1 + 1/n times as long as sending it in one direction.
+    Each server has an equal part of the parameters. A large part is divided into several shards. The server can then
+    receive the gradient of one shard while it sends the weights of the previous one, and so uses the network in both
+    directions at once. With n shards, an exchange takes 1 + 1/n times as long as sending the part in one direction.
     """
 
     parameters: int
@@ -49,12 +49,12 @@ class Sharding:
 
     @property
     def statistics_shard(self) -> int:
-        """Index of the shard of statistics, if there are statistics; the last server keeps it too."""
+        """Number of the shard of statistics, if there are statistics; the last server keeps it."""
         return self.servers * self.shards_of_each
 
     @cached_property
     def spans(self) -> list[slice]:
-        """Range of the flat vector of each shard: the parameters in equal parts, then the statistics."""
+        """Range of each shard in the flat vector: equal parts of the parameters, then the statistics."""
         shards = self.statistics_shard
         edges = [self.parameters * shard // shards for shard in range(shards + 1)]
         edges += [self.parameters + self.statistics] if self.statistics else []
@@ -65,12 +65,12 @@ class Sharding:
         return min(shard // self.shards_of_each, self.servers - 1)
 
     def first_of(self, server: int) -> int:
-        """Return the first shard of a server."""
+        """Return the number of the first shard of a server."""
         return server * self.shards_of_each
 
 
 def shard_fields(size: int, vectors: int, learners: int) -> list[Field]:
-    """Return the fields of the segment of a shard with ``size`` weights and ``vectors`` optimizer vectors."""
+    """Return the fields of the segment of a shard with ``size`` weights and ``vectors`` vectors of optimizer state."""
     return [
         Field("commits", "int64", (8,), 0),
         Field("words", "int64", (SLOTS, HEAD_WORDS + learners * ROW_WORDS), 0),

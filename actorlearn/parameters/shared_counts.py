@@ -1,11 +1,11 @@
-"""Counts of steps and updates of several learners, and their totals; each learner writes its own row, without locks.
+"""Counts of the environment steps and updates of all learners in mode gossip.
 
-Reads and writes one segment of shared memory. Rows are indexed by the learner's number: a restarted learner finds its
-own row, an attached learner an empty row. The row also has the newest rollout of which other learners may have weights;
-a restarted learner does not learn from this rollout again.
+Learners on one machine keep them in a segment of shared memory. Each learner writes the row with its number, without
+locks. A restarted learner finds its row there; an attached learner has an empty row. The row also says from which
+rollouts other learners' weights may have learned, so that a restarted learner does not learn from them again.
 
-Learners on several machines do not share the segment. There, each learner's messages contain its table of all learners'
-counts. Counts only grow, so the largest counts of a learner are the newest, whatever the order of messages.
+Learners on several machines do not share the segment. Their messages contain a table of the counts of all learners.
+Counts only grow, so the largest counts of a learner are its newest ones, in whatever order messages arrive.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ from actorlearn.memory.shared import Segment
 
 _ENV_STEPS, _UPDATES, _ROLLOUTS_LEARNED = range(3)
 TABLE_WORDS = 5
-"""8-byte words of a row in a message: a learner's number, the steps and updates that it began with, and those since."""
+"""Number of 8-byte integers in a row of the table in a message: a learner's number, and the fields of `Told`."""
 
 _MOST = 1 << 53
-"""Largest count (``wire/identity.py``)."""
+"""Largest valid count (``wire/identity.py``)."""
 
 
 class Told(NamedTuple):
-    """Counts of one learner, as reported in a message from another learner."""
+    """Counts of one learner."""
 
     began_env_steps: int
+    """Number of environment steps of all learners in the weights with which the learner began."""
     began_updates: int
+    """Number of updates of all learners in these weights."""
     env_steps: int
+    """Number of environment steps that the learner has learned from since then."""
     updates: int
+    """Number of updates that the learner has made since then."""
 
 
 def counts_fields(learners: int) -> list[Field]:
-    """Return the fields of the segment; `learners` is the largest number of learners in the life of the run."""
+    """Return the fields of the segment; ``learners`` is the largest number of learners that a run can have."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
         Field("settled", "int64", (learners, 8), 0),  # how often each learner has counted a rollout
@@ -48,7 +52,7 @@ def counts_fields(learners: int) -> list[Field]:
 
 
 class SharedCounts:
-    """Environment steps and updates of all learners, to which one of them adds."""
+    """The counts of all learners, as one of them reads them and adds to its own."""
 
     def __init__(self, segment: Segment, learner: int) -> None:
         self._began, self._claimed = segment["began"], segment["claimed"][:, 0]
@@ -60,32 +64,32 @@ class SharedCounts:
 
     @property
     def begun(self) -> bool:
-        """Whether this learner has called `begin`, in this or an earlier incarnation."""
+        """Whether this learner has called `begin`, possibly before a restart."""
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
     def begin(self, env_steps: int, updates: int) -> None:
-        """Record the steps and updates in the weights with which a learner's first incarnation begins."""
+        """Record the counts of all learners in the weights with which this learner begins; not called at a restart."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
     @property
     def heard(self) -> Told | None:
-        """Counts of this learner in others' messages, from when it was on another machine; None if there are none."""
+        """Counts of this learner in messages of others, if it was on another machine before; None if there are none."""
         return self._heard.get(self._learner)
 
     def begin_again(self, heard: Told, rollout: int) -> None:
-        """Continue from the counts in others' messages after a move to this machine; ``rollout``: the next to count.
+        """Continue on this machine with counts ``heard`` from others; ``rollout`` is the next rollout to count.
 
-        The learner's experience is new here, so rollouts that others have mixed are not repeated under their numbers.
+        The learner makes new experience on this machine, so no rollout that others have mixed is learned from again.
         """
         self._records[self._learner].replace([heard.env_steps, heard.updates, rollout])
         self.begin(heard.began_env_steps, heard.began_updates)
 
     def table(self) -> NDArray[np.int64]:
-        """Return the newest counts of all learners [learners, TABLE_WORDS], for learners that do not share memory."""
+        """Return the newest known counts of all learners, [learners, TABLE_WORDS], for a message."""
         return np.array([(learner, *told) for learner, told in sorted(self._known().items())], np.int64)
 
     def hear(self, table: NDArray[np.int64]) -> None:
-        """Take another learner's `table`; invalid rows are left out."""
+        """Take newer counts from the table in another learner's message; invalid rows are left out."""
         for learner, *words in table.tolist():
             told = Told._make(words)
             if 0 <= learner < len(self._records) and 0 <= min(told) <= max(told) <= _MOST:
@@ -94,7 +98,7 @@ class SharedCounts:
                     self._heard[learner] = told
 
     def _known(self) -> dict[int, Told]:
-        """Return the newest counts of each learner, from the segment or from messages; its own from the segment."""
+        """Return the newest counts of each learner, from the segment or from messages; this one's from the segment."""
         known = dict(self._heard)
         known.pop(self._learner, None)
         began = self._began[:, : _UPDATES + 1].copy()
@@ -106,21 +110,21 @@ class SharedCounts:
 
     @property
     def claimed(self) -> int:
-        """The rollout after the newest rollout of this learner that other learners' weights may contain."""
+        """Number of the first rollout of this learner from which no other learner's weights can have learned."""
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Record that other learners' weights may contain this rollout; called before its weights are posted."""
+        """Record that weights which have learned from this rollout may reach others; called before they are posted."""
         self._claimed[self._learner] = rollout + 1
         hit("shared_counts.claimed")
 
     @property
     def rollouts_learned(self) -> int:
-        """The rollout after the one that this learner has counted last."""
+        """Number of the next rollout that this learner has to count."""
         return int(self._records[self._learner].now[0][_ROLLOUTS_LEARNED])
 
     def add(self, rollout: int, env_steps: int, updates: int) -> None:
-        """Count a rollout of this learner, unless an earlier incarnation has counted it."""
+        """Count a rollout of this learner, unless it was counted before a restart."""
         own = self._records[self._learner]
         before = own.now[0].tolist()
         if rollout >= before[_ROLLOUTS_LEARNED]:
@@ -128,7 +132,7 @@ class SharedCounts:
 
     @property
     def total(self) -> tuple[int, int]:
-        """Environment steps and updates of all learners: the largest beginning, plus the counts of each since."""
+        """Environment steps and updates of all learners: the largest counts at a beginning, plus all counts since."""
         known = self._known().values()
         env_steps = max((told.began_env_steps for told in known), default=0) + sum(told.env_steps for told in known)
         updates = max((told.began_updates for told in known), default=0) + sum(told.updates for told in known)

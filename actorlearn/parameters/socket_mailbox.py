@@ -1,17 +1,18 @@
-"""Messages of learners through ZeroMQ sockets: each learner sends its newest weights to its out-peers.
+"""Messages between learners in mode gossip through ZeroMQ sockets: each sends its weights to those that mix them.
 
-Reads and writes sockets only. Implements ``Mailbox`` like shared memory, with one difference: messages must arrive
-first, so a learner that joins has no message before the next exchange of its peers.
+It has the same methods as a mailbox in shared memory (``mailbox.py``), with one difference: messages must arrive first,
+so a learner that joins has no messages before the next exchange of its peers.
 
-A message is one frame: a header (MAILBOX), a table of counts if learners do not share these in memory, then the weights
-as float32. A message of another size, format or run is dropped and counted, without an error. The newest version of
-each peer is kept, unless later messages of the sender contradict it (CONTRADICTIONS). A line to a peer that is slow,
-dead or not yet started holds the newest message only. A learner that waits for others sends its newest message again,
-as they may wait for it.
+**Format.** A message is one frame: a header (`frame_headers.MAILBOX`), a table of counts if learners do not share these
+in memory, and the weights as float32. A message of another size, format or run is dropped and counted, without an
+error. The newest version of each peer is kept (see also CONTRADICTIONS).
 
-Any process that can connect to an address can send weights to it. Only processes of the same user can connect to an ipc
-address; if the run has nodes, the header must name a process that is listed. On TCP the sender's key identifies it, and
-the header must name the same sender.
+**Delivery.** A line (connection) to a peer that is slow, dead or not started keeps only the newest message. A learner
+that waits for others sends its newest message again, because they may wait for it.
+
+**Security.** Any process that can connect to an address can send weights to it. Only processes of the same user can
+connect to a Unix socket; if the run has nodes, the header must also name a process that is listed. On TCP, the key of
+the sender identifies it, and the header must name the same sender.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 
 INCARNATION = 1 << 40
-"""Number of versions reserved for each incarnation, which does not know the last version of the one before it."""
+"""Number of versions that are reserved for each incarnation of a learner, because it does not know the last version of
+the previous one."""
 CONTRADICTIONS = 8
-"""Number of consecutive messages, with increasing versions and all older than the kept message, after which the kept
-message is replaced. Otherwise one wrong version would hide all later messages of its sender. At most one late message
-of a dead incarnation is expected."""
+"""Number of consecutive messages older than the kept one, with increasing versions, after which the kept one is
+replaced. Otherwise a single message with a wrong version would hide all later messages of its sender. Of a dead
+incarnation, at most one late message is expected."""
 REDIAL_S = 0.5
-"""Shortest time in seconds between two attempts to connect to a peer that has refused the line because it did not know
-this learner yet."""
+"""Shortest time, in seconds, between two attempts to connect to a peer that has refused the connection because it did
+not know this learner yet."""
 AGAIN_S = 10.0
 """Seconds after which a learner that waits sends its newest message again, which may have been lost with a
 connection."""
@@ -52,16 +54,18 @@ class Ways(NamedTuple):
     """Functions that connect a learner with its peers."""
 
     listen: Callable[[int], Pull | Pulls]
-    """Opens the socket of this learner, for messages of at most this number of bytes."""
+    """Opens the socket at which this learner listens; the argument is the largest number of bytes of a message."""
     find: Callable[[int], Ipc | Endpoint | None]
     """Returns the address at which a learner listens now; None if it does not listen."""
     dial: Callable[[Ipc | Endpoint], Push]
     """Opens a line to an address."""
     run: bytes = bytes(16)
-    """The run's 16 bytes in message headers."""
+    """The run's id in the headers of messages."""
 
 
 class _PeerLine(NamedTuple):
+    """The line to a peer, and the time at which it was opened, in seconds."""
+
     to: Ipc | Endpoint
     push: Push
     dialled_s: float
@@ -82,9 +86,9 @@ class SocketMailbox:
     ) -> None:
         """Listen; raises ChannelError.
 
-        `size`: number of weights in a message. `peers` returns the learners that get this learner's messages now.
-        `incarnation` is this learner's, larger than all earlier ones. With `counts`, their table is sent before the
-        weights, and without weights to those `others` that are not peers.
+        ``size`` is the number of weights in a message. ``peers`` returns the learners that get this learner's messages
+        now. ``incarnation`` is that of this learner, larger than all earlier ones. With ``counts``, a message also has
+        their table, and the ``others`` that are not peers get a message with only the table.
         """
         self._learner, self._size = learner, size
         self._ways, self._peers, self._others, self._counts = ways, peers, others, counts
@@ -92,27 +96,27 @@ class SocketMailbox:
         """Version of this incarnation's first message."""
         self._posted = self._first - 1
         self._sent_s = self._followed_s = -np.inf
-        """Times at which the newest message was last sent on all lines, and the lines last followed the addresses."""
+        """Time at which the newest message was last sent on all lines, and time at which lines were last updated."""
         self._newest = b""
         """Weights of the newest message."""
         self._without_weights: Collection[int] = ()
-        """Learners that got the newest message without its weights."""
+        """Learners that get only the table of counts."""
         self._lines: dict[int, _PeerLine] = {}
         self._here: dict[int, tuple[int, bytes]] = {}
         """Version and frame of each peer's newest message; only the receiving thread writes it."""
         self._older: dict[int, tuple[int, int]] = {}
-        """Consecutive messages of each peer that contradict its kept message: their number, and the last's version."""
+        """For each peer, the number of consecutive messages older than the kept one, and the version of the last."""
         self.dropped = 0
         """Number of messages that were foreign, damaged, or older than the kept message."""
         self.moved = MovedBytes()
-        """Bytes of messages that were given to a line, and of valid received messages."""
+        """Bytes of messages that were sent, and of valid messages that were received."""
         self._pull = ways.listen(MAILBOX.size + MOST_LEARNERS * MAILBOX_ROW_BYTES * bool(counts) + 4 * size)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._receive, name=f"messages to {learner}", daemon=True)
         self._thread.start()
 
     def post(self, weights: NDArray[np.float32]) -> int:
-        """Send the next message [size] to all peers without waiting; returns its version."""
+        """Send weights [size] to all peers, without waiting, as the next message; returns its version."""
         if weights.shape != (self._size,):
             raise ValueError(f"a message has {self._size} weights, not {list(weights.shape)}")
         self._posted += 1
@@ -122,9 +126,9 @@ class SocketMailbox:
         return self._posted
 
     def send_again(self) -> None:
-        """Send the newest message again, if it is due; called in each turn of a wait for messages of others.
+        """Send the newest message again if that is due; called repeatedly during a wait for messages of others.
 
-        It goes at once to learners whose addresses are new, and to all every AGAIN_S.
+        It is sent at once to learners with new addresses, and to all learners every AGAIN_S seconds.
         """
         now_s = time.monotonic()
         if not self._newest or now_s - self._followed_s < REDIAL_S:
@@ -136,10 +140,10 @@ class SocketMailbox:
             self._send(new)
 
     def tell_counts(self) -> None:
-        """Send the newest message again, with the counts of now; without counts in messages, do nothing.
+        """Send the newest message again, with the present counts. If messages have no counts, do nothing.
 
-        It has the weights again because a line holds one message only, and may not have sent the last one yet. Before
-        the first message, the counts are sent alone.
+        The message also has the weights, because a line keeps only one message and may not have sent the last one yet.
+        Before the first weights, the counts are sent alone.
         """
         if self._counts:
             self._follow()
@@ -150,15 +154,15 @@ class SocketMailbox:
         self._send(self._lines)
 
     def _send(self, learners: Collection[int]) -> None:
-        """Send the newest weights and counts to these learners; to those that are no peers, only the counts."""
+        """Send the newest weights and the counts to these learners; those that are no peers get only the counts."""
         if not learners:
             return
         table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
         frame = self._frame(table, self._newest)
         alone = self._frame(table) if self._without_weights else b""
         for learner in learners:
-            said = alone if learner in self._without_weights else frame
-            self.moved.sent += len(said) * self._lines[learner].push.send(said)
+            message = alone if learner in self._without_weights else frame
+            self.moved.sent += len(message) * self._lines[learner].push.send(message)
 
     def _frame(self, table: NDArray[np.int64], weights: bytes = b"") -> bytes:
         content = table.tobytes() + weights
@@ -178,7 +182,7 @@ class SocketMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return None: clocks of machines differ, and frames wait to be read."""
+        """Return None: the time is not known, because the clocks of machines differ."""
         return None
 
     def close(self) -> None:
@@ -191,7 +195,10 @@ class SocketMailbox:
         self._lines = {}
 
     def _follow(self) -> Collection[int]:
-        """Open lines to learners that have none, and return these; close lines that were refused or lead nowhere."""
+        """Open lines to learners that have none, and return these learners.
+
+        Lines that were refused, or whose learner has another address or none, are closed.
+        """
         now_s = self._followed_s = time.monotonic()
         peers = set(self._peers()) - {self._learner}
         self._without_weights = others = set(self._others()) - {self._learner} - peers
@@ -206,7 +213,7 @@ class SocketMailbox:
         return new
 
     def _receive(self) -> None:
-        """Read all arriving messages, so that the kept ones are the newest even if ``take`` is called rarely."""
+        """Read all messages as they arrive, so that the newest ones are kept even if `take` is called rarely."""
         while not self._over.is_set():
             received = self._pull.recv(_POLL_MS)
             if received is not None and not self.keep(received[1], received[0]):
@@ -215,8 +222,8 @@ class SocketMailbox:
     def keep(self, frames: list[bytes], by: str = "") -> bool:
         """Keep a received message if it is valid and newer than the kept one; returns False if it is dropped.
 
-        ``by``: id of the process with the sender's key. Empty on ipc: if the run has nodes, the sender must then be the
-        process that is listed now.
+        ``by`` is the id of the process whose key the connection has. It is empty for a Unix socket; if the run has
+        nodes, the sender must then be the process that is listed now.
         """
         numbers = MAILBOX.unpack(self._ways.run, frames[0]) if len(frames) == 1 else None
         if numbers is None:
@@ -251,7 +258,7 @@ class SocketMailbox:
         return True
 
     def _contradicted(self, sender: int, version: int) -> bool:
-        """Count a message that is not newer than the kept one; returns whether to replace the kept one by it."""
+        """Count a message that is not newer than the kept one; returns whether it must replace the kept one."""
         count, last = self._older.get(sender, (0, -1))
         self._older[sender] = (count + 1 if version > last else 1, version)
         return self._older[sender][0] >= CONTRADICTIONS

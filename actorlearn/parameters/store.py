@@ -1,13 +1,15 @@
-"""The parameter store of mode async: weights and optimizer state in shared memory, in chunks.
+"""The parameter store of mode async on one machine: weights and optimizer state in shared memory, in chunks.
 
-Reads and writes one segment; does not know the optimizer's rule. Source: Stooke & Abbeel (2018), section 4.3.
+``asynchronous.py`` uses it. Source: Stooke & Abbeel (2018), section 4.3.
 
-Each chunk has its own lock, and a learner takes the first free chunk, so that learners do not queue. A lock is a file
-locked with ``flock``, which the kernel releases when its holder is killed. Locks on byte ranges of the segment would do
-the same, but a process loses all of them when it closes any descriptor of the file, as ``Segment.open`` does. Each
-chunk has two slots, and the version word, written last, names the valid one, so a writer that is killed half-way leaves
-the chunk unchanged. A slot also records each learner's newest change in it: a learner that is killed between two chunks
-and repeats a change skips the chunks that have it.
+**Locks.** Each chunk has its own lock, and a learner takes the first free chunk, so that learners seldom wait for each
+other. A lock is a file that is locked with ``flock``; the kernel releases it when its holder is killed. Locks on byte
+ranges of the segment would not serve, because a process loses all of them when it closes any descriptor of the file,
+as ``Segment.open`` does.
+
+**Killed writers.** Each chunk has two slots. The version number, which is written last, determines the valid slot, so a
+learner that is killed during a write leaves the chunk unchanged. A slot also records the newest change of each learner
+that it contains. A learner that was killed between two chunks repeats its change, and skips chunks that have it.
 """
 
 from __future__ import annotations
@@ -31,36 +33,37 @@ from actorlearn.memory.shared import Segment
 CHUNKS = 3
 """Default number of chunks of a store, as in the code of Stooke & Abbeel."""
 _TURN_S = 2e-4
-"""Seconds to sleep after all locks were found taken; a lock is held for some milliseconds."""
+"""Seconds to sleep if all locks are taken; a lock is held for some milliseconds."""
 _WORDS = 16
-"""Words of a learner's record."""
+"""Number of 8-byte integers of a learner's record."""
 
 
 class LearnerRecord(NamedTuple):
-    """Record of a learner, written after each rollout that it learns; all fields are of the same moment."""
+    """Counts of a learner, which it writes to the store after each rollout, all at once."""
 
     rollouts_learned: int
-    """Number of the rollout after the one learned last."""
+    """Number of the next rollout from which the learner learns."""
     used: int
-    """Environment steps that the learner has learned from, including those before this store."""
+    """Number of environment steps that the learner has learned from, also before this store was made."""
     in_store: int
-    """``used`` after the newest rollout with a change in the store; later local steps are lost if the learner dies."""
+    """``used`` after the newest rollout with a change in the store. Later local steps are lost if the learner dies."""
     updates: int
-    """Updates that the learner has made since it first joined, one for each rollout."""
+    """Number of updates that the learner has made since it first joined, one for each rollout."""
     began: int
-    """Environment steps that the learner had learned from when it first joined."""
+    """Value of ``used`` when the learner first joined."""
     optimizer_steps: int
-    """Optimizer steps that the learner has taken in its life."""
+    """Number of all optimizer steps that the learner has taken."""
     steps_before: int
-    """Optimizer steps that the learner had taken before this rollout."""
+    """Value of ``optimizer_steps`` before this rollout."""
     counts: tuple[int, ...] = ()
-    """Further numbers of the learner's source of minibatches (``interface.Carried.counts``)."""
+    """Counts of the learner's source of minibatches (``interface.Carried.counts``)."""
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
-    """Return the fields of the store's segment for a flat vector of parameters and, behind them, statistics.
+    """Return the fields of the store's segment, for a flat vector of parameters and then statistics.
 
-    `vectors`: number of vectors, as long as the parameters, in the optimizer's state. The last chunk is the statistics.
+    ``vectors`` is the number of vectors in the optimizer's state, each as long as the parameters. The statistics are an
+    additional chunk, the last one.
     """
     return [
         Field("filled", "int64", (8,), 0),  # 1 once there are weights; the env steps and updates that they begin with
@@ -76,7 +79,10 @@ class SharedStore:
     """One learner's access to a store: chunks, each with its own lock, and a record of each learner."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
-        """Bind to a store's segment; `beat` is called while this learner waits for a lock."""
+        """Use the store in ``segment``; ``beat`` is called repeatedly while this learner waits for a lock.
+
+        ``rank`` is the number of this learner, and ``parameters`` the number of parameters.
+        """
         self._filled, settled, records = segment["filled"], segment["settled"], segment["records"]
         self._records = [CommittedRecord(settled[other], records[:, other]) for other in range(len(settled))]
         self._version, self._values = segment["version"][:, 0], segment["values"]
@@ -85,7 +91,7 @@ class SharedStore:
         chunks, size = len(self._version) - 1, self._values.shape[2]
         edges = [*(parameters * chunk // chunks for chunk in range(chunks + 1)), size]
         self.spans = [slice(start, stop) for start, stop in pairwise(edges)]
-        """Range of the flat vector of each chunk; the last chunk is the statistics, and empty if there are none."""
+        """Range of each chunk in the flat vector; the last chunk has the statistics, and is empty if there are none."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{chunk}", flags, 0o600) for chunk in range(len(self.spans))]
         self.waited_s = 0.0
@@ -93,7 +99,10 @@ class SharedStore:
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
-        """Lock the first of these chunks that is free, and yield it; no other learner reads or writes it meanwhile."""
+        """Lock the first of these chunks that is free, and yield its number.
+
+        Within the ``with`` block, no other learner reads or writes the chunk.
+        """
         began_s = time.monotonic()
         while (chunk := self._try(chunks)) is None:
             self._beat()
@@ -118,21 +127,24 @@ class SharedStore:
         return int(self._version[chunk])
 
     def current(self, chunk: int) -> NDArray[np.float32]:
-        """Return the chunk's weights and optimizer vectors [1 + vectors, size]; read under its lock."""
+        """Return the chunk's weights and optimizer vectors, [1 + vectors, size]; the caller must have locked it."""
         return self._slot(chunk, self.version(chunk))
 
     def spare(self, chunk: int) -> NDArray[np.float32]:
-        """Return the array for the chunk's next version, of the same shape; written under its lock, then committed."""
+        """Return the array of the same shape for the chunk's next version, to write to before `commit`.
+
+        The caller must have locked the chunk.
+        """
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Return the number of this learner's newest change in the chunk, -1 = none; read under its lock."""
+        """Return the number of this learner's newest change in the chunk, -1 = none; the caller must have locked it."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """Make the spare slot the current version of the chunk; returns the version.
+        """Make the array of `spare` the current version of the chunk, and return the version.
 
-        `number`: number of this learner's change that the version adds; -1 = none.
+        ``number`` is the number of this learner's change that the version adds; -1 = none.
         """
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
@@ -148,13 +160,13 @@ class SharedStore:
 
     @property
     def filled(self) -> bool:
-        """Whether the store has weights."""
+        """Whether a learner has filled the store with weights."""
         return bool(self._filled[0])
 
     def fill(self, env_steps: int, updates: int) -> None:
-        """Mark the store as filled with weights of these totals; called under the first chunk's lock."""
+        """Mark the store as filled with weights that have these counts; the caller must have locked the first chunk."""
         self._filled[1:3] = env_steps, updates
-        self._filled[0] = 1  # written last: it makes the totals valid
+        self._filled[0] = 1  # written last: it makes the counts valid
 
     def settle(self, record: LearnerRecord) -> None:
         """Replace this learner's record atomically (``memory/record.py``)."""
@@ -173,17 +185,17 @@ class SharedStore:
 
     @property
     def env_steps(self) -> int:
-        """Environment steps that all learners together have learned from."""
+        """Number of environment steps that all learners together have learned from."""
         used, began = self._recorded("used", "began")
         return int(self._filled[1] + (used - began).sum())
 
     @property
     def updates(self) -> int:
-        """Updates that all learners together have made."""
+        """Number of updates that all learners together have made."""
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """Return fields of every learner's record [words, learners]; the fields of one learner are of one moment."""
+        """Return these fields of every learner's record, [fields, learners]; those of one learner fit together."""
         columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 

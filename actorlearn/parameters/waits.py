@@ -1,4 +1,4 @@
-"""Measures the times for which learners wait for each other, and finds the straggler; reads the clock only."""
+"""Measures how long learners wait for each other, and finds the straggler, for which the others wait."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 STRAGGLING = 0.2
-"""Share of time for which the others must wait for a straggler before a report counts towards a warning."""
+"""Share of the time between two reports for which the others must wait for a learner, so that the report counts."""
 SURE_AFTER = 3
-"""Number of consecutive reports with the same straggler before a warning: any learner may be late once."""
+"""Number of consecutive reports that must count for the same learner before a warning; any learner may be late once."""
 SURE_S = 10.0
-"""Shortest time in seconds that these SURE_AFTER reports cover together."""
+"""Shortest time, in seconds, that these reports must cover together."""
 NAME_EVERY_S = 30.0
-"""Shortest time in seconds between two warnings."""
+"""Shortest time, in seconds, between two warnings."""
 
 
 class Stragglers:
-    """For each learner, how often it came last at an update, and how long the others waited for it."""
+    """Counts for each learner how often it came last to an update, and how long the others waited for it."""
 
     def __init__(self, learners: int) -> None:
         self._last = np.zeros(learners, np.int64)
         self._cost_s = np.zeros(learners)
 
     def count(self, came_s: Mapping[int, float]) -> None:
-        """Count an update of these learners, by the times in seconds at which they came to it, on any clock."""
+        """Count an update; ``came_s`` has the time, in seconds on any clock, at which each learner came to it."""
         order = sorted(came_s, key=lambda learner: came_s[learner])
-        last, before = order[-1], order[-2:][0]  # both are the same if there is one learner
+        last, before = order[-1], order[-2:][0]  # the same learner if there is only one
         self._last[last] += 1
         self._cost_s[last] += came_s[last] - came_s[before]
 
     def metrics(self) -> dict[str, float]:
-        """Return the straggler's rank, its share of last arrivals and the seconds waited for it since the last call."""
+        """Return metrics since the last call.
+
+        These are the rank of the learner for which the others waited longest, the share of updates to which it came
+        last, and the seconds for which the others waited.
+        """
         straggler = int(self._cost_s.argmax())
         found = {
             "straggler": straggler,
@@ -52,10 +56,15 @@ class StragglerWarnings:
         """Begin without reports; ``clock`` returns seconds."""
         self._clock = clock
         self._suspect, self._suspected, self._suspected_s = -1, 0, 0.0
+        """The straggler of the last report, the number of consecutive reports that count for it, and their seconds."""
         self._named_s = -NAME_EVERY_S
+        """Time of the last warning."""
 
     def read(self, metrics: Mapping[str, float], seconds: float, name_of: Callable[[int], str]) -> str:
-        """Return a warning about the straggler in these metrics of the last ``seconds``; empty if none is due."""
+        """Read the metrics of a report on the last ``seconds`` seconds; returns a warning of a straggler, or "".
+
+        ``name_of`` returns the name of a learner from its rank.
+        """
         waited_s, rank = metrics.get("straggler_wait_s", 0.0), int(metrics.get("straggler", -1))
         slow = waited_s >= STRAGGLING * seconds
         again = slow and rank == self._suspect
@@ -70,21 +79,22 @@ class StragglerWarnings:
 
 
 class Waits:
-    """One learner's times in lock-step: busy with its own work, or waiting for the others.
+    """Measures how long a learner in mode sync works, and how long it waits for the others.
 
-    All learners leave a wait together, so the learner that is busy longest after it arrives last at the next one.
+    All learners leave a meeting at the same time. The learner that works longest after it is therefore the last one to
+    come to the next meeting.
     """
 
     def __init__(self, learners: int) -> None:
         self.busy_ns = 0
-        """Nanoseconds of this learner's work since the last `count`."""
+        """Nanoseconds that this learner has worked since the last call of `count`."""
         self._since_ns = time.monotonic_ns()
         self._waited_ns = 0
         self._stragglers = Stragglers(learners)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time in this context as waiting, and not as this learner's work."""
+        """Count the time in a ``with`` block as waiting, and not as work."""
         began_ns = time.monotonic_ns()
         self.busy_ns += began_ns - self._since_ns
         try:
@@ -94,12 +104,12 @@ class Waits:
             self._waited_ns += self._since_ns - began_ns
 
     def count(self, busy_ns: NDArray[np.int64]) -> None:
-        """Count an update, before which each learner was busy for this many nanoseconds [learners]."""
+        """Count an update; ``busy_ns`` [learners] has the nanoseconds that each learner has worked before it."""
         self._stragglers.count({learner: own_ns / 1e9 for learner, own_ns in enumerate(busy_ns.tolist())})
         self.busy_ns = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of ``Stragglers`` and this learner's waiting time in seconds, since the last call."""
+        """Return the metrics of `Stragglers`, and the seconds that this learner has waited, since the last call."""
         found = {"learner_wait_s": self._waited_ns / 1e9, **self._stragglers.metrics()}
         self._waited_ns = 0
         return found
