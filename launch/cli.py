@@ -1,6 +1,7 @@
-"""The command line: its commands, their arguments and options; the module that a command imports does its work.
+"""The command line: its commands, with their arguments, options and help texts.
 
-Heavy modules are imported only by the command that needs them, so that ``actorlearn --help`` is quick.
+The work of a command is done in ``launch/commands``. Each function imports its module when it is called, so that
+``actorlearn --help`` does not wait for slow imports.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The group of all commands: prints an error as one line, and sets the exit status.
+"""The root of the command line: runs a command, prints an expected error as one line, and sets the exit status.
 
-A wrong request exits with status 2, a failure with status 1; both print one line on stderr (value, rule, remedy).
+The exit status is 2 if the request was wrong, and 1 if a valid request failed. In both cases one line on stderr gives
+the wrong value, the rule that it breaks, and a remedy. An error that is not expected is a bug; its traceback is shown.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typer.core import TyperGroup
 from actorlearn.files import DISK_ERRORS
 
 _PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""Error numbers that concern a path of the user."""
+"""Values of errno for which the cause is the path that the user gave."""
 WRONG = 2
+"""Exit status of a wrong request."""
 FAILED = 1
+"""Exit status of a valid request that failed."""
 
 
 _MEANT = {
@@ -31,7 +34,7 @@ _MEANT = {
     "status": "ps",
     "train": "run TOPOLOGY",
 }
-"""Commands of other programs -> ours."""
+"""Command that users may know from other programs -> the command of actorlearn that does the same."""
 
 
 class Commands(TyperGroup):
@@ -42,7 +45,7 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; for a command of another program, the error names the command of actorlearn."""
+        """Return the command; for a name in ``_MEANT``, the error suggests the command of actorlearn."""
         if args[0] not in self.commands and (meant := _MEANT.get(args[0])):
             ctx.fail(f"No such command {args[0]!r}; did you mean `actorlearn {meant}`?")
         return super().resolve_command(ctx, args)
@@ -71,7 +74,11 @@ def _refuse(text: str, code: int) -> int:
 
 
 def message(error: Exception) -> str:
-    """Return an error's message; typer's own errors (no such command, missing argument) refer to ``--help``."""
+    """Return the text of an error for the user.
+
+    Errors of the operating system name the file and a remedy. Errors that typer finds, such as a missing argument,
+    refer to ``--help``.
+    """
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
         return f"{error.filename}: {error.strerror}; free space on that disk, and try again"
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
@@ -92,7 +99,7 @@ def message(error: Exception) -> str:
 
 
 def expected_status(error: Exception) -> int | None:
-    """Return the exit status of an expected error; None for a bug of this program."""
+    """Return the exit status for an error that a user can cause; None for any other error, which is a bug."""
     from actorlearn.address import AddressError
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError

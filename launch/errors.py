@@ -1,4 +1,4 @@
-"""Errors that are shown to the user as one line, without a traceback."""
+"""Errors that the command line shows as one line, without a traceback."""
 
 from __future__ import annotations
 

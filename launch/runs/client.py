@@ -1,7 +1,7 @@
-"""Sends one request to a living supervisor and returns its reply, within a time limit.
+"""Sends a request, such as to save or to stop, to the supervisor of a living run, and returns its reply.
 
-Uses ``Request`` and ``Reply`` of ``wire/messages.py`` over the run's control socket, which only the user who started
-the run can open. The commands themselves are not interpreted here.
+The messages ``Request`` and ``Reply`` (``actorlearn/wire/messages.py``) are sent over the control socket of the run,
+which only the user who started the run can open.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from launch.errors import FailedError
 from launch.runs.find import RunFolder
 
 TIMEOUT_S = 5.0
-"""Seconds to wait for a reply. The supervisor's loop runs several times a second, so without a reply it is stuck."""
+"""Seconds to wait for the reply to other requests. A supervisor replies within a second, unless it is stuck."""
 CHANGE_S = 75.0
-"""Seconds to wait for the reply to attach, detach and save, which the supervisor gives up after 60 s."""
+"""Seconds to wait for the reply to attach, detach and save. The supervisor itself gives up on them after 60 s."""
 
 
 def ask(run: RunFolder, command: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Reply:
-    """Send one request and return its reply; raises FailedError if none comes, or if the supervisor refuses.
+    """Send one request and return the reply; raises FailedError if no reply comes or the supervisor refuses.
 
-    ``fields``: those of `Request` that the command reads.
+    ``command``: for example "save" or "attach". ``fields``: the fields of `Request` with the arguments of the command.
     """
     request = Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **fields)
     try:

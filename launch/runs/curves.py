@@ -1,6 +1,6 @@
-"""Learning curves of runs, read from their reports; runs of several seeds form a group.
+"""Learning curves of runs, grouped by topology: runs that differ only in name and seed form a group.
 
-Reads the reports and the topology of each run, whether it is finished, running or imported.
+Reads ``metrics.jsonl`` and the topology of each run. A run may be alive, ended, or imported from another program.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from launch.runs.find import RunFolder
 from launch.runs.view import identify
 
 SCORE = "episode_return_mean"
+"""Column of the score: the mean raw return of the last games."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
-    """The learning curve of a run, divided into stretches: a new stretch begins where a restore went back in steps."""
+    """One column of a run's reports, as a curve over environment steps and over time.
+
+    When a trainer is restored from a checkpoint, the number of steps decreases, and a new stretch of the curve begins.
+    """
 
     label: str
     game: str
@@ -37,12 +41,12 @@ class LearningCurve:
 
     @property
     def final(self) -> float:
-        """The value at the last point."""
+        """The newest value of the column."""
         return self.stretches[-1][-1][2]
 
     @property
     def newest(self) -> list[tuple[float, float]]:
-        """Points of (environment steps, value) without those that a restore has undone: steps increase."""
+        """Points (environment steps, value) in the order of steps; points that a restore has undone are left out."""
         points: list[tuple[float, float]] = []
         for stretch in self.stretches:
             points = [point for point in points if point[0] < stretch[0][0]]
@@ -53,7 +57,7 @@ class LearningCurve:
 
     @property
     def over_time(self) -> list[tuple[float, float]]:
-        """Points of (minutes, value) with known minutes, including those that a restore has undone."""
+        """Points (minutes, value), including those that a restore has undone; points without a time are left out."""
         return [(minutes, value) for its in self.stretches for _, minutes, value in its if not math.isnan(minutes)]
 
 
@@ -64,12 +68,12 @@ class RunGroup:
     runs: Sequence[RunFolder]
     seeds: Sequence[Any]
     keys: Mapping[str, Any]
-    """Keys by which it differs from other groups, with their values."""
+    """Keys in which the topologies of the compared groups differ -> their values in this group."""
     curves: Sequence[LearningCurve]
 
     @property
     def name(self) -> str:
-        """The differing keys in the form of the command line."""
+        """The first few of ``keys`` in the form of the command line: ``algorithm.name=ppo seed=1``."""
         return said(self.keys)
 
     @property
@@ -80,9 +84,10 @@ class RunGroup:
 
 
 def names_of(groups: Sequence[RunGroup]) -> list[str]:
-    """Return a name for each group, made of its keys; groups with the same first keys are named by keys that differ.
+    """Return a distinct name for each group.
 
-    If no key differs, the name of the group's first run follows in brackets.
+    A name consists of the first few keys of the group. Groups that would have the same name are named by those keys
+    in which they differ from each other. If there are none, the name of the group's first run follows in brackets.
     """
     names = [group.name for group in groups]
     for name in {name for name in names if names.count(name) > 1}:
@@ -98,7 +103,10 @@ def names_of(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[list[RunFolder], list[str]]:
-    """Return the runs that have a curve, and a reason for each run without one; raises ValueError if none has one."""
+    """Return the runs that have a curve, and for each of the others the reason why it has none.
+
+    Raises ValueError, with the first reason, if no run has a curve.
+    """
     there, reasons = [], []
     for run in runs:
         try:
@@ -112,9 +120,10 @@ def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[lis
 
 
 def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]:
-    """Read the curves of runs and group them; raises RunError for a repeated run, ValueError for one without a curve.
+    """Read the curves of runs, and return the runs in groups that differ only in name and seed.
 
-    A run whose topology cannot be read is a group of its own.
+    A run whose topology cannot be read is a group of its own. Raises RunError if a run is given twice, and ValueError
+    if a run has no curve.
     """
     folders = [run.path for run in runs]
     if again := next((run for run in runs if folders.count(run.path) > 1), None):
@@ -138,7 +147,7 @@ def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]
 
 
 def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
-    """Read a curve from a run folder; raises ValueError if it has none."""
+    """Return the curve of a column of a run's reports; raises ValueError if no report has a number in this column."""
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
@@ -174,7 +183,7 @@ def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
-    """Return the points with a number; a new stretch begins where steps decrease. Time counts over the whole run."""
+    """Return the points of the rows that have a number in the column; a new stretch begins where steps decrease."""
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
@@ -193,6 +202,6 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
 
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
-    """Return the median speed over reports, which a slow start or a pause does not change."""
+    """Return the median of the reported speeds: unlike the mean, it hardly depends on a slow start or a pause."""
     speeds = [speed for row in rows if (speed := number(row, "env_steps_per_s")) is not None]
     return median_high(speeds) if speeds else None

@@ -1,8 +1,8 @@
-"""Finds runs by folder, name or unique beginning of a name, or the newest run; and determines whether a run is alive.
+"""Finds runs by folder, by name or by the beginning of a name, and determines whether a run is alive.
 
-Reads the run folders under ``runs/``, and those that living runs name in their directory in /dev/shm (file ``run``).
-Writes nothing. A run is alive while the supervisor in its ``meta.json`` is: process id and start time must both match,
-because ids are reused.
+Searches ``runs/``, and the directories of living runs in /dev/shm, each of which has a file ``run`` with the path of
+the run's folder. Writes nothing. A run is alive while its supervisor is alive. ``meta.json`` has the process id and
+the start time of the supervisor; both are compared, because the system reuses process ids.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _TIME = re.compile(r"-\d{8}-\d{6}$")
 """The time in the name of a folder, which ``with_time`` adds."""
 SUMMARY_FILE = "summary.json"
 IMPORTED = "imported"
-"""Status of an imported run of another program, which has only a learning curve; also its key in meta.json."""
+"""Status of a run that `actorlearn import` has made from a log of another program; its meta.json has this key.
+
+Such a run has only a topology and a learning curve.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,10 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """Return "running", the status in summary.json (finished, stopped, failed), or "died" without a summary."""
+        """The state of the run: "running" while it is alive, then the status in summary.json.
+
+        That status is "finished", "stopped" or "failed". Without summary.json, the supervisor was killed: "died".
+        """
         if self.alive:
             return "running"
         return printable(str(self.summary().get("status", "died")))
@@ -72,11 +78,14 @@ class RunFolder:
         return control_socket(Path(str(self.meta.get("sockets", ""))))
 
     def summary(self) -> dict[str, Any]:
-        """Return the content of summary.json; empty before the end of the run, or if it was killed."""
+        """Return the content of summary.json; {} before the end of the run, or if its supervisor was killed."""
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
-        """Return the resolved topology, written by any version (``earlier.py``); empty if it cannot be read."""
+        """Return the topology of the run with all its defaults; {} if the file cannot be read.
+
+        Keys that the file of an earlier version lacks are added, with the values that the run had.
+        """
         try:
             with open_regular(self.path / "topology.yaml") as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
@@ -87,11 +96,11 @@ class RunFolder:
         return topology if IMPORTED in self.meta else earlier.complete(topology)
 
     def metrics(self) -> Lines:
-        """Return a reader of metrics.jsonl, which also reads rows that are added later."""
+        """Return a reader of metrics.jsonl; it can be asked repeatedly for the rows that the run has added."""
         return Lines(self.path / METRICS_FILE)
 
     def events(self) -> Lines:
-        """Return a reader of events.jsonl, which also reads rows that are added later."""
+        """Return a reader of events.jsonl; it can be asked repeatedly for the events that the run has added."""
         return Lines(self.path / EVENTS_FILE)
 
     def checkpoints(self) -> list[Path]:
@@ -105,7 +114,10 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, which lists the existing ones, if there is no such learner or no checkpoint ``at`` of it."""
+        """Raise RunError if there is no such learner, or if it has no checkpoint ``at``.
+
+        ``at``: "newest", "best", or the environment steps of a checkpoint. The error lists the existing ones.
+        """
         learners = directories(self.path / "checkpoints")
         if learner not in learners:
             known = ", ".join(map(str, learners))
@@ -155,14 +167,14 @@ def living() -> list[RunFolder]:
 
 
 def all_runs(folder: Path = RUNS) -> list[RunFolder]:
-    """Return all runs under a folder, including those of sweeps, and all living ones, oldest first."""
+    """Return the runs in a folder and in its subfolders (those of sweeps), and all living runs, oldest first."""
     found = {run.path: run for run in living()}
     found |= {run.path: run for run in _below(folder)}
     return sorted(found.values(), key=_age)
 
 
 def with_time(name: str) -> str:
-    """Return the name of the folder of a run that starts now: the name of the run and the time."""
+    """Return the default name of the folder of a run that starts now: NAME-YYYYmmdd-HHMMSS."""
     return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
@@ -195,12 +207,15 @@ def find(word: str | None) -> RunFolder:
 
 
 def find_all(words: Sequence[str]) -> list[RunFolder]:
-    """Return the runs of these folders, names or beginnings of names; a beginning stands for all runs that have it."""
+    """Return the runs that the words name; each is a folder, a name, or a beginning that several names may have."""
     return [run for word in words for run in _named(word)]
 
 
 def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
-    """Return a line that names the runs found, if a word is neither the folder nor the name of a run; else ""."""
+    """Return a line that lists ``runs``, so that a user sees which runs the beginnings of names have matched.
+
+    Return "" if each word is the folder or the whole name of a run.
+    """
     names = {run.name for run in runs}
     if all(word in names or read(Path(word)) is not None for word in words):
         return ""
@@ -208,9 +223,10 @@ def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
 
 
 def _named(word: str) -> list[RunFolder]:
-    """Return the run for a folder, or all runs of the name, or all whose names begin with a word, oldest first.
+    """Return the runs that a word names, oldest first; raises RunError if there are none.
 
-    The name of a folder is compared first, then the name of the run, which is that of the folder without the time.
+    The word is compared with the following, and the first match counts: the path of a run folder, the names of run
+    folders, "newest", the names of runs (names of folders without the time), the beginnings of names.
     """
     if (run := read(Path(word))) is not None:
         return [run]
@@ -232,7 +248,10 @@ def _some_runs(said: str = "") -> list[RunFolder]:
 
 
 def find_living(word: str | None) -> RunFolder:
-    """Return a living run, found as ``find`` does; without a word the only living one."""
+    """Return the living run that ``word`` names, as for ``find``; without a word, the only living run.
+
+    Raises RunError if the run is not alive, or if several runs are alive and no word names one.
+    """
     if word:
         run = find(word)
         if not run.alive:
@@ -250,7 +269,7 @@ def find_living(word: str | None) -> RunFolder:
 
 
 def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
-    """Yield the runs in this folder, and those in subfolders that are not runs, such as a sweep's."""
+    """Yield the runs in this folder, and those in its subfolders that are not runs themselves, such as a sweep's."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if (run := read(path)) is not None:
             yield run
@@ -260,7 +279,10 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
 
 
 def _age(run: RunFolder) -> tuple[float, str]:
-    """Return the sort key of a run: when its folder was made. topology.yaml is written once, at the start."""
+    """Return the sort key by which runs are ordered: the time of the start, then the name.
+
+    The time is that of topology.yaml, which is written once, at the start of the run.
+    """
     for name in ("topology.yaml", "meta.json"):
         try:
             return os.stat(run.path / name).st_mtime, run.name

@@ -1,7 +1,7 @@
-"""Reads the JSON of run folders: objects, and files to which another process appends one object on each line.
+"""Reads the JSON files of run folders: single objects, and growing files with one object on each line.
 
-Lines that are not objects, and values that are not usable (``launch/reports/checks.py``), are left out: the files may
-be damaged or edited by hand.
+The files may be damaged or edited by hand. So lines that are not objects are left out, and so are values that are not
+usable, such as NaN (``launch/reports/checks.py``).
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ from launch.reports.checks import is_number, keep_usable
 Value = TypeVar("Value")
 
 _SHORT_BYTES = 512
-"""If a file has fewer bytes for each line of a sample, it is read whole; a row of one learner has 2 KiB."""
+"""A file with fewer bytes than this for each line of a sample is read whole. A row of one learner has about 2 KiB."""
 _AT_ONCE = 1024 * 1024
 """Most bytes of lines in memory at once."""
 _LAST_BYTES = 64 * 1024
-"""Bytes at the end of a file that are searched for its last line; a row of many learners has 20 KiB."""
+"""Bytes at the end of a file that are searched for its last line. A row of many learners has about 20 KiB."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Return a JSON object; an empty one if the file is missing or contains none."""
+    """Return the JSON object in a file; {} if the file is missing or does not contain an object."""
     with suppress(OSError), open_regular(path) as file:
         return _object(file.read()) or {}
     return {}
 
 
 class Decoded(Generic[Value]):
-    """A file of lines to which another process appends; each line is decoded and returned once."""
+    """Reads a file to which another process appends lines; decodes and returns each line once.
+
+    ``decode`` returns None for a line that is to be left out.
+    """
 
     def __init__(self, path: Path, decode: Callable[[bytes], Value | None]) -> None:
         self._path, self._decode = path, decode
-        self._offset = 0  # after the last whole line: a line truncated by a crash is removed before the next is written
+        self._offset = 0  # after the last complete line; the writer removes a line that a crash has truncated
 
     def new(self) -> Iterator[Value]:
         """Yield the complete lines written since the last call."""
@@ -49,10 +52,10 @@ class Decoded(Generic[Value]):
                 yield from self._decoded(lines)
 
     def sample(self, most: int) -> Iterator[Value]:
-        """Yield some of the lines in the file, evenly spread over its bytes, and skip the others.
+        """Yield about ``most`` lines, evenly spread over the bytes of the file; the first and the last are included.
 
-        A short file yields all lines; a longer one the first, the last, and fewer than ``most`` between them, at a cost
-        that does not depend on its size. ``new`` then continues after the last line.
+        The cost does not depend on the size of the file. A short file yields all its lines. A later call of ``new``
+        continues after the last line.
         """
         lines: list[bytes] | None = None
         with suppress(OSError), open_regular(self._path) as file:
@@ -74,10 +77,10 @@ class Decoded(Generic[Value]):
         return None
 
     def _read(self, file: BinaryIO) -> list[bytes]:
-        """Return the next complete lines, at most ``_AT_ONCE`` bytes; none at the end. Raises OSError.
+        """Return the next complete lines, about ``_AT_ONCE`` bytes; [] at the end of the file. Raises OSError.
 
-        A line that is still being written is read again at the next call. A file that is shorter than what was read was
-        removed and made again, and is read from its beginning.
+        A line that is still being written is left to the next call. A file that has become shorter was removed and made
+        again, so it is read from its beginning.
         """
         if os.fstat(file.fileno()).st_size < self._offset:
             self._offset = 0
@@ -108,14 +111,17 @@ def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
 
 
 class Lines(Decoded[dict[str, Any]]):
-    """A file to which another process appends JSON objects, one on each line; each is returned once."""
+    """Reads a file to which another process appends JSON objects, one on each line; returns each object once."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _object)
 
 
 def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
-    """Return a function that decodes only the values of these names from a line, as numbers; a missing value is NaN."""
+    """Return a function that decodes the numbers with these names from a line; a missing number is NaN.
+
+    It does not decode the other values, so it is faster than decoding the whole line.
+    """
     undecoded = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def numbers(line: bytes) -> tuple[float, ...] | None:

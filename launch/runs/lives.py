@@ -1,4 +1,7 @@
-"""The lives of a run: its start and each resume, with the keys of each, and the processes that were attached to it."""
+"""The lives of a run, and the processes that were attached and detached in them.
+
+A life is the time from the start or a resume of a run to the next end of the run. A resume may change keys.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,26 @@ from launch.topology.changes import changes_task, undo
 
 
 class Life(NamedTuple):
-    """A start or a resume of a run, until it ended."""
+    """One life of a run."""
 
     resumed_at: int | None
-    """Environment steps of the checkpoint that it was resumed from; None for the start."""
+    """Environment steps of the checkpoint from which the life began; None if it is the first life."""
     topology: Mapping[str, Any]
+    """The topology during this life."""
     meta: Mapping[str, Any]
-    """Version, commit and machine; see ``launch/runtime/metadata.py``."""
+    """Version, commit and machine of this life; see ``launch/runtime/metadata.py``."""
 
     @property
     def recorded(self) -> bool:
-        """Whether the keys that its resume changed were recorded; earlier versions did not."""
+        """Whether it is known which keys the resume has changed; earlier versions did not record them."""
         return self.resumed_at is None or "changed" in self.meta
 
 
 def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
-    """Return the lives in which the weights of a checkpoint of these steps were trained, oldest first.
+    """Return the lives in which the weights of the checkpoint at ``env_steps`` were trained, oldest first.
 
-    A life that was resumed at a checkpoint has trained only weights of more steps. Later lives that were resumed from
-    an older checkpoint leave out the lives between.
+    A life has trained only weights with more steps than the checkpoint from which it was resumed. If a later life was
+    resumed from an older checkpoint, the weights of the lives between were given up, and these lives are left out.
     """
     topology: Mapping[str, Any] = run.topology()
     found: list[Life] = []
@@ -47,20 +51,26 @@ def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
 
 
 def metas_of(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the metadata of each life of a run, oldest first, from the content of its meta.json."""
+    """Return the metadata of each life, oldest first; ``meta``: the content of meta.json, which has all of them."""
     earlier = meta.get("earlier")
     lives = [*(earlier if isinstance(earlier, list) else ()), meta]
     return [life for life in lives if isinstance(life, Mapping)]
 
 
 def count_env_changes(meta: Mapping[str, Any]) -> int:
-    """Return how many resumes of a run have changed a key of its environment; ``meta``: content of its meta.json."""
+    """Return how many resumes of a run have changed a key of its environment; ``meta``: the content of meta.json.
+
+    Scores from before such a change cannot be compared with later scores.
+    """
     changed = [life.get("changed") for life in metas_of(meta)]
     return sum(changes_task(its) for its in changed if isinstance(its, Mapping))
 
 
 def find_attached(events: Path) -> list[str]:
-    """Return the processes attached in a run's last life and not detached since; of a learner only its trainer."""
+    """Return the names of the processes that were attached in the last life of a run and not detached since.
+
+    ``events``: path of events.jsonl. An attached learner is listed by the name of its trainer only.
+    """
     found: dict[str, None] = {}
     spawned: set[str] = set()
     for event in Lines(events).new():
@@ -79,7 +89,7 @@ def find_attached(events: Path) -> list[str]:
 
 
 def find_detached(events: Path) -> set[str]:
-    """Return the processes that were detached in any life of a run and not attached again."""
+    """Return the names of the processes that were detached in any life of a run and not started again since."""
     found: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))

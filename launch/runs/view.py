@@ -1,8 +1,8 @@
-"""Snapshots of runs, living or ended; every screen, table and report reads them.
+"""Snapshots of runs, living or ended, from which all screens, tables and reports are made.
 
-A ``RunView`` is made in two ways. A ``RunReader`` reads the folder of a run and asks its supervisor for the processes.
-The process of the run itself starts with an empty view and adds rows and events as they come. Unreadable parts are
-absent from a view and never cause an error: a damaged file hides only its own content.
+A snapshot is a ``RunView``. It is made in two ways. Other processes use a ``RunReader``, which reads the folder of the
+run and asks its supervisor for the processes. The supervisor itself starts with an empty view, and adds its rows and
+events. An unreadable file causes no error; the view then lacks the content of this file.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ EVENTS_KEPT = 100
 ALARMS = frozenset({"died", "failed", "refused", "warned", "gave up", "slow", "silent", "ill"})
 """Kinds of events that report a problem."""
 ENDS = frozenset({"finished", "stopped", "failed", "died"})
-"""Kinds of events of the run itself with which it ends; its status is then the same word."""
+"""Kinds of the events with which a run ends; the status of the run is then the same word."""
 ANSWER_S = 2.0
-"""Longest wait for a supervisor, in seconds; a busy supervisor answers the next request."""
+"""Seconds to wait for the supervisor's list of processes. If none comes, the view shows the list before."""
 TREND_PARTS = 256
-"""Number of equal parts of a run's steps; the trend of a view has the newest score of each part."""
+"""Number of equal parts into which ``total_steps`` is divided; ``RunView.trend`` has one score for each part."""
 _RATE_MEMORY = 0.8
-"""Weight of earlier reports in the smoothed rate; reports are a few seconds apart."""
+"""Decay of the exponential moving average of the steps per second, for each report."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A snapshot of a run. Its rows and events have passed ``launch/reports/checks.py``."""
+    """A snapshot of a run; rows and events have only values that ``launch/reports/checks.py`` accepts."""
 
     name: str
     env_id: str = ""
@@ -50,19 +50,19 @@ class RunView:
     status: str = "starting"
     """starting, running, finished, stopped, failed or died; imported for a run of another program."""
     elapsed_s: float | None = None
-    """Time of the newest report, plus its age while the run is alive; after the end its wall time."""
+    """Seconds that the run has taken so far, in all its lives."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Identity: run_id, version, commit, machine, command, supervisor_pid; see ``launch/runtime/metadata.py``."""
+    """Content of meta.json: run_id, version, commit, machine and others; see ``launch/runtime/metadata.py``."""
     topology: Mapping[str, Any] = field(default_factory=dict)
-    """The resolved topology of the run's start, written by any version."""
+    """The topology of the run with all its defaults."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """The newest report: metrics by name."""
     processes: Sequence[Mapping[str, Any]] | None = ()
-    """name, state, incarnation, pid and busy of each process; None: the supervisor did not answer."""
+    """name, state, incarnation, pid and busy of each process; None: unknown, as the supervisor did not answer."""
     events: tuple[Mapping[str, Any], ...] = ()
-    """The newest ``EVENTS_KEPT`` events, oldest first, without choices."""
+    """The newest ``EVENTS_KEPT`` events, oldest first, except those in ``choices``."""
     choices: tuple[Mapping[str, Any], ...] = ()
-    """Events about automatic choices: key, value, why."""
+    """Events of kind "chosen": key, value and why of each value that actorlearn chose for a key you left out."""
     alarm: Mapping[str, Any] | None = None
     """The newest event of a kind in ``ALARMS``."""
     evaluations: tuple[Mapping[str, Any], ...] = ()
@@ -70,14 +70,14 @@ class RunView:
     checkpoints: tuple[Path, ...] = ()
     """Folders of all learners' checkpoints, the fewest steps first."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """Content of summary.json; empty while the run is alive, or if it was killed."""
+    """Content of summary.json; {} while the run is alive, or if its supervisor was killed."""
     best_return: float | None = None
-    """Highest mean score of the last games in any report since a resume last changed the environment."""
-    trend: tuple[tuple[int, float], ...] = ()
-    """Pairs of a part of ``total_steps``, 0 to ``TREND_PARTS``, and the newest mean score of the last games in it.
+    """Highest score (mean of the last games) in any report.
 
-    Scores before a resume that has changed the environment are left out.
+    Reports from before a resume that has changed the environment do not count, as for ``trend``.
     """
+    trend: tuple[tuple[int, float], ...] = ()
+    """Points (part, score) of a curve: the newest score in each part of ``total_steps``, from 0 to ``TREND_PARTS``."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
@@ -110,7 +110,10 @@ class RunView:
 
     @property
     def awaited(self) -> str:
-        """Line about the update whose rollout is played; empty if the newest report came after an update."""
+        """Progress towards the next update in one line, for rollouts that take longer than the time between reports.
+
+        Empty if the newest report came after an update.
+        """
         steps, rate = self.row.get("update_steps"), self.row.get("steps_made_per_s")
         if self.has_ended or steps is None:
             return ""
@@ -121,7 +124,7 @@ class RunView:
         return f"{update}{when}: {as_whole(made)} of {as_whole(steps)} steps made{speed}"
 
     def final(self, name: str) -> Any:
-        """Return a metric from the summary, which covers the whole run, or else from the newest report."""
+        """Return the value of a metric at the end of the run: from the summary, or else from the newest report."""
         return self.summary.get(name, self.row.get(name))
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
@@ -130,7 +133,7 @@ class RunView:
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
             best, trend = None, ()
-        if waits:  # sent while a rollout is played: metrics of learning are those of the report before
+        if waits:  # sent while a rollout is played, without metrics of learning: they are kept from the report before
             row = _at_the_rate_of_steps_made({**self.row, **row})
         if score is not None:
             best = score if best is None else max(best, score)
@@ -181,7 +184,10 @@ class RunView:
 
 
 def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row that reports no new update, with its rates of learning limited to the rate of steps made."""
+    """Return the row with its rates of learning limited to the rate at which steps are made now.
+
+    The row reports no new update, so its rates of learning are those of an earlier, perhaps faster rollout.
+    """
     made, learned = row.get("steps_made_per_s"), row.get("env_steps_per_s")
     if made is None or not learned or made >= learned:
         return row
@@ -191,7 +197,7 @@ def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class RunReader:
-    """Reads a run from outside; each look reads only the new part of its growing files."""
+    """Makes views of a run from its folder; each ``look`` reads only what was added to the files since the last one."""
 
     def __init__(
         self,
@@ -199,10 +205,10 @@ class RunReader:
         noted: Callable[[Mapping[str, Any]], object] = lambda _: None,
         most_reports: int | None = None,
     ) -> None:
-        """Read the topology, which never changes; ``noted`` is called with each event.
+        """Read the topology, and nothing else yet.
 
-        ``most_reports``: how many of the reports that already exist are read, evenly spread; None: all. The best score
-        of the view is the best of the reports that were read.
+        ``noted`` is called with each event. ``most_reports``: how many of the reports that already exist are read,
+        evenly spread; None: all. ``best_return`` and ``trend`` come from the reports that were read.
         """
         self.run = run
         self._noted = noted
@@ -211,7 +217,10 @@ class RunReader:
         self._view = identify(run)
 
     def look(self, processes: bool = True) -> RunView:
-        """Read new rows and events; with ``processes``, ask the supervisor of a living run for its processes."""
+        """Read the new rows and events, and return the view.
+
+        ``processes``: whether to ask the supervisor of a living run for its processes.
+        """
         view, alive = self._view, self.run.alive  # asked before the files are read: those of an ended run are complete
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
@@ -223,13 +232,13 @@ class RunReader:
 
 
 def glance(run: RunFolder) -> RunView:
-    """Return a view with the newest report, without events or topology: cheap enough for lists of many runs."""
+    """Return a view with the newest report but without events and topology, for lists of many runs: it is cheap."""
     view, alive = RunView(run.name, folder=run.path, meta=run.meta, processes=None), run.alive
     return _as_it_stands(run, view.with_row(run.metrics().last() or {}), alive)
 
 
 def identify(run: RunFolder) -> RunView:
-    """Return a view with only a run's identity: its name, folder, meta.json and topology."""
+    """Return a view with the name, folder, meta.json and topology of a run, and without reports and events."""
     topology = run.topology()
     env_id, total_steps = section_of(topology, "env").get("id"), topology.get("total_steps")
     return RunView(
@@ -243,9 +252,10 @@ def identify(run: RunFolder) -> RunView:
 
 
 def _as_it_stands(run: RunFolder, view: RunView, alive: bool, ask_processes: bool = True) -> RunView:
-    """Return the view with everything that is not in rows and events; old processes if the supervisor is busy.
+    """Return the view with the present status, processes, summary, checkpoints and elapsed time of the run.
 
-    ``alive``: whether the run was alive before its rows and events were read; it may have ended since.
+    ``alive``: whether the run was alive before its rows and events were read; it may have ended since. The processes
+    remain those of ``view`` if the supervisor does not answer, or is not asked.
     """
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
@@ -262,7 +272,7 @@ def _as_it_stands(run: RunFolder, view: RunView, alive: bool, ask_processes: boo
 
 
 def _processes(run: RunFolder) -> Sequence[Mapping[str, Any]] | None:
-    """Return the processes of a living run, from its supervisor; None if it does not answer in time."""
+    """Return the processes of a living run, as its supervisor reports them; None if it does not answer in time."""
     try:
         found = ask(run, "status", timeout_s=ANSWER_S).data.get("processes")
     except FailedError:
