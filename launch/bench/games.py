@@ -24,7 +24,7 @@ from launch.bench.report import SuiteReport
 from launch.display.plot import COLOURS, INK, dress, make_figure, save
 from launch.errors import RunError
 from launch.reports import evaluations
-from launch.reports.compare import NO_DIFFERENCE, find_differences, group_alike, said
+from launch.reports.compare import NO_DIFFERENCE, find_differences, group_alike, group_name
 from launch.reports.format import as_whole
 from launch.reports.statistics import (
     Interval,
@@ -154,7 +154,9 @@ def variants(played: Sequence[Played]) -> list[Variant]:
     topologies = [one.run.topology() for one in played]
     alike = group_alike(topologies, ALIKE)
     differing = find_differences([topologies[indices[0]] for indices in alike], ALIKE)
-    found = [Variant(said(keys), [played[i] for i in indices]) for indices, keys in zip(alike, differing, strict=True)]
+    found = [
+        Variant(group_name(keys), [played[i] for i in indices]) for indices, keys in zip(alike, differing, strict=True)
+    ]
     return sorted(found, key=lambda one: -one.over_games(interquartile_mean, "best").estimate)
 
 

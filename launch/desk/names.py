@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 
 from launch.desk.watched import Group
 from launch.reports.checks import is_number
-from launch.reports.compare import find_differences, said
+from launch.reports.compare import find_differences, group_name
 from launch.reports.format import printable
 
 
@@ -32,7 +32,7 @@ def group_names(groups: Sequence[Group]) -> list[str]:
         if len(indices) > 1:
             differences = find_differences([groups[index].members[0].view.topology for index in indices])
             for index, keys in zip(indices, differences, strict=True):
-                names[index] = f"{name} {said({key: _rounded(value) for key, value in keys.items()})}"
+                names[index] = f"{name} {group_name({key: _rounded(value) for key, value in keys.items()})}"
     return names
 
 

@@ -1,7 +1,9 @@
-"""The steps of a whole run at its end: made = used + dropped + in flight, whatever was alive then. Pure.
+"""The account of a run's steps at its end: made = used + dropped + in flight.
 
-The counts of each learner are those that its trainer has committed, and that its simulators' blocks hold. Steps whose
-weights were not saved are rolled back to the newest checkpoint.
+Steps in flight were made, but neither used nor dropped, when the run ended. The account is correct also if processes
+have died: the counts of each learner come from shared memory. They are the counts that its trainer has committed, and
+the steps in the blocks of its simulators. If the weights learned from some steps were not saved, these steps are moved
+from used to dropped (rolled back). Pure: reads and writes no files.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from actorlearn.memory.account import LearnerSteps, StepCounts
 
 @dataclass(frozen=True)
 class SavedSteps:
-    """Counts in the newest checkpoint of a learner."""
+    """The step counts that the newest checkpoint of a learner contains."""
 
     env_steps: int = 0
     counts: StepCounts = field(default_factory=StepCounts)
     in_flight: int = 0
+    """Steps that were made, but neither used nor dropped, when the checkpoint was saved."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +29,18 @@ class Accounting:
     """The account of a run's steps."""
 
     row: Mapping[str, int | None]
-    """Name of each metric of the account -> its value, for the summary; None: not known."""
+    """Metrics of the account for summary.json: name -> number of steps, or None if it is unknown."""
     said: str = ""
-    """What was lost or is not known, in words; empty if all trainers have finished."""
+    """A sentence on the steps that were lost or are unknown; empty if all trainers have finished."""
 
 
 def account(
     learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], shared: bool, finished: int
 ) -> Accounting:
-    """Return the account of a run with these learners and their newest checkpoints.
+    """Return the account of a run with these learners and their newest checkpoints; changes the counts in ``learners``.
 
-    ``shared``: the checkpoint of each learner has the weights of all. ``finished``: number of trainers that have
-    finished, and so have saved. The counts in ``learners`` are changed.
+    ``shared``: whether the weights of one learner contain what the others have learned, so that the newest checkpoint
+    of any learner counts for all. ``finished``: number of trainers that have finished, after saving their last weights.
     """
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
@@ -59,15 +62,16 @@ def account(
 
 
 def unknown(why: str) -> Accounting:
-    """Return the account of a run in which the steps of some learner are not known; ``why``: the reason, in words."""
+    """Return an account without numbers, for a run in which the counts of a learner are lost; ``why``: the reason."""
     names = account({}, {}, shared=False, finished=0).row
     return Accounting(dict.fromkeys(names), f"the steps of the run are not known, because {why}")
 
 
 def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:
-    """Return the steps that a learner made on a node and that its checkpoint, on another node, does not count.
+    """Return the steps that are dropped when a learner moves to another node: reason -> number of steps.
 
-    They are dropped, by the reasons in the result. ``there``: its final steps on the node that it has left.
+    On the new node, the learner continues from its checkpoint. So the steps that it made on the old node after this
+    checkpoint are lost. ``there``: its final counts on the old node; ``saved``: those of the checkpoint.
     """
     if not there.commits:  # no trainer began there, so nothing was learned
         return {"not_resumed": there.in_flight} if there.in_flight else {}
@@ -79,7 +83,7 @@ def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:
 
 
 def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps]) -> list[str]:
-    """Roll each learner back to its newest checkpoint; returns in words what was lost."""
+    """Roll the counts of each learner back to its own newest checkpoint; return a sentence for each loss."""
     said = []
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
@@ -91,9 +95,10 @@ def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, Save
 
 
 def _lost_of_all(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int) -> list[str]:
-    """Roll all learners back to the newest checkpoint, unless a trainer has finished; returns in words what was lost.
+    """Roll the counts of all learners back to the newest checkpoint of any; return a sentence if steps were lost.
 
-    The newest checkpoint does not contain the counts of the other learners, so the steps are taken from any learners.
+    If a trainer has finished, nothing is lost. The checkpoint does not say how many of the lost steps each learner had
+    used, so they are subtracted from the learners one after another.
     """
     newest = max((before.env_steps for before in saved.values()), default=0)
     rest = lost = 0 if finished else max(0, sum(steps.counts.passed for steps in learners.values()) - newest)

@@ -1,4 +1,7 @@
-"""Checks of values from child processes and files, which are not trusted, before they are used or shown. Pure."""
+"""Checks of values that child processes report or that files contain, before they are used or shown.
+
+Such values are not trusted: a plug-in may report NaN, and a file may have been edited. Pure: reads no files.
+"""
 
 from __future__ import annotations
 
@@ -17,32 +20,32 @@ DEEPEST = 8
 _NUMBERS = frozenset(
     ("incarnation", "pid", "busy", "deaths", "complaints", "mean", "best_mean", "learners_mean", "policy_version")
 )
-"""Numbers in events, summaries and lists of processes that are not metrics."""
+"""Names that must have numbers, besides metrics: fields of events, summaries and lists of processes."""
 _WORDS = frozenset(("kind",))
-"""Texts in events that are used as keys of tables."""
+"""Names that must have text: fields of events by which the code looks up tables."""
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a number that can be used in computations: not NaN, and not too large."""
+    """Whether a value is a number that can be used in computations: not NaN, and at most ``MOST`` in absolute value."""
     return isinstance(value, int | float) and abs(value) <= MOST
 
 
 def number(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of a row or a section; None if it is missing, or is no number that can be used."""
+    """Return the number under ``name``; None if there is none, or if it is not usable (``is_number``)."""
     value = row.get(name)
     return float(value) if is_number(value) and not isinstance(value, bool) else None
 
 
 def section_of(topology: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of a topology that was read from a file; an empty one if it is missing, or is no section."""
+    """Return a section of a topology, such as ``env``; {} if the file has no such section, or another value there."""
     found = topology.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trainer's row, or its summary, with None for values that are not finite.
+    """Return a row of metrics that a trainer has reported, with None in place of infinite and NaN values.
 
-    Raises ValueError that names the first metric whose value is not a number, or the first negative counter.
+    Raises ValueError for a metric whose value is not a number, and for a counter that is negative.
     """
     for name, value in row.items():
         if value is None or not _is_numeric(name):
@@ -55,9 +58,10 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the usable part of an object from a run folder or a reply.
+    """Return the usable values of an object that was read from a run folder or received from a supervisor.
 
-    Left out are: invalid or too large numbers, kinds that are not text, and values nested too deeply.
+    These are left out: a value that is no usable number under a name that must have one, a ``kind`` that is not text,
+    and a value nested more deeply than ``DEEPEST``.
     """
     return {
         key: value

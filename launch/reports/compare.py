@@ -1,6 +1,6 @@
-"""Groups of runs that differ only in their seeds: means over seeds, and tests whether two groups differ. Pure.
+"""Groups runs by their topologies, resamples their learning curves to common steps, and tests whether groups differ.
 
-Reads resolved topologies, and learning curves, which are points of (environment steps, number).
+Pure: works on topologies with all defaults, and on learning curves as points (environment steps, number).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ NO_DIFFERENCE = frozenset({"name", "seed"})
 _SAID = 3
 """Most differing keys in the name of a group."""
 _SAME_END = 1.1
-"""Largest factor between the ends of runs that count as the same end."""
+"""Runs that ended at steps that differ by at most this factor count as having ended at the same step."""
 _DIVISIONS = 50_000
-"""Up to this number of divisions of two groups all are used; above it, this number is drawn."""
+"""Most divisions of the numbers into two groups in a permutation test; if there are more, this many are drawn."""
 
 
 def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[str] = NO_DIFFERENCE) -> list[list[int]]:
-    """Return the indices of topologies that differ only in the keys ``differing``, a list for each group.
+    """Return groups of topologies that differ only in the keys ``differing``; a group is a list of indices.
 
-    A key that only one of two topologies has makes no difference: the other was written by a version of actorlearn
-    without that key. Keys that depend on a choice, such as of an algorithm, differ together with the key of the choice.
+    A key that only one of two topologies has makes no difference: an earlier version of actorlearn wrote the other.
+    Topologies of different algorithms have different keys too, but they differ in algorithm.name anyway.
     """
     read = [_keys(topology, differing) for topology in topologies]
     groups: list[list[int]] = []
@@ -53,9 +53,10 @@ def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[s
 def find_differences(
     topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
 ) -> list[dict[str, Any]]:
-    """Return for each topology the values of the keys that all have and in which they differ, except ``but``.
+    """Return, for each topology, its values of the keys in which the topologies differ.
 
-    Keys of choices (.name, .id) come first.
+    Only keys that all topologies have are compared, except those in ``but``. Keys such as algorithm.name and env.id
+    come first.
     """
     read = [_keys(topology, but) for topology in topologies]
     shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
@@ -64,8 +65,11 @@ def find_differences(
     return [{key: keys[key] for key in differing} for keys in read]
 
 
-def said(keys: Mapping[str, Any]) -> str:
-    """Return the first few differing keys in the form of the command line; ``all runs`` if there are none."""
+def group_name(keys: Mapping[str, Any]) -> str:
+    """Return the name of a group of runs: its first few keys as on the command line, or "all runs" without keys.
+
+    ``keys``: the keys in which the group differs from others, with their values.
+    """
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in keys.items()}
     written = [printable(f"{key}={text}") for key, text in texts.items()]
     more = [f"and {len(written) - _SAID} more"] if len(written) > _SAID else []
@@ -73,15 +77,16 @@ def said(keys: Mapping[str, Any]) -> str:
 
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
-    """Return the values by key, section.key in sections, except the keys ``but``."""
+    """Return the values of a topology by dotted key, except the keys ``but``."""
     return {key: value for key, value in flat(topology).items() if key not in but}
 
 
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:
-    """Return steps [count] that all curves cover and their numbers there [curves, count], linear between points.
+    """Return evenly spaced steps that all curves cover, [count], and the numbers of each curve there, [curves, count].
 
-    Short runs may have a single point each, at their ends. If such ends differ by less than a tenth, one step is
-    returned, the earliest end. Raises ValueError if no step is covered by all curves.
+    Numbers are interpolated linearly. Raises ValueError if no step is covered by all curves. There is an exception for
+    short runs, which may have only one report each, at their ends: if the ends differ by less than a tenth, the result
+    has the earliest end as its only step.
     """
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:
@@ -96,8 +101,9 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
 def permutation_p(first: Numbers, second: Numbers) -> float:
     """Return the two-sided p-value of a permutation test of the difference of two means (Fisher 1935).
 
-    It is the share of divisions, among all divisions of the numbers into two groups of the same sizes, with means that
-    differ at least as much as those of the given groups. It makes no assumption about the distribution of the numbers.
+    The numbers of both groups are divided in all ways into two groups of the same sizes. The p-value is the share of
+    the divisions whose means differ at least as much as those of the given groups. The test makes no assumption about
+    the distribution of the numbers.
     """
     together = np.concatenate([first, second])
     apart = abs(first.mean() - second.mean()) * (1 - 1e-9)  # sums in another order differ in their last bits
@@ -107,7 +113,10 @@ def permutation_p(first: Numbers, second: Numbers) -> float:
 
 
 def _divisions(count: int, first: int) -> npt.NDArray[np.int64]:
-    """Return the indices of the first group in all divisions; if they are too many, in divisions drawn with seed 0."""
+    """Return the indices of the first group in each division, [divisions, first]; ``count``: size of both groups.
+
+    These are all divisions, or if there are too many, ``_DIVISIONS`` of them drawn with seed 0.
+    """
     if comb(count, first) <= _DIVISIONS:
         return np.array(list(combinations(range(count), first)))
     drawn = np.random.default_rng(0).random((_DIVISIONS, count)).argsort(axis=1)[:, :first]

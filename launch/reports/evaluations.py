@@ -1,4 +1,7 @@
-"""Results of evaluations, for events, rows and messages: of one policy, or of several learners together. Pure."""
+"""Results of evaluations, as events of kind "evaluated", as metrics, and as lines of text. Pure: reads no files.
+
+If learners have different weights, the evaluator plays with the mean of their weights and with the weights of each.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from launch.topology.changes import changes_task
 
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
-    """Return the fields of the event: those of the message, the mean of its scores, and the best and mean of learners.
+    """Return the fields of the event for a message of an evaluator.
 
+    They are the fields of the message, the mean score, and with several learners the best and the mean of the learners.
     Raises ValueError if a score is not finite or too large.
     """
     games = msgspec.structs.asdict(message)
@@ -32,13 +36,13 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
 
 
 def compare_learners(means: Mapping[str, float]) -> dict[str, Any]:
-    """Return the best of several learners and the mean over them, given the mean score of each."""
+    """Return the name and the score of the best learner, and the mean over learners; ``means``: mean score of each."""
     best = max(means, key=means.__getitem__)
     return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}
 
 
 def event_cause(event: Mapping[str, Any]) -> str:
-    """Return the result in one line, from the fields of its event."""
+    """Return one line with the result of an evaluation, from the fields of its event."""
     said = _score(event["mean"], len(event["returns"]), event["env_steps"])
     if "secondary" in event:
         said += f"; secondary learner {event['secondary']:,.1f}"
@@ -50,7 +54,7 @@ def event_cause(event: Mapping[str, Any]) -> str:
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics ``eval_…`` of later rows, from the fields of the event."""
+    """Return the metrics ``eval_…``, which later reports repeat, from the fields of the event."""
     keys = {
         "eval_return_mean": event["mean"],
         "eval_episodes": len(event["returns"]),
@@ -65,10 +69,10 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the number of evaluations among all events of a run, the best of them by mean, and the last.
+    """Return ``count``, ``best`` (by mean score, of equal ones the first) and ``last`` of a run's evaluations.
 
-    Evaluations before a resume that has changed the environment do not count. The result is empty if there are none.
-    Of equal means the first is the best.
+    ``events``: all events of the run. Evaluations before a resume that has changed the environment do not count.
+    Return {} if there are no evaluations.
     """
     found: list[dict[str, Any]] = []
     for event in events:
@@ -79,18 +83,18 @@ def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def results(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the evaluations among events, in order; invalid ones are left out."""
+    """Yield the result of each evaluation among the events, in order; invalid events are left out."""
     return (_result(event) for event in events if event.get("kind") == "evaluated" and _is_whole(event))
 
 
 def _is_whole(event: Mapping[str, Any]) -> bool:
-    """Whether all numbers are present and valid; a file may contain anything."""
+    """Whether the event has all numbers that ``_result`` reads; events.jsonl may have been edited."""
     games = [event.get("mean"), *(returns if isinstance(returns := event.get("returns"), list) else [None])]
     return all(map(is_number, (*games, event.get("env_steps"))))
 
 
 def _result(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an evaluation without its single scores, but with their sample deviation, as in Daley and Amato's code."""
+    """Return the mean score and the sample standard deviation in place of the score of each game."""
     returns = event["returns"]
     std = stdev(returns) if len(returns) > 1 else 0.0
     kept = ("env_steps", "policy_version", "secondary", "best", "best_mean", "learners_mean")
@@ -99,7 +103,10 @@ def _result(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last_line(found: Mapping[str, Any]) -> str:
-    """Return the best and the last evaluation in one line; of a single one its score and its games' deviation."""
+    """Return one line about the best and the last evaluation; if there is only one, also the deviation of its games.
+
+    ``found``: a result of ``best_and_last`` that is not empty.
+    """
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     if found["count"] == 1:
         return f"{last}, deviation {found['last']['std']:.1f}"

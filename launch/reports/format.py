@@ -1,4 +1,4 @@
-"""Formats of numbers, times and events, the same on every screen, in every table and every line. Pure."""
+"""Formats numbers, times and events as text, so that they look the same in all screens, tables and lines. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from actorlearn.metric import Form
 from actorlearn.metrics.registry import metric
 
 DASH = "–"
-"""Shown for a value that is not known yet; 0 is never shown for it."""
+"""Text for a value that is not known yet."""
 
 
 def as_duration(seconds: float | None) -> str:
-    """Return 1:02:03 or 2:03, with days before it if there are any."""
+    """Return a duration as 2:03 (minutes, seconds), 1:02:03 or 4 d 01:02:03."""
     if seconds is None or not isfinite(seconds):
         return "-:--"
     minutes, rest = divmod(int(seconds), 60)
@@ -26,14 +26,14 @@ def as_duration(seconds: float | None) -> str:
 
 
 def as_span(seconds: float) -> str:
-    """Return a length of time in one unit, of which it has at least two: 40 s, 15 min, 3 h."""
+    """Return a rough duration in one unit: 40 s, 15 min, 3 h."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:,.0f} min" if seconds < 7200 else f"{seconds / 3600:,.0f} h"
 
 
 def as_rate(per_s: float) -> str:
-    """Return a rate with one decimal if it is small: 1.3, 20, 1,234."""
+    """Return a rate; it has one decimal if it is below 10: 1.3, 20, 1,234."""
     return f"{per_s:.1f}" if per_s < 10 else f"{per_s:,.0f}"
 
 
@@ -72,17 +72,17 @@ _FORMS = {Form.WHOLE: as_whole, Form.NUMBER: as_number, Form.PERCENT: as_percent
 
 
 def metric_value(row: Mapping[str, Any], name: str) -> str:
-    """Return a metric of a row in the form that the registry gives it."""
+    """Return the value of a metric in a row as text, in the form that the registry of metrics gives for it."""
     return _FORMS[metric(name).form](row.get(name))
 
 
 def skips_frames(row: Mapping[str, Any]) -> bool:
-    """Whether a step of the environment is not one frame, so that frames per second add information."""
+    """Whether frames/s differ from steps/s, so that it is worth showing both; on Atari a step is four frames."""
     return row.get("frames_per_s") not in (None, row.get("env_steps_per_s"))
 
 
 def unlearned(summary: Mapping[str, Any]) -> str:
-    """Return a message with the steps that a run made, if it ended before its first update; else empty."""
+    """Return a message with the steps that were lost if a run ended before its first update; "" for other runs."""
     made = summary.get("steps_made")
     if not made or summary.get("updates"):
         return ""
@@ -90,7 +90,7 @@ def unlearned(summary: Mapping[str, Any]) -> str:
 
 
 def event_line(event: Mapping[str, Any]) -> str:
-    """Return an event in one line: simulator-1 died (incarnation 2): killed by signal 9."""
+    """Return an event as one line of text: simulator-1 died (incarnation 2): killed by signal 9."""
     process, kind, cause = event.get("process"), str(event.get("kind", "")), event.get("cause")
     if event.get("error"):
         cause = f"{cause}: {event['error']}"
@@ -103,5 +103,5 @@ def event_line(event: Mapping[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, without control characters that would move the cursor or change colours."""
+    """Return a text with control characters replaced, so that it cannot move the cursor or change colours."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,7 +1,10 @@
 """Rules that detect when learning fails, each with a remedy and its source. Pure: they read rows of metrics.jsonl.
 
-The same rules judge a living run row by row (``launch/runtime/reporter.py``) and a finished one (``actorlearn
-health``). ``docs/health.md`` is generated from ``RULES``. A rule does not judge a row that lacks its metric.
+The supervisor applies the rules to each report of a living run (``launch/runtime/reporter.py``); ``actorlearn health``
+applies them to the reports of any run. ``docs/health.md`` is generated from ``RULES``.
+
+A rule has a condition on single rows. The rule begins to hold when its condition has held in nearly all rows of a
+period; it ceases to hold after a few rows without the condition. Rows that lack the metric of a rule do not count.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from launch.reports.format import as_number, as_percent
 
 Row = Mapping[str, Any]
 REPORTS = 5
-"""Least number of reports in which a condition must be judged."""
+"""Least number of reports in the period over which a rule is decided."""
 WELL_REPORTS = 3
 """Number of consecutive reports without the condition after which the rule ceases to hold."""
 _NEARLY_ALL = 0.9
-"""Share of the reports in which a condition must hold."""
+"""Share of the reports of the period in which the condition must hold."""
 
 ENTROPY_SHARE = 0.01
 DIVERGENCE = 0.5
@@ -46,19 +49,22 @@ UNDECIDED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Keys of a run's topology that rules need; None: unknown, or the run has no such limit."""
+    """What the rules need to know of a run's topology; None: unknown, or the run has no such limit."""
 
     total_steps: float | None = None
     clip_norm: float | None = None
     learning_rate: float | None = None
     steps_per_update: int = 1
-    """Optimizer steps for one rollout; 1 for a replay. At the first of them the policy has not changed yet."""
+    """Optimizer steps of an update; 1 with a replay.
+
+    With 1, `divergence` does not show a change: it is measured before the step, on the policy that acted.
+    """
     largest_return: float | None = None
     """Largest possible discounted sum of clipped rewards."""
 
     @classmethod
     def of(cls, topology: Mapping[str, Any]) -> Facts:
-        """Return the facts of a resolved topology, written by any version; missing keys are unknown."""
+        """Return the facts of a topology with all defaults; facts whose keys are missing are unknown."""
         optimizer, algorithm = section_of(topology, "optimizer"), section_of(topology, "algorithm")
         clip, discount = number(algorithm, "reward_clip"), number(algorithm, "discount")
         other_rewards = algorithm.get("name") == "sac" or algorithm.get("normalize_reward")
@@ -81,7 +87,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier rows of a run have shown, including the newest row, since a resume last changed the environment."""
+    """What the rows of a run have shown up to the newest one; begins anew when a resume changes the environment."""
 
     lowest: float | None = None
     """Lowest mean score in any report; ``best`` is the highest."""
@@ -92,7 +98,7 @@ class Past:
     """`ENV_CHANGES` of the newest row."""
 
     def with_row(self, row: Row) -> Past:
-        """Return the past including another row."""
+        """Return the past with another row added."""
         changes = number(row, ENV_CHANGES)
         before = self if changes == self.env_changes else Past(env_changes=changes)
         past = replace(before, rewarded=before.rewarded or bool(number(row, "rewards_nonzero")))
@@ -104,7 +110,10 @@ class Past:
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))
 
     def learns(self, row: Row) -> bool:
-        """Whether the score exceeds the run's lowest by half of it, and by a quarter of the way to the best."""
+        """Whether the row's score is clearly above the lowest score so far.
+
+        It must exceed the lowest by half of its absolute value, and by a quarter of the difference to the best.
+        """
         score = number(row, "episode_return_mean")
         if score is None or self.lowest is None or self.best is None:
             return False
@@ -113,26 +122,27 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class HealthRule:
-    """A rule: a condition that shows a failure of learning."""
+    """A rule that detects one failure of learning; the module's docstring says when a rule holds."""
 
     name: str
     when: str
     """The condition in words, for the documentation."""
     holds: Callable[[Row, Facts, Past], bool | None]
-    """Whether the condition holds in a row; None: the row lacks the metric."""
+    """Function that says whether the condition holds in a row; None: the row lacks the metric."""
     says: Callable[[Row, Facts], str]
-    """The message that names the failure, with the numbers."""
+    """Function that returns the message for the user: the failure, with the numbers of the row."""
     remedy: str
     """The change to try, in one line."""
     source: str
     steps: int
-    """Least number of optimizer steps for which the condition must hold."""
+    """Least number of optimizer steps in the period over which the rule is decided."""
     share: float = _NEARLY_ALL
+    """Share of the reports of the period in which the condition must hold."""
     unless_it_learns: bool = True
-    """Whether the rule does not apply while the score is clearly above the run's lowest."""
+    """Whether the condition counts as false while the score is clearly above the run's lowest (``Past.learns``)."""
 
     def judge(self, row: Row, facts: Facts, past: Past) -> bool | None:
-        """Return whether the rule's condition holds in a row; None: it cannot be judged."""
+        """Return whether the condition holds in a row; None if the row lacks the metric."""
         held = self.holds(row, facts, past)
         return held and not (self.unless_it_learns and past.learns(row))
 
@@ -375,19 +385,23 @@ class HealthChange:
     learner: str
     """Name of the learner; empty if there is only one."""
     ill: bool
+    """True if the rule has begun to hold, False if it has ceased to hold."""
     says: str
-    """The message of the rule, with the numbers; empty when the rule has ceased to hold."""
+    """The rule's message for the user; empty if the rule has ceased to hold."""
     env_steps: int
 
 
 @dataclass(slots=True)
 class _Verdict:
+    """Whether one rule holds for one learner now."""
+
     held: deque[tuple[int, bool]] = field(default_factory=deque)
-    """Optimizer steps and judgement of each row."""
+    """The newest rows: optimizer steps so far, and whether the condition held in the row."""
     ill: bool = False
+    """Whether the rule holds."""
 
     def add(self, rule: HealthRule, steps: int, held: bool) -> bool:
-        """Add a judgement; return whether the rule has begun or ceased to hold."""
+        """Add a row; return whether the rule has begun or ceased to hold with this row."""
         self.held.append((steps, held))
         if self.ill:
             newest = list(self.held)[-WELL_REPORTS:]
@@ -414,7 +428,7 @@ class _LearnerHealth:
         return [name for name, verdict in self.verdicts.items() if verdict.ill]
 
     def add(self, row: Row, facts: Facts) -> Iterator[tuple[HealthRule, bool]]:
-        """Judge another row; yield the rules that have begun or ceased to hold."""
+        """Apply the rules to another row; yield each rule that begins (True) or ceases (False) to hold with it."""
         updates = int(number(row, "updates") or 0)
         if updates < self.updates:  # a trainer was restored from a checkpoint
             for verdict in self.verdicts.values():
@@ -429,7 +443,7 @@ class _LearnerHealth:
 
 
 class Health:
-    """Judges the learning of one run, row by row."""
+    """Applies all rules to the rows of one run, for each learner separately."""
 
     def __init__(self, facts: Facts) -> None:
         """``facts``: facts of the run's topology."""
@@ -437,7 +451,7 @@ class Health:
         self._learners: dict[str, _LearnerHealth] = {}
 
     def add(self, row: Row) -> list[HealthChange]:
-        """Judge another row of metrics.jsonl; return the changes."""
+        """Apply the rules to another row of metrics.jsonl; return the rules that begin or cease to hold with it."""
         changes = []
         rows = _rows_of(row)
         for name in self._learners.keys() - rows.keys():  # learners that have left
@@ -450,24 +464,27 @@ class Health:
         return changes
 
     def ill(self) -> list[str]:
-        """Return the names of the rules that hold; with several learners "learner: rule"."""
+        """Return the names of the rules that hold now; with several learners as "trainer-1: policy collapsed"."""
         return [f"{name}: {rule}" if name else rule for name, own in self._learners.items() for rule in own.ill()]
 
 
 def remedy_of(ill: str) -> str:
-    """Return the remedy for an item of ``Health.ill``; empty for a rule of another version."""
+    """Return the remedy for a name that ``Health.ill`` has returned; "" if this version has no such rule."""
     rule = BY_NAME.get(ill.rpartition(": ")[2])
     return rule.remedy if rule else ""
 
 
 def names_in(row: Row) -> list[str]:
-    """Return the names of the rules that hold by a row of metrics.jsonl; a file may contain anything."""
+    """Return the names of the rules that held when a row of metrics.jsonl was written."""
     found = row.get(HEALTH)
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def _rows_of(row: Row) -> dict[str, Row]:
-    """Return a row for each of several learners, by name; with one learner the row itself under an empty name."""
+    """Return the row of each learner by name: the metrics of the run, with the learner's own in their place.
+
+    With one learner, return {"": row}.
+    """
     learners = row.get(LEARNERS)
     if not isinstance(learners, Mapping) or not learners:
         return {"": row}

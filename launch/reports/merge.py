@@ -1,6 +1,7 @@
-"""Merges the rows of several processes into one row of the run, by the rule of each metric in the registry. Pure.
+"""Merges the rows of several learners into one row of the run. Pure.
 
-With one learner the row is that of its trainer.
+The registry of metrics says for each metric whether values are added, averaged, or replaced by the largest. With one
+learner, the row of the run is the row of its trainer.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""Number of report intervals without a row after which the rates of a learner count as 0."""
+"""If a learner has sent no row for this number of report intervals, its rates count as 0."""
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Return one row for the rows of all learners, {name: row}, with some metrics of each under ``learners``.
+    """Return the row of the run, given the newest row of each learner by name.
 
-    ``left``: the last rows of learners that have left; only their counters are included.
+    With several learners, its value ``learners`` has some metrics of each learner. ``left``: the last rows of learners
+    that have left the run; their counters, such as games played, are added.
     """
     before = [*left]
     if len(rows) == 1:
@@ -36,19 +38,22 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
 
 
 def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the steps of all learners if their own steps add up to more than any learner knew of."""
+    """Return env_steps and frames of all learners together, if they are more than the row has; else {}.
+
+    Each learner reports the steps of all learners as far as it knows them, which may be too few when others have left.
+    """
     known, frames = row.get("env_steps") or 0, row.get("frames") or 0
     learned = sum(row.get(name) or 0 for name in ("steps_used", "dropped_not_finite"))
     return {"env_steps": learned, "frames": frames * learned // known} if learned > known > 0 else {}
 
 
 def merge(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the metrics of several processes as one row."""
+    """Return one row with the merged value of each metric that any of the rows has."""
     return {name: _value(metric(name), rows) for name in dict.fromkeys(name for row in rows for name in row)}
 
 
 def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """Return one value for the values in these rows; None if no row has one."""
+    """Return the merged value of a metric; None if no row has a value."""
     having = [row for row in rows if row.get(of.name) is not None]
     values = [row[of.name] for row in having]
     if not values or of.merge is Merge.FIRST or not all(isinstance(value, int | float) for value in values):
@@ -62,7 +67,11 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 class LearnerRows:
-    """The newest row of each learner; merged when the first learner reports, and once more at the end."""
+    """Keeps the newest row of each learner, and merges them into rows of the run.
+
+    Learners report at about the same times. A merged row is made when the first learner by name reports, and once more
+    at the end of the run.
+    """
 
     def __init__(self, every_s: float) -> None:
         """``every_s``: seconds between two rows of a learner."""
@@ -72,7 +81,10 @@ class LearnerRows:
         self._unmerged = False
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
-        """Add a learner's row; return the merged row if this is the first learner, by name, with fresh rows."""
+        """Add the row of a learner; return the merged row if it is time for one, else None.
+
+        It is time when the learner is the first one, by name, of those that still report.
+        """
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
         self._unmerged = name != min(fresh)
@@ -97,7 +109,7 @@ class LearnerRows:
         return {name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s}
 
     def _merged(self, fresh: set[str]) -> dict[str, Any]:
-        """Return all rows as one; the rates of a learner without a fresh row are 0."""
+        """Return the merged row; ``fresh``: learners that still report; the rates of the others count as 0."""
         rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
         for silent in rows.keys() - fresh:
             rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})

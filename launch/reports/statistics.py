@@ -23,9 +23,9 @@ CURVE_RESAMPLES = 2_000
 """Resamples for each point of a curve: fewer suffice, because a band is only drawn."""
 LEVEL = 0.95
 ONE_RUN = "one run: no interval"
-"""What tables show instead of the interval of a single run, which would have no width."""
+"""Text in place of the interval if there is a single run: its bootstrap interval would have no width."""
 _AT_ONCE = 2_000_000
-"""Most resampled scores in memory at once; it bounds the memory for long curves of many runs."""
+"""Most resampled scores in memory at once."""
 
 Numbers = npt.NDArray[np.float64]
 Tasks = Sequence[Numbers]
@@ -48,7 +48,10 @@ class Interval(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Estimates [...], each with its own interval: the confidence is that of a single point, not of the whole curve."""
+    """Estimates, each with its interval, as arrays [...] of one shape, for example the points of a curve.
+
+    Each interval has the confidence LEVEL for its own point; the whole curve lies in the band with a lower confidence.
+    """
 
     estimate: Numbers
     low: Numbers
@@ -58,8 +61,8 @@ class Band(NamedTuple):
 def interquartile_mean(tasks: Tasks) -> Numbers:
     """Return the mean of the middle half of all runs of all tasks; the lowest and highest quarters are left out.
 
-    Quarters are rounded down, as rliable does: with three runs or fewer it is the mean. A single run changes it less
-    than the mean, and it uses more runs than the median.
+    One exceptional run changes this mean less than the plain mean, and it uses more of the runs than the median. The
+    size of a quarter is rounded down, as in rliable: with three runs or fewer, the result is the plain mean.
     """
     scores = np.sort(np.concatenate(tasks, axis=-1), axis=-1)
     cut = scores.shape[-1] // 4
@@ -100,9 +103,10 @@ def exceeded(tasks: Tasks, thresholds: Sequence[float]) -> list[Numbers]:
 
 
 def interval(statistic: Statistic, *groups: Sequence[Sequence[float]], resamples: int = RESAMPLES) -> Interval:
-    """Return a statistic of one group of runs, or of two, with its interval.
+    """Return a statistic with its bootstrap interval.
 
-    A group is the scores of the runs of each task; all tasks have the same unit. The same scores give the same
+    ``groups``: one group of runs, or two for a statistic that compares them. A group has, for each task, the scores of
+    its runs; all tasks have the same unit. The random numbers have a fixed seed, so the same scores give the same
     interval. Raises ValueError for a task without runs.
     """
     found = band(
@@ -112,9 +116,10 @@ def interval(statistic: Statistic, *groups: Sequence[Sequence[float]], resamples
 
 
 def band(statistic: Statistic, *groups: Tasks, resamples: int = CURVE_RESAMPLES) -> Band:
-    """Return a statistic [...] of one group of runs, or of two, with an interval for each of its numbers.
+    """Return a statistic that is an array, such as a mean learning curve, with an interval for each of its numbers.
 
-    A run is resampled with all its numbers, so a curve is never divided. Raises ValueError for a task without runs.
+    ``groups``: as for ``interval``, with arrays [..., runs] as scores. A run is resampled with all its numbers, so a
+    curve is never divided. Raises ValueError for a task without runs.
     """
     counts = [[scores.shape[-1] for scores in tasks] for tasks in groups]
     if not all(runs and all(runs) for runs in counts):

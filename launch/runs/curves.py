@@ -16,7 +16,7 @@ from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
 from launch.reports.checks import number
-from launch.reports.compare import find_differences, group_alike, said
+from launch.reports.compare import find_differences, group_alike, group_name
 from launch.runs.find import RunFolder
 from launch.runs.view import identify
 
@@ -74,7 +74,7 @@ class RunGroup:
     @property
     def name(self) -> str:
         """The first few of ``keys`` in the form of the command line: ``algorithm.name=ppo seed=1``."""
-        return said(self.keys)
+        return group_name(self.keys)
 
     @property
     def apart(self) -> list[RunGroup]:
@@ -95,7 +95,7 @@ def names_of(groups: Sequence[RunGroup]) -> list[str]:
         for index in alike:
             keys = groups[index].keys
             apart = {key: keys[key] for key in keys if any(groups[other].keys[key] != keys[key] for other in alike)}
-            names[index] = said(apart)
+            names[index] = group_name(apart)
     return [
         f"{name} ({group.runs[0].name})" if names.count(name) > 1 else name
         for name, group in zip(names, groups, strict=True)
