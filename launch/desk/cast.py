@@ -1,4 +1,8 @@
-"""The processes of a run, reconstructed from its events, living or ended, on any machine. Pure."""
+"""The processes of a run for the desk, reconstructed from the run's events. Pure.
+
+So the desk can also show the processes of ended runs and of other machines. While the run is alive, what its supervisor
+reports takes precedence.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ _STATES = {
     "refused": "fatal",
     "ended": "exited",
 }
-"""Kind of an event -> state of its process after it."""
+"""Kind of an event -> state of the process after this event."""
 
 
 @dataclass
 class Process:
-    """A process and its restarts, since the run was last started or resumed."""
+    """A process of the run's present life, with all its restarts."""
 
     name: str
     role: str
@@ -33,9 +37,9 @@ class Process:
     cause: str = ""
     """Cause of its last death."""
     since: str = ""
-    """Time at which this incarnation was spawned, as in its event."""
+    """Wall time at which the present incarnation was spawned, as text from its event."""
     busy: float | None = None
-    """Share of its time in which it did not wait."""
+    """Share of its time in which it did not wait, 0 to 1; None: unknown."""
 
 
 class Cast:
@@ -65,8 +69,8 @@ class Cast:
     def processes(self, told: Sequence[Mapping[str, Any]] | None, alive: bool) -> list[Process]:
         """Return all processes, in the order of their first start.
 
-        ``told``: processes as a living supervisor reports them, which takes precedence over events; None: it did not
-        answer. If the run is not ``alive``, no process is running.
+        ``told``: the processes as a living supervisor reports them; None: it did not answer. ``alive``: whether the run
+        is alive; if not, its processes have ended.
         """
         if not alive:
             for own in self._processes.values():

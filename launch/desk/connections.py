@@ -1,4 +1,8 @@
-"""Limits on the connections of the desk's server, which any user of this machine can open without the token."""
+"""Limits on the connections to the desk's web server.
+
+Any user of this machine can connect to its port, although only requests with the token are answered. The limits keep
+such a user from exhausting the server's file descriptors.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +19,27 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST = 128
 """Most connections at a time. A page uses at most six."""
 HEADER_S = 10.0
-"""Seconds within which a connection must send the whole header of a request, from its start or its last answer."""
+"""Seconds within which a connection must send the header of a request, after it was opened or last answered."""
 _BACKLOG = 32
 """Most connections that wait to be accepted, and most that are accepted at once."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Values of errno if no connection can be accepted for lack of descriptors or memory."""
 _REPORT_EVERY_S = 60.0
+"""Least seconds between two messages about such an error."""
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that is closed if it does not send a whole header in time, or if there are too many.
+    """A connection that is closed if it does not send a whole header in time, or if there are too many connections.
 
-    Above ``MOST`` connections, the connection that has waited longest for a header is closed. If no connection waits
-    for a header, the new one is closed.
+    When there are more than ``MOST``, the one that has waited longest for a header is closed. If none waits for a
+    header, the new connection is closed.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    """Timer that closes the connection when ``HEADER_S`` have passed without a whole header."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a header; close a connection if there are too many."""
+        """Start the timer of the new connection; close one connection if there are too many."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > MOST:
@@ -43,19 +50,19 @@ class LimitedProtocol(H11Protocol):
             closed.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
+        """Stop the timer."""
         super().connection_lost(exc)
         if self._deadline is not None:
             self._deadline.cancel()
 
     def on_response_complete(self) -> None:
-        """Wait for the header of the next request."""
+        """Start the timer for the header of the next request."""
         super().on_response_complete()
         self._wait()
 
     @property
     def waits_for_header(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether the connection waits for a header: no request on it is being answered."""
         cycle: Any = self.cycle  # None before the first request, which its type does not say
         return cycle is None or cycle.response_complete
 
@@ -97,7 +104,7 @@ class LimitedServer(uvicorn.Server):
         await super().serve(sockets)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Report an error of the loop; it reports exhausted descriptors many times a second."""
+        """Print an error of the event loop; the error of exhausted descriptors, which is frequent, once a minute."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
             loop.default_exception_handler(context)

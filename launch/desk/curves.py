@@ -1,7 +1,7 @@
-"""The growing curve of one metric of a run, thinned, so that its cost does not depend on the length of the run.
+"""The curve of one metric of a run, thinned to a bounded number of points while the run adds reports.
 
-Reads ``metrics.jsonl``: at first a sample of its rows, then the rows that are added. Which reports are kept depends
-only on their times.
+So neither memory nor time depends on the length of the run. Reads ``metrics.jsonl``: at first a sample of its rows,
+then the rows that are added.
 """
 
 from __future__ import annotations
@@ -18,26 +18,32 @@ import numpy.typing as npt
 from launch.runs.jsonl import Decoded, numbers_of
 
 MOST_POINTS = 300
-"""Points of a curve after thinning, about the width of its picture. It grows to twice as many, then is thinned."""
+"""Points of a curve after thinning; pictures are about as wide in pixels. At twice as many, the curve is thinned."""
 _COLUMNS = ("time_s", "env_steps")
 _Floats = npt.NDArray[np.float64]
 
 
 class CurvePoints(NamedTuple):
-    """Points of one metric, in the order of their reports."""
+    """Points of the curve of one metric, in the order of the reports; three arrays [points]."""
 
     steps: _Floats
+    """Environment steps."""
     minutes: _Floats
+    """Minutes since the start of the run; NaN if unknown."""
     numbers: _Floats
+    """Values of the metric."""
 
     def that_count(self) -> CurvePoints:
-        """Return the points without those that a restore has undone, so that steps increase."""
+        """Return the points without those that a restore from a checkpoint has undone, so that steps increase."""
         least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
         kept = self.steps < least_later
         return CurvePoints(self.steps[kept], self.minutes[kept], self.numbers[kept])
 
     def steps_at(self, time_s: float) -> float | None:
-        """Return the environment steps of the run at a time, linear between reports; None if no times are known."""
+        """Return the environment steps of the run at ``time_s``, in seconds since its start.
+
+        Interpolated linearly between reports. None if no times are known.
+        """
         timed = self.with_times()
         return float(np.interp(time_s / 60.0, timed.minutes, timed.steps)) if len(timed.minutes) else None
 
@@ -48,14 +54,14 @@ class CurvePoints(NamedTuple):
 
 
 class GrowingCurve:
-    """The curve of one metric; reports without steps or without the metric are left out.
+    """Reads and keeps the curve of one metric; reports without steps or without the metric are left out.
 
-    A report without a time, as in imported runs, is a point with NaN minutes. One thread may call ``look`` while others
-    read ``points``.
+    Which points remain after thinning depends only on the times of the reports. One thread may call ``look`` while
+    others read ``points``.
     """
 
     def __init__(self, path: Path, metric: str) -> None:
-        """Read a sample of the reports in a file."""
+        """Read a sample of the reports that are in the file now; ``path``: path of metrics.jsonl."""
         self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
         self._columns = tuple(array("d") for _ in range(3))
         self._lock = threading.Lock()

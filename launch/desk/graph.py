@@ -1,7 +1,7 @@
-"""The topology of a run as a graph: boxes for its processes, lines for the data between them. Pure.
+"""The picture of a run on the desk: a box for each process, and lines for the data that flows between them. Pure.
 
-Boxes are in columns from the processes that make experience to those that learn from it; the table of roles gives the
-column of each role. Numbers are those of the newest report.
+Boxes are in columns: processes that make experience are left of those that learn from it. The numbers are those of the
+newest report.
 """
 
 from __future__ import annotations
@@ -18,29 +18,33 @@ from launch.reports.checks import is_number, keep_usable
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
-"""Most boxes for the processes of one role and learner; above it, processes in the same ordinary state share one."""
+"""Most boxes for the processes of one role and learner. If there are more processes, healthy ones share a box."""
 _ORDINARY = ("running", "starting", "exited")
+"""States in which processes may share a box, with others in the same state."""
 _MEMORY = {
     "sync": ("mean of gradients", "all learners wait for it"),
     "async": ("store of weights", "each learner changes it"),
 }
-"""Mode -> name and text of the box of the memory through which its learners exchange."""
+"""Mode -> name and text of the box for the shared memory through which learners exchange in this mode."""
 
 
 class Column(IntEnum):
-    """A column of the graph."""
+    """A column of boxes, which follows from the role of their processes."""
 
     MAKERS = 0
     TRAINERS = 1
     SERVERS = 2
-    """Drawn below the trainers, because experience does not pass through servers."""
+    """Inference servers; drawn below the trainers, because experience does not pass through servers."""
     OTHERS = 3
 
 
 def graph(
     processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the boxes and lines that the page draws; ``meta`` has the sizes of observations and weights, if known."""
+    """Return the boxes and lines that the page draws.
+
+    ``row``: the newest report. ``meta``: content of meta.json, with the bytes of an observation and of the weights.
+    """
     groups: dict[tuple[Any, ...], list[Process]] = {}
     for process in processes:
         groups.setdefault((process.learner, process.role, process.node), []).append(process)
@@ -59,7 +63,7 @@ def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:
 
 
 def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
-    """Return a box for one process, or for several healthy ones."""
+    """Return one box for a process, or for several healthy processes of one role; ``title``: text of its first line."""
     first = members[0]
     busy = [member.busy for member in members if member.busy is not None]
     deaths = sum(member.deaths for member in members)
@@ -94,7 +98,10 @@ def _column(role: str) -> Column:
 def _lines(
     learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return lines for experience to a learner's trainer, and for weights from it to the processes that act."""
+    """Return the lines of one learner: experience to its trainer, and weights from the trainer to processes that act.
+
+    The first line of each kind has a text with rates; the others have none.
+    """
     own = {
         column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)
     }
@@ -118,7 +125,10 @@ def _lines(
 
 
 def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
-    """Return the bytes per second of ``pieces``, of ``size`` bytes each, every ``steps`` steps; empty if unknown."""
+    """Return a rate of data as text, such as " · 1.2 MiB/s"; "" if it is unknown.
+
+    The data are ``pieces`` of ``size`` bytes each for every ``steps`` environment steps.
+    """
     known = all(is_number(number) and number > 0 for number in (steps_per_s, size, pieces, steps))
     return f" · {as_bytes(steps_per_s * size * pieces / steps)}/s" if known else ""
 
@@ -126,9 +136,10 @@ def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
 def _between_learners(
     boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], topology: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the lines of the exchange between trainers, and the box of the memory through which they exchange.
+    """Return the lines for the exchange between learners, and the box of the memory through which they exchange.
 
-    With parameter servers, and in mode gossip, there is no such box: lines go to the servers, or from each in-peer.
+    There is no such box with parameter servers or in mode gossip. Then each line connects a trainer with a server, or
+    a trainer with another one that mixes its weights.
     """
     trainers = [box for box in boxes if box["column"] == Column.TRAINERS]
     servers = [box for box in boxes if box["role"] == "parameter_server"]
@@ -154,7 +165,7 @@ def _between_learners(
 
 
 def _edges(trainers: Sequence[Mapping[str, Any]], topology: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the edges of mode gossip's graph, from in-peers to the trainers that mix their weights."""
+    """Return the edges of the graph of mode gossip, each from a trainer to one that mixes its weights."""
     by_learner = {trainer["learner"]: trainer["id"] for trainer in trainers}
     keys = topology.get("gossip")
     named = keys if isinstance(keys, Mapping) else {}
@@ -177,7 +188,7 @@ def _memory_box(mode: str) -> dict[str, Any]:
 
 
 def _exchanged(row: Mapping[str, Any], trainer: str, topology: Mapping[str, Any]) -> str:
-    """Return the staleness and the bytes per second of a trainer's exchange, as far as they are reported."""
+    """Return the staleness and the bytes per second of a trainer's exchange as text; unknown ones are left out."""
     report = topology.get("report")
     every_s = report.get("every_s") if isinstance(report, Mapping) else None
     own = _of_learner(row, trainer)
@@ -189,7 +200,7 @@ def _exchanged(row: Mapping[str, Any], trainer: str, topology: Mapping[str, Any]
 
 
 def _of_learner(row: Mapping[str, Any], trainer: str) -> Mapping[str, Any]:
-    """Return the newest metrics of a learner; with one learner those of the run."""
+    """Return the newest metrics of the learner with this trainer; with a single learner, those of the run."""
     each = row.get(LEARNERS)
     if not isinstance(each, Mapping):
         return row

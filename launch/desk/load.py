@@ -1,4 +1,4 @@
-"""Processor time and memory of a run's processes on this machine, over the last minutes."""
+"""Measures processor time and memory of a run's processes on this machine, and keeps the last ten minutes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import psutil
 from launch.desk.cast import Process
 
 MOST_SAMPLES = 300
-"""Samples kept of each process: those of ten minutes, one every two seconds."""
+"""Samples kept of each process: one every two seconds for ten minutes."""
 
 
 class Load:
-    """Samples of each process by its name."""
+    """Measures the processes of one run while a page of the desk shows them."""
 
     def __init__(self) -> None:
         self._begin_s = time.monotonic()
@@ -24,7 +24,7 @@ class Load:
         self._samples: dict[str, deque[tuple[float, float, int]]] = {}
 
     def sample(self, processes: Sequence[Process]) -> None:
-        """Measure the running processes of this machine; a process on another node has no samples."""
+        """Measure the running processes now; processes on other machines are left out."""
         for process in processes:
             if process.pid is None or process.node or process.state in ("exited", "fatal"):
                 self._measured.pop(process.name, None)
@@ -33,7 +33,7 @@ class Load:
             try:
                 if measured is None or measured.pid != process.pid:
                     measured = self._measured[process.name] = psutil.Process(process.pid)
-                    measured.cpu_percent()  # from now on
+                    measured.cpu_percent()  # begins the interval that the next sample covers
                     continue
                 with measured.oneshot():
                     numbers = measured.cpu_percent() / 100.0, measured.memory_info().rss
@@ -44,12 +44,15 @@ class Load:
             kept.append((time.monotonic() - self._begin_s, *numbers))
 
     def newest(self, name: str) -> tuple[float, int] | None:
-        """Return the cores in use and the bytes of a process; None if it is not measured now."""
+        """Return the newest sample of a process: cores in use, and bytes of resident memory.
+
+        None if the process is not measured now.
+        """
         rows = self._samples.get(name) if name in self._measured else None
         return rows[-1][1:] if rows else None
 
     def of(self, name: str) -> dict[str, list[Any]]:
-        """Return the samples of a process: seconds since the first look, cores in use, bytes of resident memory."""
+        """Return the samples of a process as lists: seconds since this object was made, cores in use, and bytes."""
         rows = list(self._samples.get(name, ()))
         return {
             "seconds": [round(row[0], 1) for row in rows],

@@ -1,4 +1,8 @@
-"""Names of groups of runs, and the part of a folder that tells runs of one name apart. Pure."""
+"""Names of runs and groups on the desk, made distinct by keys or by parts of folders. Pure.
+
+Runs in different folders may have the same name. The "place" of a run or a group is then the part of its folder that
+tells it from the others; otherwise it is "".
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ from launch.reports.format import printable
 
 
 def group_names(groups: Sequence[Group]) -> list[str]:
-    """Return the name of each group: that of its only run, or of its topology, with the keys that tell it from others.
+    """Return the name of each group: the name of its only run, or for several runs the name of their topology.
 
-    Only groups of several runs whose topologies have the same name are told apart by keys.
+    If several such groups have topologies of one name, the keys in which they differ are added.
     """
     names: list[str] = []
     same: dict[str, list[int]] = {}
@@ -37,19 +41,22 @@ def group_names(groups: Sequence[Group]) -> list[str]:
 
 
 def _rounded(value: object) -> object:
-    """Return a value of a key; a number with a fraction has at most six digits."""
+    """Return the value of a key for a name; a number with a fraction is rounded to six digits."""
     return float(f"{value:.6g}") if isinstance(value, float) and is_number(value) else value
 
 
 def run_places(groups: Sequence[Group]) -> dict[str, str]:
-    """Return the place of each run by its id: a part of its folder if other runs have its name, else ""."""
+    """Return the place of each run, by the id of the run."""
     runs = [watched for group in groups for watched in group.members]
     places = shortest_parts([(watched.view.name, watched.run.path.parent) for watched in runs])
     return {watched.id: place for watched, place in zip(runs, places, strict=True)}
 
 
 def group_places(groups: Sequence[Group], names: Sequence[str], of_runs: Mapping[str, str]) -> list[str]:
-    """Return the place of each group: that of its only run, or a part of the folder that contains its runs."""
+    """Return the place of each group: the place of its only run, or a part of the folder that contains its runs.
+
+    ``of_runs``: the places of the runs, by their ids.
+    """
     folders = [Path(os.path.commonpath([own.run.path.parent for own in group.members])) for group in groups]
     places = shortest_parts(list(zip(names, folders, strict=True)))
     return [
@@ -59,10 +66,11 @@ def group_places(groups: Sequence[Group], names: Sequence[str], of_runs: Mapping
 
 
 def shortest_parts(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Return for each name and folder the shortest end of the folder that no other folder of this name has.
+    """Return, for each pair of a name and a folder, the part of the folder that identifies it among those of one name.
 
-    The end that all folders of a name have in common is left out. The part is "" for a name that occurs once, and for a
-    folder that occurs twice with its name.
+    For example, two runs "pong" in /a/x/runs and /a/y/runs have the parts "x" and "y". The end that all folders have in
+    common is removed; the part is the shortest remaining end that is unique. It is "" if the name occurs only once, or
+    if the pair occurs twice.
     """
     same: dict[str, list[int]] = {}
     for index, (name, _) in enumerate(named):
@@ -76,7 +84,10 @@ def shortest_parts(named: Sequence[tuple[str, Path]]) -> list[str]:
 
 
 def _unique_ends(folders: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the shortest end of each folder that is unique; at least the root and one more part are compared."""
+    """Return the shortest unique end of each folder, without the end that all folders have in common.
+
+    At least the first two parts of each folder are kept; "" if no end is unique.
+    """
     from_end = zip(*(folder[:1:-1] for folder in folders), strict=False)  # as far as the shortest goes
     shared = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, from_end))
     folders = [folder[: len(folder) - shared] for folder in folders]

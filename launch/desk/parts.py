@@ -1,7 +1,7 @@
-"""The parts of what the desk shows, as plain values by name: the page draws them, live or in a report.
+"""Makes the parts that the desk's page draws, such as the list of runs, the curves and the events of a run.
 
-Numbers for reading are formatted here, as on every other screen; numbers for drawing stay numbers. All parts are made
-from what ``launch/desk/watched.py`` and ``launch/runs/view.py`` have read; no file is read here.
+A part is a value that can be encoded as JSON. ``launch/desk/stream.py`` sends parts to pages, and reports contain the
+same parts. Numbers to be read are formatted here; numbers to be drawn stay numbers. Pure: reads no file.
 """
 
 from __future__ import annotations
@@ -56,15 +56,18 @@ from launch.runs.view import ALARMS, RunView
 Part = Any
 """A value that can be encoded as JSON."""
 BAND_POINTS = 100
+"""Points of the band of a group."""
 BAND_DRAWS = 200
-"""Resamples of a bootstrap that is repeated with every report."""
+"""Resamples of the bootstrap for a band; few, because it is repeated with every report."""
 EXACT = 2**53
-"""Largest whole number that a browser knows exactly."""
+"""Largest whole number that JavaScript represents exactly."""
 _FIGURES = (
     *("episode_return_mean", "env_steps_per_s", "episodes", "episode_length_mean", "updates", "frames_per_s"),
     *("policy_lag_mean", "steps_made", "steps_made_per_s", "steps_used", "steps_dropped"),
 )
+"""Metrics that the page of one run shows first."""
 _ENDED_EARLY = ("died", "failed", "stopped")
+"""States of a run that ended before total_steps."""
 _LIST = ("episode_return_mean", "env_steps_per_s")
 """Metrics in the list of runs."""
 
@@ -73,7 +76,10 @@ _LIST = ("episode_return_mean", "env_steps_per_s")
 
 
 def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part:
-    """Return the part about the page: the metrics that it shows, those that it could show, the number of cores."""
+    """Return the part about the page itself: the metrics that it shows or could show, colours, number of cores.
+
+    ``shown``: names of the metrics whose curves the page shows; ``about``: further facts.
+    """
     names = dict.fromkeys((SCORE, *(name for watched in runs for name in _curve_names(watched.view.row))))
     return {
         "version": __version__,
@@ -113,10 +119,10 @@ def run_list(
     places: Mapping[str, str],
     columns: Sequence[str] | None,
 ) -> Part:
-    """Return a line for each run.
+    """Return the lines of the table of runs, one for each run that is in a group.
 
-    ``places``: by the id of a run what tells it from others of its name; ``columns``: metrics in the table of runs,
-    None for all.
+    ``places``: by the id of a run, the text that tells it from other runs of its name (``launch/desk/names.py``).
+    ``columns``: names of the metrics in the table; None: all.
     """
     group_of = {watched.id: group.number for group in groups for watched in group.members}
     return [
@@ -154,13 +160,13 @@ def _run_line(watched: WatchedRun, group: int, place: str, columns: Sequence[str
 
 
 def _started(meta: Mapping[str, Any]) -> str:
-    """Return when the run was started, also if it was resumed later; empty if that is unknown."""
+    """Return the time at which the run's first life began, in ISO 8601 and UTC; "" if it is unknown."""
     at = _time(metas_of(meta)[0].get("started"))
     return at.isoformat() if at else ""
 
 
 def _time(text: object) -> datetime | None:
-    """Return a time that a file of the run contains, in UTC; None if the text is no time."""
+    """Return the time in a text in ISO 8601, in UTC; None if the text is no time."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -168,12 +174,12 @@ def _time(text: object) -> datetime | None:
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
-    """Return the newest report; after the end of the run, with the numbers of the summary where it has them."""
+    """Return the newest report; of an ended run, with the values of summary.json in place of those in the report."""
     return {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
 
 
 def _number(value: object) -> float | None:
-    """Return a number, rounded to six digits if it has a fraction; None for what is no number."""
+    """Return a number, rounded to six digits if it has a fraction; None for a value that is no usable number."""
     if not is_number(value):
         return None
     return int(value) if abs(value) <= EXACT and value == int(value) else float(f"{value:.6g}")
@@ -185,9 +191,9 @@ def _progress(view: RunView) -> str:
 
 
 def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
-    """Return the groups of runs that differ only in their seeds, and the keys in which the groups differ.
+    """Return the groups, each with its values of the keys in which groups differ, and the names of these keys.
 
-    ``places``: by the id of a run what tells it from others of its name.
+    A group has runs that differ only in name and seed. ``places``: as for ``run_list``.
     """
     firsts = [group.members[0].view for group in groups]
     topologies = [view.topology for view in firsts]
@@ -214,14 +220,14 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
 
 
 def _value(value: object) -> float | str:
-    """Return a number, which the page writes with the others of its key, or the text of any other value."""
+    """Return the value of a key: a number as it is, because the page formats it, any other value as text."""
     if is_number(value) and not isinstance(value, bool) and abs(value) <= EXACT:
         return value
     return printable(str(value))
 
 
 def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
-    """Return the curves of metrics of a run, and the events marked on them."""
+    """Return the curves of a run for the metrics ``shown``, and the events to mark on them."""
     metrics, timed = {}, None
     for name in shown:
         points = watched.curve(name).points
@@ -243,10 +249,10 @@ def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
 
 
 def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
-    """Return a group's bands of metrics against steps and minutes; a band is None if no two curves overlap.
+    """Return the bands of a group for the metrics ``shown`` and the score, each against steps and against minutes.
 
-    Runs that ended early would end the band, so they are left out if any run is living or finished. The band of the
-    score is always included, for the table of runs.
+    A band covers only the steps that all its runs have reached. So runs that ended early are left out, unless all runs
+    did. A band is None if fewer than two curves overlap.
     """
     found = {}
     whole = [watched for watched in members if watched.view.status not in _ENDED_EARLY]
@@ -263,7 +269,7 @@ def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
 
 
 def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
-    """Return positions, and the interquartile mean there with its interval, from few resamples."""
+    """Return lists of horizontal positions, of the interquartile mean there, and of the two ends of its interval."""
     if sum(len(curve) > 0 for curve in curves) < 2:
         return None
     try:
@@ -274,7 +280,7 @@ def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
 
 
 def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
-    """Return numbers rounded to six digits: more than a picture shows, in half of the bytes."""
+    """Return numbers rounded to six digits; a picture does not show more, and the text is half as long."""
     return [float(f"{number:.6g}") for number in numbers]
 
 
@@ -282,7 +288,7 @@ def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
 
 
 def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dict[str, Part]:
-    """Return the parts of one run; ``topology``: text of its file."""
+    """Return the parts of the page of one run by name; ``topology``: text of its topology file."""
     row = _outcome(view)
     return {
         "head": _head(view),
@@ -301,7 +307,10 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
 
 
 def process_list(processes: Sequence[Process], load: Load | None, now: datetime) -> Part:
-    """Return a line for each process of a run; a number is its value and its text."""
+    """Return the lines of the table of processes; a number is a pair of its value and its text.
+
+    ``load``: measured processor time and memory; None: not measured.
+    """
     return [_process_line(process, load, now) for process in processes]
 
 
@@ -324,7 +333,7 @@ def _process_line(process: Process, load: Load | None, now: datetime) -> dict[st
 
 
 def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return a metric of a report as its name, label, text and description."""
+    """Return the name, label, value (as text) and description of a metric in a report."""
     return {
         "name": name,
         "label": _label(name),
@@ -339,7 +348,7 @@ def _best(view: RunView) -> dict[str, str]:
 
 
 def event(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event as its time, its line, and whether it reports a problem."""
+    """Return the time, the line of text and the kind of an event, and whether it reports a problem."""
     time_s, kind = one.get("time_s"), one.get("kind")
     at = as_duration(time_s if is_number(time_s) else None)
     return {"time": at, "text": event_line(one), "kind": printable(str(kind)), "alarm": kind in ALARMS}
@@ -402,7 +411,7 @@ def _evaluation(one: Mapping[str, Any]) -> Part:
 
 
 def _about(view: RunView) -> Part:
-    """Return where and with what the run was made, and the commands that repeat it."""
+    """Return facts about the run, such as machine and versions, and the commands that repeat it."""
     meta = view.meta
     machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
     memory = machine.get("memory_bytes")

@@ -1,6 +1,6 @@
-"""A report: the desk's page and the parts of some runs in one file, which opens without a network.
+"""Makes a report: one HTML file with the desk's page and the data of some runs, which opens without a network.
 
-The file contains the scripts and styles of the page; its security policy allows only these, by their hashes.
+The file contains the scripts and styles of the page. Its content security policy allows only these, by their hashes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from launch.reports.format import as_bytes
 from launch.runs.find import RUNS, RunFolder
 
 PAGE = Path(__file__).parent / "page"
-"""Folder of the page's files."""
+"""Folder with the HTML, styles and scripts of the page."""
 MOST_FILM_BYTES = 8_000_000
 """Most bytes of all films in a report together; the report names the films that it leaves out."""
 _STYLE = re.compile(r'<link rel="stylesheet" href="page/([\w.]+)">')
@@ -36,7 +36,7 @@ _ELSEWHERE = re.compile(r'<link rel="(?:icon|modulepreload)"[^>]*>\n')
 
 
 def page(runs: Sequence[RunFolder], metric: str) -> str:
-    """Return the HTML of a report; raises RunError for a metric that no run has."""
+    """Return the HTML of a report with the curves of ``metric``; raises RunError if no run has this metric."""
     found = _collect(runs, metric)
     text, hashes = _inlined((PAGE / "index.html").read_text())
     policy = (
@@ -74,7 +74,7 @@ def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
 
 
 def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
-    """Return the page with its files inlined, and the hashes of their text by kind of element."""
+    """Return the page with the text of its styles and scripts in it, and the hashes of these texts by element."""
     hashes: dict[str, list[str]] = {"style": [], "script": []}
 
     def put(kind: str, attributes: str, content: str) -> str:
@@ -92,9 +92,10 @@ def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _joined(name: str, before: list[str]) -> str:
-    """Return a module and the modules that it imports as one text: a page opened from a file cannot load modules.
+    """Return the text of a script and of the modules that it imports, joined into one script.
 
-    ``before``: modules that are included already. No two modules define the same name.
+    Browsers load no modules for a page that is opened from a file. Joining works because no two modules define the same
+    name. ``before``: names of the modules that are in the page already; names are added to it.
     """
     before.append(name)
     text = (PAGE / name).read_text()

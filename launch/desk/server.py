@@ -1,7 +1,8 @@
-"""The desk's web server: pages and streams of their parts, only on this machine and only with the token.
+"""The desk's web server: serves the page, and streams the page's parts to it as runs change.
 
-Every request needs the token: the first in its address, later ones in a cookie. Requests other than GET are answered
-only if changes are allowed, and a change must come from the desk's own page. Pages load nothing from elsewhere.
+It listens on this machine only. Every request needs a secret token: the first request has it in its address, later
+ones in a cookie. Requests that change a run are answered only with ``--allow-changes``, and only from the desk's own
+page. Pages load nothing from other servers.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from launch.runs.curves import SCORE
 
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
-"""Host names that a request may have. The port is not checked: at the near end of a tunnel it is another one."""
+"""Host names that a request may have. The port is not checked, because it is another one through an SSH tunnel."""
 FULL_EVERY_S = 2.0
-"""Seconds between two requests for the processes of the run shown in full; after an event they come at once."""
+"""Seconds between two requests to the supervisor of the run that a page shows in full, if no event comes."""
 KEEP_ALIVE_S = 15.0
-"""Longest silence of a stream; sending something reveals that a page was closed."""
+"""Longest time without data in a stream, in seconds; only sending reveals that the page was closed."""
 MOST_METRICS = 6
-"""Most metrics that a page draws."""
+"""Most metrics whose curves a page shows."""
 MOST_COLUMNS = 50
 """Most metrics in the table of runs."""
 MOST_BODY = 10_000
-"""Most bytes of a request for a change."""
+"""Most bytes in the body of a request for a change."""
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -57,22 +58,25 @@ HEADERS = {
 
 
 class ChangeRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request for a change."""
+    """The body of a request to change a run; the change, such as "attach", is in the address."""
 
     simulators: Count = 0
+    """Number of simulators to attach."""
     learners: Count = 0
+    """Number of learners to attach."""
     names: list[str] = []
+    """Names of the processes to detach."""
 
 
 CHANGES = {"attach": CHANGE_S, "detach": CHANGE_S, "save": CHANGE_S, "stop": TIMEOUT_S}
-"""Requests that a page may make if changes are allowed -> seconds to wait for the answer."""
+"""Change that a page may request if changes are allowed -> seconds to wait for the supervisor's reply."""
 
 
 class Guard:
-    """Refuses requests without the token or for another host name; adds headers to every answer."""
+    """Refuses requests without the token or for another host name; adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        """``port``: the desk's port; it is part of the cookie's name, because all ports of a host share cookies."""
+        """``port``: the desk's port, a part of the cookie's name, because the ports of a host share their cookies."""
         self._app, self._token = app, token
         self._cookie = f"actorlearn-desk-{port}"
 
@@ -110,14 +114,14 @@ class Guard:
 
 
 class DeskServer:
-    """Answers the requests of pages."""
+    """The routes of the web server, for the page, its stream, films, logs of processes, and changes."""
 
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""
         self._runs, self._changes = runs, changes
 
     def app(self, token: str, port: int) -> ASGIApp:
-        """Return the web application."""
+        """Return the web application, which answers only requests with the token."""
         routes = [
             Route("/", self._page, methods=["GET"]),
             Route("/stream", self._stream, methods=["GET"]),
@@ -141,7 +145,7 @@ class DeskServer:
         return FileResponse(folder / f"{word}.mp4")
 
     async def _process(self, request: Request) -> Response:
-        """Answer with the end of a process's log, and its processor time and memory while the run was shown."""
+        """Answer with the end of a process's log, and the measurements of its processor time and memory."""
         watched, name = self._runs.get(request.path_params["run"]), request.path_params["process"]
         log = None if watched is None else await run_in_threadpool(end_of_log, watched.run.path, name)
         if watched is None or log is None:
@@ -184,8 +188,8 @@ class DeskServer:
     async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:
         """Yield server-sent events, each with the parts that have changed, until the page is closed.
 
-        Requests to supervisors run in threads of their own (`run_in_threadpool`): a stuck one delays no other page.
-        ``run_id``: the run that the page shows in full; if it is empty or unknown, no run is shown in full.
+        ``run_id``: id of the run that the page shows in full; if it is empty or unknown, the page shows the list of
+        runs. A supervisor is asked in a separate thread, so that one that does not answer delays no other page.
         """
         changes, clock = Changes(), asyncio.get_running_loop().time
         full: InFull | None = None
@@ -212,7 +216,10 @@ class DeskServer:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on this machine only; port 0: any free one. Raises RunError if the port is taken."""
+    """Return a socket that listens on this machine only; raises RunError if the port is taken.
+
+    ``port``: 0 takes any free port.
+    """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -225,7 +232,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
-    """Serve pages until Ctrl-C or SIGTERM."""
+    """Serve pages until Ctrl-C or SIGTERM; ``changes``: whether pages may change runs."""
     port: int = listening.getsockname()[1]
     with suppress(KeyboardInterrupt):
         LimitedServer(DeskServer(runs, changes).app(token, port)).run(sockets=[listening])

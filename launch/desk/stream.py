@@ -1,7 +1,8 @@
-"""The parts that a page shows; each is sent again when it has changed. A report contains the same parts once.
+"""Collects the parts that a page of the desk shows (``launch/desk/parts.py``), and finds those that have changed.
 
-Parts of all pages are named ``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``; those of the run that a
-page shows in full are named ``run/RUN/PART``.
+A part is sent again when it has changed. A report contains the same parts once. The parts about all runs are named
+``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``. Those of the run that a page shows in full are named
+``run/RUN/PART``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MOST_LOG = 64 * 1024
 
 
 class Overview:
-    """The parts about all runs, for one page."""
+    """Makes the parts about all runs, for one page."""
 
     def __init__(
         self,
@@ -52,23 +53,23 @@ class Overview:
     ) -> None:
         """Read nothing yet.
 
-        ``metrics``: those drawn; ``columns``: further metrics in the table of runs, None for all; ``about``: further
-        facts for the page, such as whether it may change runs.
+        ``metrics``: names of the metrics whose curves are shown. ``columns``: names of further metrics in the table of
+        runs; None: all. ``about``: further facts for the page, such as whether it may change runs.
         """
         self._runs, self._metrics, self._columns, self._about = runs, tuple(metrics), columns, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
         self._grouped: list[Group] | None = None
         self._groups: parts.Part = None
-        """The part about these groups, which depends only on folders and topologies."""
+        """The part about the groups, made again only if the list of groups changes."""
         self._places: dict[str, str] = {}
-        """By the id of a run: what tells it from others of its name."""
+        """By the id of a run: the text that tells it from other runs of its name."""
         self._version: tuple[int, int] | None = None
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether parts may have changed since the last call; cheap.
+        """Whether parts may have changed since the last call of ``changed``; cheap enough to be asked often.
 
-        Another page's look may have read the changes already, so versions are compared too.
+        Another page may have read the new reports already, so versions of the runs are compared too.
         """
         return self._runs.has_news or self._runs.version != self._version
 
@@ -104,10 +105,10 @@ class Overview:
 
 
 class InFull:
-    """The parts about one run in full, read as `actorlearn top` reads it."""
+    """Makes the parts about one run that a page shows in full; reads the run as `actorlearn top` does."""
 
     def __init__(self, run: RunFolder, load: Load | None = None) -> None:
-        """Read nothing yet; ``load`` is given a sample of the processes at each look."""
+        """Read nothing yet; ``load``: measures the processes at each call of ``changed``."""
         self.run, self._load = run, load
         self.has_ended = False
         """Whether the run had ended at the last look."""
@@ -128,14 +129,14 @@ class InFull:
 
 
 class Changes:
-    """Encodes parts and leaves out those that have not changed since they were sent."""
+    """Remembers the parts that were sent to one page, to leave out those that have not changed since."""
 
     def __init__(self) -> None:
         self._sent: dict[str, bytes] = {}
-        """Digest of each part as last sent; digests take less memory than the text for many pages and runs."""
+        """Digest of each part as last sent; digests take less memory than the parts."""
 
     def of(self, found: Mapping[str, Any], prefix: str = "") -> dict[str, msgspec.Raw]:
-        """Return the parts that differ from the parts last sent under the same names."""
+        """Return those of the parts ``found``, encoded, that have changed; ``prefix``: beginning of their names."""
         new: dict[str, msgspec.Raw] = {}
         for name, value in found.items():
             encoded = msgspec.json.encode(value)
@@ -147,7 +148,7 @@ class Changes:
 
 
 def read_topology(folder: Path) -> str:
-    """Return the text of a run's topology file; empty if it cannot be read."""
+    """Return the text of the topology file in a run's folder; "" if it cannot be read."""
     with suppress(OSError), open_regular(folder / "topology.yaml") as file:
         return file.read(MAX_BYTES).decode(errors="replace")
     return ""
@@ -169,13 +170,16 @@ def end_of_log(folder: Path, process: str) -> str | None:
 
 
 def films(folder: Path) -> list[dict[str, Any]]:
-    """Return the recorded games of the newest evaluations, with the file of each, relative to the folder of films."""
+    """Return the films of the newest evaluations of a run: for each its caption ``said`` and its ``file``.
+
+    A film is a recorded game. Files are relative to the run's folder of films.
+    """
     newest = sorted(filmed(folder).items())[-MOST_EVALUATIONS:]
     return [film for steps, path in reversed(newest) for film in _films(steps, path)]
 
 
 def filmed(folder: Path) -> dict[int, Path]:
-    """Return the folders of a run's films by the environment steps of their evaluation."""
+    """Return the folders of a run's films, by the environment steps at which the games were played."""
     try:
         return {int(path.name): path for path in (folder / FILMS).iterdir() if path.name.isdecimal()}
     except OSError:

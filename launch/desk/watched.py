@@ -1,7 +1,7 @@
-"""Runs that the desk follows: searched for repeatedly, and read as they grow with ``RunReader``, as by ``top``.
+"""Finds the runs for the desk again and again, and reads what they add to their files.
 
-For each run it keeps the newest view, thinned curves and the events marked on them; none of these grows with the length
-of the run. Several threads may use it.
+For each run, the newest view, thinned curves and the events to mark on them are kept. None of these grows with the
+length of the run. Several threads may use the objects.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from launch.runs.find import RunFolder
 from launch.runs.view import RunReader, RunView
 
 LOOK_EVERY_S = 0.025
-"""Seconds between two looks at living runs."""
+"""Seconds between two looks at the files of living runs."""
 CHECK_EVERY_S = 1.0
-"""Longest time until a killed run is noticed; a run that ends normally writes an event."""
+"""Seconds between two checks whether the supervisor of a run is alive. A run that was killed has no last event."""
 FIND_EVERY_S = 2.0
-"""Least time between two searches for runs."""
+"""Least seconds between two searches for runs."""
 FIND_SHARE = 50.0
-"""Least time between two searches, as a multiple of one search's time: searching takes at most 1/50 of all time."""
+"""Least time between two searches, divided by the duration of a search: searching takes at most 1/50 of the time."""
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
+"""Most marked events of a run."""
 MOST_KEPT = 200
 KEPT_OF_RUN = 4
-"""Most encoded parts that are kept for other pages: ``MOST_KEPT``, or this number for each run if that is more."""
+"""Most encoded parts that are kept for other pages: the larger of ``MOST_KEPT`` and this number times the runs."""
 MOST_CURVES = 8
-"""Most curves of a run that are kept: those of the metrics that pages have requested last."""
+"""Most curves of a run that are kept; those that pages have requested last remain."""
 
 
 def id_of(run: RunFolder) -> str:
-    """Return a short id of a run's folder; it depends only on the path."""
+    """Return the id of a run on the desk's pages, a short digest of the path of its folder."""
     return hashlib.blake2s(str(run.path).encode(), digest_size=6).hexdigest()
 
 
@@ -52,12 +53,12 @@ class Group(NamedTuple):
     """Runs that differ only in name and seed."""
 
     number: int
-    """Number of the group, which stays the same while the desk runs, so that the group keeps its colour."""
+    """Number of the group; it stays the same while the desk runs, so that the group keeps its colour."""
     members: list[WatchedRun]
 
 
 class WatchedRun:
-    """A run that the desk follows."""
+    """A run that the desk shows: its newest view, its curves and its marked events."""
 
     def __init__(self, run: RunFolder) -> None:
         """Read the newest report and the events of the run."""
@@ -65,11 +66,11 @@ class WatchedRun:
         self.marks: deque[Mapping[str, Any]] = deque(maxlen=MOST_MARKS)
         """Newest events of the kinds in ``MARKED``."""
         self.version = 0
-        """Increases with every change."""
+        """Increases whenever something new was read."""
         self.load = Load()
-        """Processor time and memory of its processes on this machine, while a page shows the run in full."""
+        """Processor time and memory of the run's processes, measured while a page shows the run in full."""
         self._curves: dict[str, GrowingCurve] = {}
-        """Curves by metric, the last requested at the end."""
+        """Curves by metric; the one that was requested last is at the end."""
         self._reader = RunReader(run, self._note, most_reports=1)
         self._growing = tuple(str(run.path / name) for name in (METRICS_FILE, EVENTS_FILE))
         self._sizes: tuple[int, ...] = ()
@@ -80,11 +81,11 @@ class WatchedRun:
 
     @property
     def has_news(self) -> bool:
-        """Whether its files have grown, or it may have ended; cheap."""
+        """Whether ``look`` may read something: the files have grown, or it is time to check if the run is alive."""
         return not self.view.has_ended and (time.monotonic() >= self._check_s or self._files() != self._sizes)
 
     def look(self) -> None:
-        """Read the new rows and events if there are any, or if the run has ended."""
+        """Read the new rows and events, if the files have grown or the run has ended."""
         sizes, now_s = self._files(), time.monotonic()
         ended = False
         if now_s >= self._check_s:
@@ -100,7 +101,7 @@ class WatchedRun:
         return tuple(_size(path) for path in self._growing)
 
     def curve(self, metric: str) -> GrowingCurve:
-        """Return the curve of a metric, which is read now if it was not requested before."""
+        """Return the curve of a metric; it is read from the file now, unless it was kept."""
         with self._lock:
             found = self._curves.pop(metric, None) or GrowingCurve(self.run.path / METRICS_FILE, metric)
             self._curves[metric] = found
@@ -125,34 +126,36 @@ def _size(path: str) -> int:
 
 
 class WatchedRuns:
-    """The runs of a folder and all living runs of this user; or only the given ones."""
+    """The runs that the desk shows: those in a folder and all living runs of this user, or only given ones."""
 
     def __init__(self, folder: Path, chosen: Sequence[RunFolder] = ()) -> None:
-        """Read nothing yet. ``chosen``: show only these runs, without searching."""
+        """Read nothing yet. ``chosen``: show only these runs, and do not search."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock, self._keeping = threading.Lock(), threading.Lock()
         self._find_s = 0.0
         """Time of the next search, on the monotonic clock."""
         self._found = 0
+        """Number of searches that have changed the list of runs."""
         self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], msgspec.Raw]] = {}
+        """Encoded parts by name, each with the runs and their versions from which it was made."""
         self.groups: list[Group] = []
         """Newest group first."""
         self._numbers: dict[str, int] = {}
-        """Number of its group, by the id of a run."""
+        """By the id of a run: the number of its group."""
 
     @property
     def has_news(self) -> bool:
-        """Whether a look may find something; cheap enough to be called many times a second."""
+        """Whether ``look`` may find something new; cheap enough to be asked many times a second."""
         return time.monotonic() >= self._find_s or any(watched.has_news for watched in list(self._runs.values()))
 
     @property
     def version(self) -> tuple[int, int]:
-        """Counts that increase: searches that changed the list of runs, and changes of all runs together."""
+        """Two counts, of which one increases whenever the list of runs, or a run, has changed."""
         return self._found, sum(watched.version for watched in list(self._runs.values()))
 
     def look(self) -> list[WatchedRun]:
-        """Look at living runs, and return all runs, newest first."""
+        """Search for runs if it is time, read what living runs have added, and return all runs, newest first."""
         with self._lock:
             now_s = time.monotonic()
             if now_s >= self._find_s:
@@ -165,9 +168,10 @@ class WatchedRuns:
             return list(self._runs.values())
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
-        """Return the JSON of what ``make`` returns; it is made again only if one of ``members`` has changed.
+        """Return a part encoded as JSON; it is made only once for all pages that request it.
 
-        Several pages request the same parts.
+        ``name``: identifies the part. ``make``: returns its value; it is called again if one of the runs ``members``
+        has changed.
         """
         state = [(watched, watched.version) for watched in members]
         before, encoded = self._kept.get(name, (None, msgspec.Raw()))
@@ -181,7 +185,7 @@ class WatchedRuns:
         return encoded
 
     def get(self, run_id: str) -> WatchedRun | None:
-        """Return the run with this id; searches only if the id is not known."""
+        """Return the run with this id; None if there is none. Searches for runs if the id is not known."""
         if run_id not in self._runs:
             self.look()
         return self._runs.get(run_id)
@@ -202,7 +206,10 @@ class WatchedRuns:
             self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
 
     def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:
-        """Return the groups with their numbers; a new group, the oldest first, gets the next number."""
+        """Return the groups with their numbers.
+
+        A group keeps the number that one of its runs had before. New groups get the next numbers, the oldest first.
+        """
         found: list[Group] = []
         taken: set[int] = set()
         for members in reversed(groups):

@@ -1,7 +1,7 @@
-"""The card of an exported policy: a README.md with its description, its scores, and how to repeat the run.
+"""The card of an exported policy: the text of its README.md.
 
-Pure: makes Markdown from a ``RunView``, the lives of the run and the answers of the exporting and the evaluating
-process. Its first lines are metadata of the Hugging Face Hub.
+The card describes the policy, gives its scores, and says how to play it and how to repeat its run. The first lines are
+metadata for the Hugging Face Hub. Pure: makes Markdown from what other modules have read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ action = policy.act(observation, first)    # {observation}, one or N, to one act
 """
 _FILES = {
     "policy.onnx": "the policy: from observations to actions, with normalisation and memory",
-    "play.py": "plays the policy; needs numpy and onnxruntime, and to play games what is named below",
+    "play.py": "plays the policy; needs numpy and onnxruntime, and to play games the packages below",
     PICKLED: "the environment's class or function, stored with cloudpickle; it needs the Python version that "
     "stored it, and reading it runs its code",
     "weights.safetensors": "all weights by their names in torch, including those that only learning needs",
@@ -58,12 +58,13 @@ _FILES = {
 def card(
     view: RunView, lives: Sequence[Life], told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]
 ) -> str:
-    """Return the card.
+    """Return the text of the card.
 
-    ``view``: the run as it is now; the policy plays with its environment. ``lives``: the run's lives in which the
-    weights were trained, oldest first. ``told``: the answer of ``tasks/export.py``. ``scored``: the answer of
-    ``tasks/evaluate.py`` about games that the exported weights played with their likeliest actions; None: no games were
-    played. ``files``: names of the other files in the folder.
+    ``view``: the run as it is now; the policy plays in the environment of its topology. ``lives``: the lives of the run
+    in which the weights were trained, oldest first (``launch/runs/lives.py``). ``told``: facts about the exported
+    policy, the answer of ``actorlearn/tasks/export.py``. ``scored``: the scores of games in which the policy took its
+    likeliest actions, the answer of ``actorlearn/tasks/evaluate.py``; None: no games were played. ``files``: names of
+    the other files in the folder.
     """
     life = lives[-1]
     algorithm, title, stored = _name(life, "algorithm"), printable(view.name), PICKLED in files
@@ -88,7 +89,7 @@ def card(
 
 
 def _played(view: RunView, stored: bool) -> str:
-    """Return how to play; ``stored``: a file in the folder holds the environment's class or function."""
+    """Return the section "Play"; ``stored``: whether the folder has the file with the environment's class."""
     if stored:
         return _PLAYED.format(packages="numpy onnxruntime gymnasium cloudpickle    # and what the environment imports")
     module, colon, _ = printable(view.env_id).partition(":")
@@ -154,7 +155,7 @@ def _resumed(before: Life, now: Life) -> str:
 
 
 def _env_since(view: RunView, life: Life) -> str:
-    """Return the keys of the environment that a later resume has changed, and with which the policy plays."""
+    """Return a sentence on the keys of the environment that were changed after the weights were trained; else ""."""
     changed = {
         key: change for key, change in changes(life.topology, view.topology).items() if changes_task({key: change})
     }
@@ -162,7 +163,7 @@ def _env_since(view: RunView, life: Life) -> str:
 
 
 def _since(life: Life) -> dict[str, str]:
-    """Return the name and the description of topology.yaml if ``life`` began with a resume; else {}."""
+    """Return the description of topology.yaml, by file name, if ``life`` began with a resume; else {}."""
     if life.resumed_at is None:
         return {}
     return {"topology.yaml": f"the configuration since the resume at {life.resumed_at:,} steps, with all defaults"}

@@ -1,7 +1,7 @@
-"""Shows a living run: a picture on a terminal, short lines in any other output.
+"""Shows the progress of a run to the user who has started it: a changing screen on a terminal, else short lines.
 
-Receives events and rows from the supervisor's loop; writes to one stream. Draws within these calls, at most a few times
-a second. It starts no thread, because the supervisor's process spawns other processes.
+The supervisor's loop passes events and rows to a console, which draws during these calls, at most a few times a second.
+It uses no thread of its own, because the supervisor's process starts other processes, which is unsafe with threads.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from launch.supervision.events import Console, Note
 
 _DRAW_EVERY_S = 0.25
+"""Least seconds between two drawings that no event has caused."""
 _LINE_EVERY_S = 10.0
+"""Least seconds between two printed reports, and between two printed events about saved checkpoints."""
 
 
 def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
-    """Return the console for a stream: LiveConsole for a terminal that can redraw, else PlainConsole.
+    """Return a LiveConsole for a terminal that can redraw, else a PlainConsole.
 
-    ``view``: a view of the run before its start, with name, environment and total steps. ``plain``: always lines.
+    ``view``: a view of the run with its name, environment and total steps. ``stream``: default standard output.
+    ``plain``: whether to return a PlainConsole in any case.
     """
     out = stream or sys.stdout
     if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -39,7 +42,10 @@ def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Co
 
 
 class LiveConsole:
-    """A picture redrawn in place; when closed, the last picture stays, followed by how the run ended."""
+    """Draws the run's screen (``launch/display/screen.py``) again and again in place.
+
+    After ``close`` the last screen stays on the terminal, with the reason of the run's end below it.
+    """
 
     def __init__(self, view: RunView, terminal: Terminal, now_s: Callable[[], float] = time.monotonic) -> None:
         self.view = view
@@ -48,7 +54,7 @@ class LiveConsole:
         self._started_s = now_s()
         self._drawn_s = self._started_s
         self._end: list[str] = []
-        """Lines that are written below the last picture."""
+        """Lines that are written below the last screen."""
         self._live = Live(self._picture(), console=terminal, auto_refresh=False, vertical_overflow="crop")
         self._live.start(refresh=True)
 
@@ -67,12 +73,12 @@ class LiveConsole:
         self._draw()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Set the current processes; called often, which also updates the clock."""
+        """Set the current processes. The supervisor calls this often, so the time on the screen advances too."""
         self.view = replace(self.view, processes=processes)
         self._draw()
 
     def close(self) -> None:
-        """Draw the last picture and release the terminal. A second call does nothing."""
+        """Draw the last screen and release the terminal. A second call does nothing."""
         if self._live.is_started:
             self._draw(at_once=True)
             self._live.stop()
@@ -91,7 +97,10 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """Prints a short line for every event; for reports, and for saved checkpoints, at most one every ten seconds."""
+    """Prints events and reports as lines: every event, but at most one report and one saved checkpoint in ten seconds.
+
+    The first and the last report are always printed, and so is the last saved checkpoint.
+    """
 
     def __init__(self, view: RunView, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         self.view = view
@@ -99,16 +108,19 @@ class PlainConsole:
         self._now_s = now_s
         self._started_s = now_s()
         self._said_s: float | None = None
+        """When a report was last printed."""
         self._unsaid = False
+        """Whether the newest report has not been printed."""
         self._saved_s: float | None = None
-        """When a checkpoint was last printed."""
+        """When a saved checkpoint was last printed."""
         self._unsaid_save = ""
-        """Line about a checkpoint saved less than ten seconds after the last printed one; printed when the run ends."""
+        """Line about a saved checkpoint that has not been printed; printed before the event with which the run ends."""
 
     def event(self, note: Note) -> None:
-        """Add an event of a process, and print it, unless it is a value that was chosen: `check` and `top` show these.
+        """Add an event, and print it.
 
-        A key of the file that is left out is printed.
+        Events "chosen", about values that actorlearn has chosen, are not printed, because `check` and `top` show them.
+        An exception is the event that a key of the file was ignored, which has no value.
         """
         if note.kind == "chosen" and note.fields.get("value") is not None:
             self.view = self.view.with_event(as_event(note, 0.0))
@@ -155,7 +167,7 @@ class PlainConsole:
 
 
 def tells_the_end(note: Note) -> bool:
-    """Whether a note gives the reason of a run's end, or the evaluations of the whole run."""
+    """Whether an event tells why the run ends, or sums up all evaluations of the run."""
     return note.kind == "stopping" or (note.kind == "evaluated" and not note.process)
 
 
@@ -165,7 +177,7 @@ def heading(view: RunView) -> str:
 
 
 def report_line(view: RunView) -> str:
-    """Return the newest report in one line, with its numbers aligned below those of the line before."""
+    """Return the newest report as one line; numbers have fixed widths, so that successive lines are aligned."""
     row, steps = view.row, len(as_whole(view.total_steps))
     if view.awaited and not row.get("updates"):
         return view.awaited
@@ -185,12 +197,12 @@ def report_line(view: RunView) -> str:
 
 
 def timed_line(time_s: float | None, said: str) -> str:
-    """Return a line of a log: the time since the start of the run, and the text."""
+    """Return a text with the time since the start of the run before it."""
     return f"{as_duration(time_s):>8}  {said}"
 
 
 def as_event(note: Note, time_s: float) -> dict[str, Any]:
-    """Return a supervisor's note as a row of events.jsonl."""
+    """Return an event of the supervisor in the form of a row of events.jsonl."""
     return {
         **note.fields,
         "time_s": time_s,

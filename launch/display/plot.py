@@ -1,7 +1,7 @@
-"""Draws learning curves: mean raw score, or other metrics, against environment steps and against minutes.
+"""Draws learning curves into one picture: scores, or other metrics, against environment steps and against minutes.
 
-Runs that differ only in the seed are drawn as their interquartile mean with a band for its interval, and a thin line
-for each run. Writes one picture.
+Runs that differ only in the seed are drawn as a thin line for each run, their interquartile mean, and a band for its
+bootstrap interval of 95 %.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ DARK_COLOURS = ("#4BA3DD", "#E8762C", "#2DB78B", "#D98AB7", "#E6A21A", "#B9A5F2"
 STYLES = ("-", "--", ":")
 INK = "#333333"
 _LEGEND_INCHES = 0.6
-"""Height of a legend for which a picture has room; a higher one makes the picture higher."""
+"""Height of the legend for which a picture has room. If the legend is higher, the picture is made higher."""
 THIN = 0.6
 """Width in points of the line of a single run in a group."""
 
 
 def plot(runs: Sequence[RunFolder], output: Path, columns: Sequence[str] = (SCORE,), apart: bool = False) -> None:
-    """Draw columns of the runs into ``output``; raises ValueError with one line if there is nothing to draw.
+    """Draw the runs' columns of metrics.jsonl into the file ``output``; raises ValueError if there is nothing to draw.
 
-    ``apart``: runs that differ only in the seed are drawn as separate lines.
+    ``apart``: whether to draw runs that differ only in the seed as separate lines, without mean and band.
     """
     draw_groups(_lines(runs, columns, apart), output)
 
 
 def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
-    """Return the picture that ``plot`` writes; raises ValueError with one line if there is nothing to draw."""
+    """Return the picture that ``plot`` would write; raises ValueError if there is nothing to draw."""
     return _drawn(_lines(runs, columns, apart), Path("figure.png"))
 
 
@@ -66,14 +66,17 @@ def _lines(runs: Sequence[RunFolder], columns: Sequence[str], apart: bool) -> li
 
 
 def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> None:
-    """Draw groups of curves under their names; raises ValueError if the picture's format is not supported."""
+    """Draw groups of curves, each with its name, into a file; raises ValueError if its format is not supported."""
     figure = _drawn(groups, output)
     output.parent.mkdir(parents=True, exist_ok=True)
     save(figure, output)
 
 
 def make_figure(output: Path, width: float) -> Figure:
-    """Return an empty figure; raises ValueError if the picture's format is not supported."""
+    """Return an empty figure for the file ``output``; raises ValueError if its format is not supported.
+
+    ``width``: in inches.
+    """
     # Imported here, because the import takes half a second; without pyplot, no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -90,14 +93,18 @@ def make_figure(output: Path, width: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture, in the format of its suffix, whole or not at all; raises OSError."""
+    """Write a picture in the format of the path's suffix; the file is never half written. Raises OSError."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.lstrip(".").lower())
     write_atomically(path, drawn.getvalue())
 
 
 def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
-    """Return names for the legend: the topology's; if groups share it, their differing keys or the run's folder."""
+    """Return the name of each group for the legend, different for each.
+
+    It is the name of the group's topology. If several groups have this name, it is the keys in which a group differs,
+    or for a group of one run also the name of its folder.
+    """
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]
     names = []
@@ -144,7 +151,7 @@ def _drawn(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) 
 
 
 def _add_legend(figure: Figure, columns: int) -> None:
-    """Add the legend below the panels. Names that are too wide stand below one another, then are broken into lines."""
+    """Add the legend below the panels, in one column if names are too wide for ``columns``; then wrap names."""
     handles, labels = figure.axes[1].get_legend_handles_labels()
     add = partial(figure.legend, loc="outside lower center", frameon=False, fontsize=9, labelcolor=INK)
     share = 0.0
@@ -171,23 +178,28 @@ def _speed(curves: Sequence[LearningCurve]) -> str:
 
 
 def _as_written(text: str) -> str:
-    """Return a text escaped for matplotlib, which reads a formula between two dollars."""
+    """Return a text with dollar signs escaped, because matplotlib reads text between two of them as a formula."""
     return printable(text).replace("$", r"\$")
 
 
 def draw_line(axes: Axes, curve: LearningCurve, column: int, unit: float, colour: str, style: str) -> None:
-    """Draw one run in one panel; a stretch with a single point is visible only by its mark."""
+    """Draw the curve of one run in one panel, with a mark at its end.
+
+    ``column``: what the horizontal axis shows: 0 for environment steps, 1 for minutes; ``unit``: its divisor.
+    """
     for stretch in curve.stretches:
         x = [point[column] / unit for point in stretch]
         y = [point[2] for point in stretch]
+        # A line through a single point is invisible, so it gets a mark.
         axes.plot(x, y, color=colour, linestyle=style, linewidth=1.8, marker="o" if len(x) == 1 else "", markersize=4)
     axes.plot(x[-1], y[-1], color=colour, marker="o", markersize=5)
 
 
 def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, style: str) -> str:
-    """Draw runs as thin lines, and their interquartile mean with its band where all have points.
+    """Draw the curves of a group: a thin line for each, and their interquartile mean with its band.
 
-    Return the number of runs and the last interquartile mean as text for the legend.
+    Mean and band are drawn where all curves have points. Return the number of runs and the last interquartile mean as
+    text for the legend.
     """
     for curve in curves:
         axes.plot([x / unit for x, _ in curve], [y for _, y in curve], color=colour, linewidth=THIN, alpha=0.5)
@@ -220,7 +232,7 @@ def dress(axes: Axes) -> None:
 
 
 def _add_frames(axes: Axes, curves: Sequence[LearningCurve], unit_name: str) -> None:
-    """Add an axis of emulator frames at the top, if all runs have the same number of frames a step."""
+    """Add a second horizontal axis at the top, in frames, if all runs have the same number of frames per step."""
     ratios = {round(curve.frames_per_step, 2) if curve.frames_per_step else None for curve in curves}
     ratio = ratios.pop()
     if ratios or ratio is None or ratio == 1.0:

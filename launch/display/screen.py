@@ -1,6 +1,6 @@
-"""The picture of a run: pure functions from a ``RunView`` to an object that rich can print.
+"""The screen of a run, as `actorlearn run` and `top` show it: made from a ``RunView`` as an object that rich can print.
 
-Writes nothing and reads no clock. A number that is not known yet is shown as a dash, never as zero.
+Pure: writes nothing and reads no clock. A number that is not known yet is shown as a dash, never as zero.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from launch.reports.health import names_in, remedy_of
 from launch.runs.view import ALARMS, RunView
 
 _COLOURS = dict(zip(SECTIONS, ("cyan", "magenta", "yellow", "blue", "green", "bright_black"), strict=True))
+"""Colour of each stage."""
 _STATES = {
     "running": "green",
     "finished": "green",
@@ -45,14 +46,22 @@ _STATES = {
 _SPARKS = "▁▂▃▄▅▆▇█"
 _MOST_SPARKS = 24
 _EVENTS = 5
-_HIGH = 30  # lines of a terminal with room for all events
-_VERY_HIGH = 40  # lines of a terminal with room for reasons too
+"""Most events on the screen."""
+_HIGH = 30
+"""Height in lines from which a terminal has room for ``_EVENTS`` events; below it two are shown."""
+_VERY_HIGH = 40
+"""Height in lines from which a terminal has room for the reasons of automatic choices."""
 _LEAST_PROCESSES = 3
-_NARROW = 60  # columns below which processes have only name, state and busy
+"""Lines that are reserved for processes, if there are so many."""
+_NARROW = 60
+"""Width in columns below which the table of processes has only name, state and busy."""
 
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
-    """Return the screen for a terminal of this size, important parts first; parts without room are left out."""
+    """Return the screen for a terminal of ``width`` columns and ``height`` lines.
+
+    The most important parts are placed first; a part for which there is no room is left out.
+    """
     head = [_header(view, width), _progress(view, width), *_awaited(view), *_figures(view, width)]
     head += [*_illness(view.row), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
@@ -108,7 +117,7 @@ def _awaited(view: RunView) -> list[RenderableType]:
 
 
 def _figures(view: RunView, width: int) -> list[RenderableType]:
-    """Return score, speed and lag: a line each, the most important number first."""
+    """Return a line each for the score, the speed and the policy lag, with related numbers after each."""
     row, best = view.row, f"{as_number(view.best_return)} best mean"
     limit = [_said(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
     rates = ["frames_per_s"] if skips_frames(row) else []
@@ -125,7 +134,10 @@ def _figures(view: RunView, width: int) -> list[RenderableType]:
 def _figure(
     row: Mapping[str, Any], name: str, more: Sequence[str], sparks: str = "", alarm: bool = False
 ) -> RenderableType:
-    """Return a line with a metric, its trend, and related numbers in dim letters."""
+    """Return a line with a metric and the texts ``more``; ``sparks``: its trend as a sparkline.
+
+    ``alarm``: whether to show ``more`` in red.
+    """
     line = _line((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
     if sparks:
         line.append(f"  {sparks}", style="cyan")
@@ -135,14 +147,14 @@ def _figure(
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Return texts, or pairs of a text and its style, as one line that is cut where it does not fit."""
+    """Return texts, or pairs (text, style), as one line; a line that is too long for the terminal is cut."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
-    """Return scores as a line of at most ``width`` letters; their heights scale from the lowest to the highest score.
+    """Return scores as a bar chart in one line of at most ``width`` letters, from ▁ (lowest score) to █ (highest).
 
-    ``trend``: pairs of a part of the run's steps and a score, in order; fewer than two give an empty line.
+    ``trend``: as in ``RunView.trend``; fewer than two points give "".
     """
     if len(trend) < 2:
         return ""
@@ -161,7 +173,7 @@ def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
 
 
 def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
-    """Return the rules that find that learning fails, and a remedy for the first; empty if there are none."""
+    """Return a line with the health rules that hold and the remedy of the first; [] if none holds."""
     if not (names := names_in(row)):
         return []
     remedy = remedy_of(names[0])
@@ -170,7 +182,7 @@ def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _problems(view: RunView) -> list[RenderableType]:
-    """Return the number of deaths, warnings and other problems by kind, and the newest; empty if there were none."""
+    """Return a line with the number of deaths, warnings and other alarms, and the newest of them; [] if none."""
     if not view.alarm:
         return []
     counts = " · ".join(f"{number} {kind}" for kind, number in view.problems.items())
@@ -179,7 +191,7 @@ def _problems(view: RunView) -> list[RenderableType]:
 
 
 def _lost(row: Mapping[str, Any]) -> bool:
-    """Whether steps were dropped for another reason than collecting the statistics of observations."""
+    """Whether steps were dropped unintentionally: more than those that only set the statistics of observations."""
     return bool((row.get("steps_dropped") or 0) > (row.get("dropped_statistics") or 0))
 
 
@@ -198,7 +210,10 @@ def _all_said(row: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _lags(row: Mapping[str, Any]) -> RenderableType:
-    """Return the share of steps in each class of policy lag, and the share that counts, if ratios are known."""
+    """Return a line about each class of policy lag: its share of the steps, effective sample size and clipped share.
+
+    The last two are left out for algorithms without probability ratios.
+    """
     told = []
     for one in LAG_CLASSES:
         if not row.get(f"policy_lag_{one.name}"):
@@ -212,7 +227,7 @@ def _lags(row: Mapping[str, Any]) -> RenderableType:
 
 
 def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
-    """Return the metrics of learning, in as many columns as there is room for."""
+    """Return lines with the metrics of learning, such as the loss, in as many columns as ``width`` allows."""
     names = learning_metrics(row)
     columns = max(1, width // 26)
     lines: list[RenderableType] = []
@@ -229,7 +244,7 @@ def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
 
 
 def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
-    """Return a bar with the share of each stage, and a legend that names the slowest."""
+    """Return a bar with the share of each stage in the processes' time, and a legend; the slowest stage is marked."""
     if not shares:
         return []
     slow, bar, legend = slow_stage(shares), Text(" "), Text(" ", no_wrap=True, overflow="ellipsis")
@@ -248,7 +263,7 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
 
 
 def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableType]:
-    """Return the automatic choices: a line each with its reason, or all values in one line."""
+    """Return the values that actorlearn has chosen: with ``why`` a line each with its reason, else all in one line."""
     if not choices:
         return []
     heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")
@@ -288,7 +303,11 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
 
 
 def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
-    """Return at most ``room`` lines: if there are too many processes, healthy ones of a role share a line."""
+    """Return the processes in at most ``room`` lines, each with name, state and busy.
+
+    If there are too many, running processes of one role share a line, such as "4 x simulator". If there are still too
+    many, the last line is "5 more".
+    """
     if len(processes) <= room:
         return list(processes)
     lines: list[Mapping[str, Any]] = []
@@ -318,16 +337,16 @@ def _event(event: Mapping[str, Any]) -> Text:
 
 
 def learning_metrics(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of a row's metrics about learning, including unregistered ones."""
+    """Return the names of a row's metrics of learning, such as the loss; names that are not registered count too."""
     return [name for name, value in row.items() if metric(name).learning and (value is None or is_number(value))]
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the known shares of the stages, 0 to 1, in the order of the data path."""
+    """Return the share of each stage (``SECTIONS``) in the processes' time, 0 to 1; unknown shares are left out."""
     return {stage: row[f"share_{stage}"] for stage in SECTIONS if is_number(row.get(f"share_{stage}"))}
 
 
 def slow_stage(shares: Mapping[str, float]) -> str | None:
-    """Return the stage that takes the most time; waiting does not count as work."""
+    """Return the stage with the largest share, other than waiting; None if no stage has a share."""
     work = {stage: share for stage, share in shares.items() if stage != "wait"}
     return max(work, key=lambda stage: work[stage]) if any(work.values()) else None
