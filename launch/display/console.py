@@ -107,13 +107,13 @@ class PlainConsole:
         self._stream = stream
         self._now_s = now_s
         self._started_s = now_s()
-        self._said_s: float | None = None
+        self._row_s: float | None = None
         """When a report was last printed."""
-        self._unsaid = False
+        self._row_is_waiting = False
         """Whether the newest report has not been printed."""
-        self._saved_s: float | None = None
+        self._save_s: float | None = None
         """When a saved checkpoint was last printed."""
-        self._unsaid_save = ""
+        self._waiting_save = ""
         """Line about a saved checkpoint that has not been printed; printed before the event with which the run ends."""
 
     def event(self, note: Note) -> None:
@@ -125,28 +125,28 @@ class PlainConsole:
         if note.kind == "chosen" and note.fields.get("value") is not None:
             self.view = self.view.with_event(as_event(note, 0.0))
             return
-        if self._unsaid and tells_the_end(note):
-            self._say_row()
+        if self._row_is_waiting and tells_the_end(note):
+            self._print_row()
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
         line = timed_line(elapsed_s, event_line(event))
-        if note.kind == "saved" and self._saved_s is not None and self._now_s() - self._saved_s < _LINE_EVERY_S:
-            self._unsaid_save = line
+        if note.kind == "saved" and self._save_s is not None and self._now_s() - self._save_s < _LINE_EVERY_S:
+            self._waiting_save = line
             return
         if note.kind == "saved":
-            self._saved_s, self._unsaid_save = self._now_s(), ""
-        elif self._unsaid_save and self.view.has_ended:
-            self._say(self._unsaid_save)
-            self._unsaid_save = ""
-        self._say(line)
+            self._save_s, self._waiting_save = self._now_s(), ""
+        elif self._waiting_save and self.view.has_ended:
+            self._print(self._waiting_save)
+            self._waiting_save = ""
+        self._print(line)
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Add a report of the trainer; the first is always printed."""
         self.view = self.view.with_row(row)
-        self._unsaid = True
-        if self._said_s is None or self._now_s() - self._said_s >= _LINE_EVERY_S:
-            self._say_row()
+        self._row_is_waiting = True
+        if self._row_s is None or self._now_s() - self._row_s >= _LINE_EVERY_S:
+            self._print_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
         """Set the current processes, which are not printed."""
@@ -154,14 +154,14 @@ class PlainConsole:
 
     def close(self) -> None:
         """Print the last report, if it has not been printed."""
-        if self._unsaid:
-            self._say_row()
+        if self._row_is_waiting:
+            self._print_row()
 
-    def _say_row(self) -> None:
-        self._said_s, self._unsaid = self._now_s(), False
-        self._say(timed_line(self._now_s() - self._started_s, report_line(self.view)))
+    def _print_row(self) -> None:
+        self._row_s, self._row_is_waiting = self._now_s(), False
+        self._print(timed_line(self._now_s() - self._started_s, report_line(self.view)))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._stream.write(line + "\n")
         self._stream.flush()
 

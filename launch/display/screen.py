@@ -119,13 +119,13 @@ def _awaited(view: RunView) -> list[RenderableType]:
 def _figures(view: RunView, width: int) -> list[RenderableType]:
     """Return a line each for the score, the speed and the policy lag, with related numbers after each."""
     row, best = view.row, f"{as_number(view.best_return)} best mean"
-    limit = [_said(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
+    limit = [_labelled(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
     rates = ["frames_per_s"] if skips_frames(row) else []
-    games = [best, *_all_said(row, "episodes", "episode_length_mean")]
+    games = [best, *_all_labelled(row, "episodes", "episode_length_mean")]
     account = [_account(row)] if row.get("steps_used") is not None else []
     return [
         _figure(row, "episode_return_mean", games, sparkline(view.trend, min(_MOST_SPARKS, width // 6))),
-        _figure(row, "env_steps_per_s", [*limit, *_all_said(row, *rates, "updates")]),
+        _figure(row, "env_steps_per_s", [*limit, *_all_labelled(row, *rates, "updates")]),
         _figure(row, "policy_lag_mean", account, alarm=_lost(row)),
         *([_lags(row)] if row.get("policy_lag_max") else []),
     ]
@@ -201,12 +201,12 @@ def _account(row: Mapping[str, Any]) -> str:
     return f"{row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
 
 
-def _said(row: Mapping[str, Any], name: str) -> str:
+def _labelled(row: Mapping[str, Any], name: str) -> str:
     return f"{metric_value(row, name)} {printable(metric(name).shown_as)}"
 
 
-def _all_said(row: Mapping[str, Any], *names: str) -> list[str]:
-    return [_said(row, name) for name in names]
+def _all_labelled(row: Mapping[str, Any], *names: str) -> list[str]:
+    return [_labelled(row, name) for name in names]
 
 
 def _lags(row: Mapping[str, Any]) -> RenderableType:
