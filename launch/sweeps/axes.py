@@ -1,4 +1,7 @@
-"""Axes: the keys in which trials differ, the values that each may have, and moves from one value to another. Pure."""
+"""Axes of a sweep: the keys in which its trials differ, and the values that each key may have. Pure.
+
+A trial is a combination of one value for each axis; it is trained with every seed of the sweep.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from random import Random
 from typing import Any
 
 DIGITS = 6
-"""Significant digits of a number drawn from a range: few enough to read, and exact when written and read back.
+"""Significant digits to which a number drawn from a range is rounded, so that it is short and exact as text.
 
-A narrow range has so many digits of its width.
+In a narrow range, such as 0.99 to 0.999, the digits are counted from those in which its ends differ.
 """
 
 Values = Mapping[str, Any]
-"""Values of a trial: dotted key of the topology -> value."""
+"""The values of a trial: dotted key of the topology -> value."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Choices:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """All values; a sweep is refused unless the topology accepts each of them."""
+        """Values with which the topology is tried before the sweep starts: here all values."""
         return self.values
 
     def draw(self, random: Random) -> Any:
@@ -42,7 +45,10 @@ class Choices:
         return random.choice(self.values)
 
     def move(self, value: Any, factors: Sequence[float], random: Random) -> Any:
-        """Return the value before or after this one in the list; at an end of the list it may stay the same."""
+        """Return the value before or after this one in the list, at random; at an end it may stay the same.
+
+        ``factors`` are not used; ``Range.move`` uses them.
+        """
         del factors
         place = self.values.index(value) + random.choice((-1, 1))
         return self.values[min(max(place, 0), len(self.values) - 1)]
@@ -56,7 +62,7 @@ class Range:
     low: float
     high: float
     log: bool = False
-    """Whether equal factors, instead of equal differences, are equally probable."""
+    """Whether numbers are drawn uniformly on a logarithmic scale, instead of a linear one."""
 
     @property
     def whole(self) -> bool:
@@ -70,18 +76,21 @@ class Range:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """The lowest and the highest value; a sweep is refused unless the topology accepts both."""
+        """Values with which the topology is tried before the sweep starts: the lowest and the highest."""
         return (self.low, self.high)
 
     def draw(self, random: Random) -> float:
-        """Return a random number, uniform on the scale of the axis."""
+        """Return a random number, uniform on the linear or logarithmic scale of the axis."""
         low, high = (self.low - 0.5, self.high + 0.5) if self.whole else (self.low, self.high)
         if self.log:
             return self.fit(math.exp(random.uniform(math.log(low), math.log(high))))
         return self.fit(random.uniform(low, high))
 
     def move(self, value: Any, factors: Sequence[float], random: Random) -> float:
-        """Return the value times one of the factors, within the range; a whole number changes by one at least."""
+        """Return the value times one of the factors, chosen at random and limited to the range.
+
+        A whole number changes by at least one, unless it is at an end of the range or the factor is 1.
+        """
         factor = random.choice(list(factors))
         moved = self.fit(value * factor)
         if self.whole and moved == value and factor != 1:
@@ -89,7 +98,7 @@ class Range:
         return moved
 
     def fit(self, number: float) -> float:
-        """Return the nearest value of the axis, rounded to ``DIGITS`` digits, or more if the range is narrow."""
+        """Return the value of the axis that is nearest to a number, rounded as ``DIGITS`` describes."""
         if self.whole:
             return min(max(round(number), self.low), self.high)
         narrow = max(1.0, max(abs(self.low), abs(self.high)) / (self.high - self.low))
@@ -101,23 +110,26 @@ Axis = Choices | Range
 
 
 def combinations(axes: Sequence[Choices]) -> list[Values]:
-    """Return every combination of the values, the last key changing fastest; without axes one empty combination."""
+    """Return all combinations of the values; the last key changes fastest. Without axes, return one empty one."""
     keys = [axis.key for axis in axes]
     return [dict(zip(keys, values, strict=True)) for values in product(*(axis.values for axis in axes))]
 
 
 def draw(axes: Sequence[Axis], random: Random) -> Values:
-    """Return a value of each axis, drawn independently."""
+    """Return a random value for each axis; values of different axes are independent."""
     return {axis.key: axis.draw(random) for axis in axes}
 
 
 def written(values: Values) -> str:
-    """Return values as text: equal values have equal text, whatever their types."""
+    """Return values as a text by which they can be compared: equal values have equal texts."""
     return json.dumps(values, sort_keys=True)
 
 
 def draw_different(axes: Sequence[Axis], seed: int, count: int) -> list[Values]:
-    """Return ``count`` different draws; a larger count begins with the same draws. The axes must have enough values."""
+    """Return ``count`` different random combinations; with a larger count, the result begins with the same ones.
+
+    The axes must have at least ``count`` combinations (``count_all``); otherwise this does not end.
+    """
     random = Random(seed)
     found: dict[str, Values] = {}
     while len(found) < count:

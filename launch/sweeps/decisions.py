@@ -1,7 +1,7 @@
-"""The next step of a sweep, given its history and the runs that are alive. Pure.
+"""Decides the next step of a sweep from its history and the runs that are alive. Pure.
 
-``Search`` chooses the next trial, for every kind of search. ``next_step`` decides whether to start a run, to choose a
-trial, or to wait for the end of a run.
+``next_step`` decides whether to start a run, to choose a trial, or to wait for the end of a run. A ``Search`` chooses
+the values of the next trial; there is a class for each kind of search, and ``OptunaSearch`` in ``optuna_search.py``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from launch.sweeps.keys import PopulationKeys
 
 
 class Wait:
-    """Nothing can be started before a run has ended."""
+    """The next step if nothing can be started before a run has ended."""
 
 
 class Over:
-    """There is nothing left to choose."""
+    """The next step if nothing is left to do."""
 
 
 WAIT, OVER = Wait(), Over()
@@ -29,24 +29,24 @@ Choice = Trial | Wait | Over
 
 
 class Search(Protocol):
-    """Chooses trials."""
+    """A way to choose the trials of a sweep."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next trial; depends on the history alone."""
+        """Return the next trial, WAIT or OVER; the result depends on the history alone."""
 
     def runs(self, trial: Trial) -> list[RunId]:
-        """Return the runs of a trial."""
+        """Return the runs of a trial, usually one for each seed."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Trials that are known from the start: a grid, or random draws."""
+    """A search whose trials are known from the start: a grid, or random combinations."""
 
     trials: Sequence[Values]
     seeds: Sequence[int]
 
     def choose(self, history: History) -> Choice:
-        """Return the first trial that has not been chosen."""
+        """Return the next trial of the list, or OVER at its end."""
         number = len(history.trials)
         return Trial(number=number, values=self.trials[number]) if number < len(self.trials) else OVER
 
@@ -57,16 +57,25 @@ class Listed:
 
 @dataclass(frozen=True)
 class Population:
-    """Generations of a population: trial ``generation * members + place``; each place has its own seed."""
+    """A search by population-based training, one generation of members after another.
+
+    A population has a place for each seed. The member at a place in a generation is a trial with one run; its number is
+    ``generation * len(seeds) + place``.
+    """
 
     axes: Sequence[Axis]
     keys: PopulationKeys
     seeds: Sequence[int]
     sign: int
+    """1 if a higher score is better, -1 if a lower one is."""
     generations: int
+    """Number of generations."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next member once the generation before has ended; OVER if none of its members has a score."""
+        """Return the next member; WAIT until all runs of the generation before have ended.
+
+        OVER after the last generation, or if no member of the generation before has a score.
+        """
         number, size = len(history.trials), len(self.seeds)
         generation, place = divmod(number, size)
         if generation == self.generations:
@@ -85,7 +94,7 @@ class Population:
         return Trial(number=number, values=values, parent=first + parent)
 
     def runs(self, trial: Trial) -> list[RunId]:
-        """Return the member's run."""
+        """Return the only run of a member."""
         return [RunId(trial.number, self.seeds[trial.number % len(self.seeds)])]
 
     def generation(self, trial: int) -> int:
@@ -100,17 +109,20 @@ def next_generation(
     before: Sequence[Values],
     scores: Sequence[float | None],
 ) -> list[tuple[Values, int]]:
-    """Return values of each member of a generation (from 1), and the place of its parent in the one before.
+    """Return, for each place of a population, the values of the next member and the place of its parent.
 
     This is the exploit and explore step of population-based training (Jaderberg et al. 2017, arXiv 1711.09846). As in
-    the paper, truncation selection replaces the worst members: they take weights and values of some of the best
-    (exploit), and each of these values is multiplied by one of two factors (explore). The paper compares a member
-    whenever it is ready with members at any other step. Here a generation ends when all its members have ended. So
-    members are compared at equal steps, they can run one after another on few cores, and the result does not depend on
-    timing.
+    the paper, truncation selection replaces the worst members: each continues from the weights and values of one of the
+    best members (exploit), and each of these values is multiplied by one of two factors (explore). The other members
+    continue from their own weights, with the same values.
 
-    ``before``, ``scores``: those of the generation before; higher scores are better. Members without a score are the
-    worst, and no member continues from them. At least one must have a score.
+    The paper compares a member whenever it is ready, with members at other steps. Here a generation ends when all its
+    members have ended. So members are compared at equal steps, they can run one after another on few cores, and the
+    result does not depend on timing.
+
+    ``generation``: number of the next generation, from 1. ``before``, ``scores``: values and scores of the generation
+    before it, by place; higher scores are better. Members without a score (None) are the worst, and no other member
+    continues from them. At least one member must have a score.
     """
     by_score = sorted((score, -place) for place, score in enumerate(scores) if score is not None)
     ranked = [-place for _, place in by_score]  # of equal scores the first is the best
@@ -132,7 +144,10 @@ def next_generation(
 
 
 def open_runs(search: Search, history: History) -> list[RunId]:
-    """Return the runs of chosen trials that have not ended, in order; of dropped trials only those that have begun."""
+    """Return the runs of chosen trials that have not ended, in the order of trials.
+
+    Runs of a dropped trial are included only if they have been started: they are still to be stopped.
+    """
     found = [run for trial in history.trials.values() for run in search.runs(trial) if run not in history.ended]
     return [run for run in found if run.trial not in history.dropped or run in history.starts]
 
@@ -140,10 +155,10 @@ def open_runs(search: Search, history: History) -> list[RunId]:
 def next_step(
     search: Search, history: History, alive: Collection[RunId], set_aside: Collection[RunId] = ()
 ) -> RunId | Choice:
-    """Return the run to start; if there is none, the trial to choose; if there is neither, WAIT or OVER.
+    """Return the run to start; if there is none, a new trial; if there is neither, WAIT or OVER.
 
-    Runs that were started before come first, then runs of chosen trials, then a new trial. ``set_aside``: runs that a
-    user has stopped, which this life of the sweep does not start again.
+    Runs that have been started before come first, to be continued. ``alive``: runs that are alive. ``set_aside``: runs
+    that a user has stopped; they are not started again before the next `actorlearn sweep` of this file.
     """
     ready = [run for run in open_runs(search, history) if run not in alive and run not in set_aside]
     ready = [run for run in ready if run.trial not in history.dropped]

@@ -1,7 +1,8 @@
-"""The sweep file: strict YAML like a topology, checked before anything is started.
+"""Reads and checks the sweep file, before any run is started. It is strict YAML, as a topology is.
 
-Every error is a TopologyError of one line: place, value, rule, remedy. The topology is tried with every value that a
-trial may have. Trials that are known from the start are tried with all their values together.
+Every error is a TopologyError of one line: the place, the wrong value, the rule and a remedy. The topology is checked
+with the values of the trials too. If the trials are known from the start and not too many, each is checked with all
+its values; otherwise each value is checked alone.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ from launch.topology.strict_yaml import fault, show
 from launch.topology.validate import MISSING, Problem, explain, problems_at, problems_of
 
 NODES = "nodes"
-"""Section of a topology that decides where a run is executed, and not what it learns."""
+"""Section of a topology that determines where a run is executed; it does not change what the run learns."""
 RANGE = ("low", "high", "scale")
+"""Keys of a range under ``vary``."""
 SCALES = ("linear", "log")
+"""Values of ``scale``; the first is the default."""
 MOST_TRIED = 200
-"""Most trials whose values are tried together on the topology; with more, each value is tried alone."""
+"""Most trials that are checked each with all its values; if there are more, each value is checked alone."""
 RUN_NAME_MARGIN = 24
 """Most characters that a run's name has after the name of the sweep: -000123-s2147483647."""
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{LONGEST_NAME - RUN_NAME_MARGIN - 1}}}")
@@ -52,11 +55,14 @@ class Sweep:
     base: Topology
     """The topology with the overrides and all defaults."""
     pins: Mapping[str, int]
-    """Keys that are left out and depend on the cores -> their values on this machine, the same for all runs."""
+    """Keys whose defaults depend on the machine's cores -> their values here, so that all runs have the same.
+
+    Without them, a sweep that continues on another machine would train with other values.
+    """
 
     @property
     def name(self) -> str:
-        """The file's name without its ending: the name of the sweep's folder, and the prefix of its runs' names."""
+        """The name of the file without its ending; the names of the sweep's runs begin with it."""
         return self.path.stem
 
     @property
@@ -65,19 +71,19 @@ class Sweep:
         return 1 if self.keys.goal.direction == "maximize" else -1
 
     def overrides(self, values: Values) -> list[str]:
-        """Return the overrides of the topology's file for a trial with these values."""
+        """Return the overrides, as on the command line, with which a trial with these values runs the topology."""
         return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
 
     def overrides_of_nodes(self) -> list[str]:
-        """Return the overrides of ``nodes``, which may have changed since a run was started."""
+        """Return the overrides of ``nodes.*`` keys, which a continued run takes anew from the sweep file."""
         return [f"{key}={literal(value)}" for key, value in self.keys.overrides.items() if _of_nodes(key)]
 
     def topology(self, values: Values) -> Topology:
-        """Return the topology of a trial; raises TopologyError."""
+        """Return the topology of a trial with these values; raises TopologyError."""
         return parse(self.text, self.overrides(values), self.keys.topology, spaces.ask)
 
     def search(self) -> Search:
-        """Return the search that chooses the trials; raises RunError if a package is missing."""
+        """Return the search that chooses the trials; raises RunError if Optuna is needed and not installed."""
         search, seeds = self.keys.search, self.keys.seeds
         if isinstance(search, GridKeys):
             return Listed(combinations([axis for axis in self.axes if isinstance(axis, Choices)]), seeds)
@@ -90,7 +96,7 @@ class Sweep:
 
 
 def read(path: Path) -> Sweep:
-    """Read a sweep file and try its values on the topology; raises TopologyError, or RunError for a missing package."""
+    """Read a sweep file, and check it and its values; raises TopologyError, or RunError for a missing package."""
     source = str(path)
     if not _NAME.fullmatch(path.stem):
         rule = f"the name of the file must have at most {LONGEST_NAME - RUN_NAME_MARGIN} letters, digits, . - _"
@@ -118,10 +124,11 @@ def read(path: Path) -> Sweep:
 
 
 def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
-    """Return why a sweep cannot continue with keys that differ from those it was started with; empty if it can.
+    """Return why a sweep cannot continue after its file was edited; "" if it can.
 
-    A sweep may be extended: ``at_once`` may change, seeds may be appended, and ``search.trials`` may grow. It may also
-    continue on other machines: overrides of ``nodes`` may change.
+    ``before``: the keys with which the sweep was started. A sweep may be extended: seeds may be appended, and
+    ``search.trials`` may grow. It may also continue on other machines: ``at_once`` and overrides of ``nodes`` may
+    change.
     """
     now = as_json(keys)
     for key in now:
@@ -149,7 +156,7 @@ def _of_nodes(key: str) -> bool:
 
 
 def as_json(keys: SweepKeys) -> dict[str, Any]:
-    """Return keys in the form that is recorded when a sweep starts."""
+    """Return keys as plain values, as they are recorded in sweep.jsonl when the sweep starts."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(keys))
     return plain
 
@@ -193,7 +200,7 @@ def _stranger(name: str, value: object, known: Sequence[str]) -> Problem:
 
 
 def _of_choice(name: str, section: object) -> Iterator[Problem]:
-    """Yield problems of a section whose keys depend on its name."""
+    """Yield the problems of a section whose keys depend on its key ``name``, such as ``search``."""
     structs = SECTIONS[name]
     if section is None and name == "stopping":
         return
@@ -212,7 +219,7 @@ def _of_choice(name: str, section: object) -> Iterator[Problem]:
 
 
 def _of_topologys_keys(name: str, section: object) -> Iterator[Problem]:
-    """Yield problems of a mapping of a topology's keys; their values are tried on the topology later."""
+    """Yield the problems of ``overrides`` or ``vary``; their values are checked with the topology later."""
     if not isinstance(section, dict):
         yield Problem(
             (name,), section, "must be a mapping of a topology's keys", "write for example {total_steps: 20_000}"
@@ -298,7 +305,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
 
 
 def _try_values(sweep: Sweep) -> None:
-    """Try the values of trials on the topology; raises TopologyError that names the trial or the value."""
+    """Check the topology with the values of trials; raises TopologyError that names the trial or the key."""
     search = sweep.search()
     if isinstance(search, Listed) and len(search.trials) <= MOST_TRIED:
         for number, values in enumerate(search.trials):

@@ -1,4 +1,4 @@
-"""Run folders of a sweep: how a run has ended, and a new folder whose run continues from another's checkpoint."""
+"""Run folders of a sweep: reads how a run has ended, and makes a folder that continues from another run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from launch.runs.find import RunFolder
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """The result of a run that is not alive, read from its folder."""
+    """How a run that is not alive has ended, as its folder tells."""
 
     status: str
-    """finished, stopped or failed; died if there is no summary; empty if there is no run."""
+    """finished, stopped or failed; died if it was killed; empty if the folder contains no run."""
     env_steps: int = 0
     """Steps at the end; for a run that died, those of its newest checkpoint."""
     wall_time_s: float = 0.0
@@ -34,7 +34,11 @@ class RunOutcome:
 
 
 def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
-    """Return how a dead run has ended; ``metric``: column of its score, ``end_steps``: steps that finish the run."""
+    """Return how a run that is not alive has ended.
+
+    ``metric``: the column of metrics.jsonl that is the score. ``end_steps``: environment steps at which the run is
+    finished.
+    """
     run = find.read(folder)
     if run is None:
         return RunOutcome("")
@@ -55,12 +59,12 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
 
 
 def saved_steps(run: RunFolder) -> int:
-    """Return the steps of a run's newest checkpoint; 0 if there is none."""
+    """Return the environment steps of a run's newest checkpoint; 0 if there is none."""
     return max((steps_of(checkpoint) for checkpoint in run.checkpoints()), default=0)
 
 
 def read_points(folder: Path, metric: str) -> Points:
-    """Return a run's curve; empty if it has none yet."""
+    """Return the learning curve of a run for a column of metrics.jsonl; [] if it has none yet."""
     run = find.read(folder)
     try:
         return [] if run is None else read_curve(run, metric).newest
@@ -69,10 +73,10 @@ def read_points(folder: Path, metric: str) -> Points:
 
 
 def go_on_from(parent: Path, folder: Path) -> None:
-    """Make a run folder that continues from the checkpoints of another run; complete or not at all. Raises OSError.
+    """Make a run folder with the checkpoints of another run, so that a resume continues from them; raises OSError.
 
-    Checkpoint files are replaced and removed, but never modified, so two folders can share them: they are linked if the
-    file system allows it.
+    The folder appears only when it is complete. Checkpoint files are replaced and removed, but never modified. So both
+    folders can share them, and hard links are made instead of copies where the file system allows it.
     """
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
@@ -93,7 +97,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _score(run: RunFolder, metric: str) -> float | None:
-    """Return the score at a run's end: that of its summary, or else the last one of its reports."""
+    """Return the score at the end of a run, from summary.json or else from the last report that has one."""
     last = run.summary().get(metric)
     if is_number(last):
         return float(last)

@@ -1,8 +1,9 @@
-"""The history of a sweep: a sequence of facts, and the state that follows from them. Pure.
+"""The history of a sweep: the facts in its file sweep.jsonl, and the state that follows from them. Pure.
 
-A fact is recorded before anything depends on it: the values of a trial before its first run starts, the end of a run
-before its score is used. All decisions are functions of the history and of the runs that are alive. So a sweep that is
-killed at any moment and started again makes the same decisions as one that was not killed.
+A fact is for example the choice of a trial, or the end of a run. It is recorded before anything depends on it: the
+values of a trial before its first run starts, the end of a run before its score is used. All decisions are functions
+of the history and of the runs that are alive. So a sweep that is killed at any moment and started again makes the same
+decisions as one that was not killed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 FORMAT = 1
-"""Version of the facts' format."""
+"""Version of the format of facts."""
 
 
 class RunId(NamedTuple):
@@ -26,22 +27,24 @@ class RunId(NamedTuple):
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """A line of the state file."""
+    """One fact, a line of sweep.jsonl."""
 
     time: str = ""
-    """Wall time at which it was recorded, for the reader."""
+    """Wall time at which the fact was recorded; no decision depends on it."""
 
 
 class Begun(Fact, frozen=True, kw_only=True, tag="begun"):
-    """The first fact: the sweep file with its defaults, and the topology."""
+    """The sweep was started: its first fact."""
 
     format: int
     version: str
+    """Version of actorlearn."""
     keys: dict[str, Any]
+    """The keys of the sweep file, with defaults."""
     topology: str
     """Content of the topology's file at that time; all runs start from it."""
     pins: dict[str, int] = {}
-    """Keys that depend on the machine's cores -> the values that all runs have."""
+    """Keys whose defaults depend on the machine's cores -> the values that all runs have."""
 
 
 class Trial(Fact, frozen=True, kw_only=True, tag="chosen"):
@@ -50,7 +53,7 @@ class Trial(Fact, frozen=True, kw_only=True, tag="chosen"):
     number: int = msgspec.field(name="trial")
     values: Mapping[str, Any]
     parent: int | None = None
-    """The trial from whose checkpoint its runs continue; None: they start from nothing."""
+    """Number of the trial from whose checkpoint the run continues, in a population; None: a new run."""
 
 
 class Started(Fact, frozen=True, kw_only=True, tag="started"):
@@ -59,11 +62,11 @@ class Started(Fact, frozen=True, kw_only=True, tag="started"):
     trial: int
     seed: int
     from_steps: int = 0
-    """Steps of the run's own checkpoint from which it continues; 0 = it has none."""
+    """Environment steps of the checkpoint in its folder from which the run continues; 0: there is none."""
     gpu: str = ""
     """The only GPU that the run sees; empty: it sees the GPUs that the sweep sees."""
     hosts: tuple[str, ...] = ()
-    """Hosts of its nodes, reserved for it until it ends; empty: the sweep assigns no hosts."""
+    """Hosts for the nodes of the run, which no other run uses until it ends; empty: the sweep assigns no hosts."""
 
 
 Status = Literal["finished", "failed", "dropped"]
@@ -75,7 +78,7 @@ class Ended(Fact, frozen=True, kw_only=True, tag="ended"):
     trial: int
     seed: int
     status: Status
-    """"finished": it reached its last step; "dropped": the rule ended its trial early."""
+    """"finished": the run reached its last step; "dropped": the stopping rule ended its trial early."""
     score: float | None = None
     """Last value of the goal's metric; None if there was none."""
     env_steps: int = 0
@@ -84,18 +87,22 @@ class Ended(Fact, frozen=True, kw_only=True, tag="ended"):
 
 
 class Dropped(Fact, frozen=True, kw_only=True, tag="dropped"):
-    """The stopping rule ends a trial early: its runs are stopped, and those not yet started never are."""
+    """The stopping rule ends a trial early: its living runs are stopped, and its other runs are not started.
+
+    ``stopping.py`` describes the rule.
+    """
 
     trial: int
     env_steps: int
+    """Steps at which the trial was compared with the others."""
     score: float
-    """Best number of the trial so far."""
+    """Best value of the trial's curve so far."""
     bound: float
-    """Median of the other trials' averages, which the score did not reach."""
+    """Median over the finished trials, which ``score`` did not reach."""
 
 
 class Retried(Fact, frozen=True, kw_only=True, tag="retried"):
-    """A failed run may be started again, at the user's request."""
+    """A failed run may be started again, because the user has given ``--retry``."""
 
     trial: int
     seed: int
@@ -106,7 +113,7 @@ AnyFact = Begun | Trial | Started | Ended | Dropped | Retried
 
 @dataclass
 class History:
-    """Everything that is known about a sweep's trials and runs."""
+    """The state of a sweep that follows from its facts; facts by number of the trial or by run."""
 
     begun: Begun | None = None
     trials: dict[int, Trial] = field(default_factory=dict)

@@ -146,9 +146,9 @@ OWN = {
 
 
 def fill(section: dict[str, Any], keys: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return a section of a file with the defaults of its missing keys, and 1e3 as 1_000 where a key takes integers.
+    """Return a section of a sweep file with the defaults of its missing keys; sections inside it are not completed.
 
-    Mappings inside it are not filled in.
+    A value such as 1e3, which YAML reads as a float, becomes an integer where the key takes integers.
     """
     known = keys_of(keys)
     defaults = {name: key.default for name, key in known.items() if key.default is not msgspec.NODEFAULT}

@@ -1,7 +1,7 @@
 """The loop of a sweep: starts runs when there is room, watches them, and records how they end.
 
-It makes no decisions: ``decisions.py`` chooses what comes next, ``stopping.py`` which trials end early. If this process
-is killed, its runs continue to their ends; the next `actorlearn sweep` of the same file finds them.
+``decisions.py`` decides which run is next, and ``stopping.py`` which trials end early. A life of the sweep is one
+execution of `actorlearn sweep`. If its process is killed, the runs continue, and the next life finds them.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from launch.sweeps.state import State
 from launch.topology.load import literal
 
 TURN_S = 0.2
+"""Seconds between two checks of the living runs."""
 JUDGE_EVERY_S = 5.0
-"""Seconds between two checks of the curves, if a rule may end trials early."""
+"""Seconds between two applications of the stopping rule to the learning curves."""
 ASK_EVERY_S = 2.0
 """Seconds after which a run that is asked to stop is asked again."""
 MOST_STARTS = 3
-"""Most starts of a run from the same steps in one life of the sweep; if it dies again, it has failed."""
+"""Most starts of a run from the same checkpoint in one life of the sweep; if it dies again, it counts as failed."""
 REFUSED = (1, 2)
-"""Exit statuses of a run that was refused, or failed, before it recorded how it ended."""
+"""Exit statuses of a run that was refused, or failed, before it could write a summary."""
 INTERRUPTED = 130
+"""Exit status of a sweep that a signal has ended."""
 
 
 class Loop:
-    """One life of a sweep: it first takes over the runs that are alive, and ends with its last run."""
+    """One life of a sweep: it first finds the runs that are still alive, and ends when nothing is left to do."""
 
     def __init__(self, sweep: Sweep, state: State, topology: Path, slots: Slots, say: Callable[[str], None]) -> None:
-        """Start nothing yet; ``topology``: the file from which all runs start."""
+        """Start nothing yet; ``topology``: the file from which all runs start; ``say``: prints a line."""
         self._sweep, self._state, self._topology, self._slots = sweep, state, topology, slots
         self._search = sweep.search()
         self._history = state.history
@@ -56,19 +58,25 @@ class Loop:
         self._set_aside: set[RunId] = set()
         """Runs that a user has stopped; the next life of the sweep continues them."""
         self._left_out: set[str] = set()
-        """Hosts on which a run had no node; the next life of the sweep tries them again."""
+        """Hosts on which the node of a run did not start; only the next life of the sweep uses them again."""
         self._stranded = False
         """Whether runs remain, but no host is left for them."""
         self._starts: Counter[tuple[RunId, int]] = Counter()
         """Number of starts in this life, by run and the steps from which it continued."""
         self._asked_s: dict[RunId, float] = {}
+        """When each run was last asked to stop."""
         self._judged_s = self._began_s
+        """When the stopping rule was last applied."""
         self._whole: dict[int, stopping.TrialCurve] = {}
+        """Curves of the trials whose runs have all finished, by number."""
         self._stopping = 0
-        """Number of signals so far: 1 = save and stop, 2 = stop now."""
+        """Number of signals so far: with 1 all runs save and end, with 2 or more they end at once."""
 
     def retry(self) -> None:
-        """Reopen failed runs, except those of earlier generations, whose scores have been used."""
+        """Allow failed runs to be started again.
+
+        In a population, failed runs of earlier generations are left: the next generation has been chosen without them.
+        """
         search, newest = self._search, len(self._history.trials) - 1
         for run in [run for run, ended in self._history.ended.items() if ended.status == "failed"]:
             if isinstance(search, Population) and search.generation(run.trial) < search.generation(newest):
@@ -77,7 +85,7 @@ class Loop:
             self._state.add(Retried(trial=run.trial, seed=run.seed))
 
     def run(self) -> int:
-        """Loop until nothing is left to do or everything was stopped; return the exit status."""
+        """Run the sweep until nothing is left to do, or until a signal has stopped all runs; return the exit status."""
         signals = Signals()
         try:
             self._find_living()
@@ -104,7 +112,7 @@ class Loop:
     # One turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> bool:
-        """Check the runs that are alive and start others; return True when the sweep is over."""
+        """Handle the runs that have ended, and start others; return True when the sweep is over."""
         for run in sorted(self._alive):
             if not self._processes.alive(self.folder(run)):
                 self._alive.remove(run)
@@ -206,7 +214,11 @@ class Loop:
         return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
-        """Record how a run has ended; if its folder does not say how, restart it, set it aside or let it fail."""
+        """Handle a run that is no longer alive: record its end if its folder tells that it has finished or failed.
+
+        A run without its nodes, and a run that died, is left to be started again. A run that a user has stopped is set
+        aside. A run that was refused at its start has failed.
+        """
         if self._settle(run) or self._stopping:
             return
         folder = self.folder(run)
@@ -224,7 +236,7 @@ class Loop:
             self._say(run, f"died; its newest checkpoint has {outcome.env_steps:,} steps")
 
     def _leave_out(self, run: RunId, outcome: RunOutcome) -> None:
-        """Stop using hosts on which a run had no node: another run would end there at once."""
+        """Stop using the hosts of a run whose nodes did not start there: other runs would end there too."""
         started = self._history.starts[run][-1]
         if started.hosts:
             self._left_out |= {*started.hosts}
@@ -244,7 +256,7 @@ class Loop:
         return min(end, self._sweep.base.total_steps)
 
     def _settle(self, run: RunId) -> bool:
-        """Record the end of a run that is not alive, if its folder says how it ended; return whether it does."""
+        """Record the end of a run that is not alive, if its folder tells that the run is over; return whether it is."""
         outcome = self._outcome(run)
         status: Status
         if outcome.status == "finished":

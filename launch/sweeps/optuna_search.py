@@ -1,7 +1,8 @@
-"""Trials proposed by the TPE sampler of Optuna (Akiba et al. 2019), which is given the whole history for each proposal.
+"""The search by Optuna (Akiba et al. 2019): its TPE sampler proposes the values of trials from the scores so far.
 
-No state of Optuna is kept: the sampler's random numbers follow from the seed and the trial's number, so a proposal is a
-function of the history. Optuna is an extra, and is imported only when a sweep uses it.
+No state of Optuna is kept between proposals: a new sampler is given the whole history each time. Its random numbers
+follow from the seed and the trial's number. So a proposal is a function of the history, also in a later life of the
+sweep. Optuna is an optional dependency, and is imported only when a sweep uses it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from launch.sweeps.history import History, RunId, Trial
 from launch.sweeps.keys import OptunaKeys
 
 ASKED = 100
-"""Number of proposals to try; if none is new, few combinations are left, and the search is over."""
+"""Number of proposals to try for one trial; if none of them has new values, the search is over."""
 _NO_TIME = datetime(2000, 1, 1)
-"""Time of all trials: Optuna requires one and does not use it."""
+"""Time of all trials. Optuna requires a time, and the TPE sampler does not use it."""
 
 
 class OptunaSearch:
@@ -40,10 +41,13 @@ class OptunaSearch:
         self._optuna: Any = optuna
         self._axes, self._keys, self._seeds, self._sign = axes, keys, seeds, sign
         self._exhausted: tuple[int, int] | None = None
-        """Numbers of trials and of ended runs at which no new values were proposed."""
+        """Numbers of trials and of ended runs for which no new values were proposed; they need not be tried again."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next trial, with values that no earlier trial has; OVER if there is none."""
+        """Return the next trial, with values that no earlier trial has.
+
+        OVER if there are ``search.trials`` trials, or if Optuna proposes no new values.
+        """
         number = len(history.trials)
         known = number, len(history.ended)
         if number >= self._keys.trials or known == self._exhausted:
@@ -75,7 +79,7 @@ class OptunaSearch:
         }
 
     def _distributions(self) -> dict[str, Any]:
-        """Return Optuna's distribution for each axis; for a list it draws the index, as values may have any type."""
+        """Return Optuna's distribution for each axis; for a list, that of the index, as values may have any type."""
         kinds, found = self._optuna.distributions, {}
         for axis in self._axes:
             if isinstance(axis, Choices):
@@ -86,7 +90,7 @@ class OptunaSearch:
         return found
 
     def _as_optunas(self, trial: Trial, history: History) -> Any:
-        """Return a trial as Optuna's object: complete, pruned, failed or running, with its score if it has one."""
+        """Return a trial as an object of Optuna: complete, pruned, failed or running, with its score if it has one."""
         states = self._optuna.trial.TrialState
         score, dropped = history.score(trial.number), history.dropped.get(trial.number)
         own: dict[str, Any] = {"state": states.RUNNING}

@@ -1,10 +1,12 @@
-"""Processes of a sweep's runs: starting them detached from the sweep, finding them again, and stopping them.
+"""Starts the runs of a sweep, finds out whether they are alive, and stops them.
 
 Each run is an ordinary ``actorlearn run`` or ``resume`` in its own session, so it survives the end of the sweep and
-Ctrl-C in its terminal. Its output goes to a file next to its folder. The file is locked while any process has it open
-for output (``launch/machine/locks.py``). The same holds for the output of nodes that an engine has started for
-the run; they outlive a killed head by a moment. So a run is alive if and only if one of these locks is held: from
-before its first instruction until its last process has ended, no matter which process started it.
+Ctrl-C in its terminal. Its output goes to a file next to its folder.
+
+A later life of the sweep must find the runs that are still alive. For this, the output file is locked while any process
+has it open for output (``launch/machine/locks.py`` describes this lock). The output files of the nodes that an engine
+has started for a run are locked in the same way, because nodes live a moment longer than a killed head. A run is alive
+if one of these locks is held.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from launch.runs import find
 from launch.runs.client import ask
 
 ANSWER_S = 2.0
-"""Longest wait in seconds for a supervisor that is asked to stop; it is asked again later."""
+"""Seconds to wait for the reply of a supervisor that is asked to stop. Without a reply, it is asked again later."""
 
 
 class Processes:
-    """Processes that this sweep has started; those of earlier lives are known only by their locks."""
+    """The processes of a sweep's runs, whether this life of the sweep has started them or an earlier one."""
 
     def __init__(self) -> None:
         self._popened: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, folder: Path, words: Sequence[str], gpu: str = "") -> bool:
-        """Start ``actorlearn WORDS`` for a run folder, unless its process is alive; return whether it was started.
+        """Start ``actorlearn WORDS`` for a run folder; return False if a process of this run is alive already.
 
-        ``gpu``: GPUs that the run sees, as in CUDA_VISIBLE_DEVICES; empty: the GPUs that this process sees.
+        ``gpu``: value of CUDA_VISIBLE_DEVICES for the run; empty: the value that this process has.
         """
         try:
             log = open_alone(log_of(folder))
@@ -56,18 +58,21 @@ class Processes:
         return True
 
     def alive(self, folder: Path) -> bool:
-        """Whether a process of the run is alive: its own, a child of it, or a node in the shell of an engine."""
+        """Whether a process of the run is alive, on this machine or as a node that an engine has started."""
         if process := self._popened.get(folder):
             process.poll()  # reaps it
         return somebody_prints_to(log_of(folder)) or shells_live(folder)
 
     def returncode(self, folder: Path) -> int | None:
-        """Return the exit status of an ended process that was started here; None for others."""
+        """Return the exit status of a run that has ended; None if it is alive, or if an earlier life started it."""
         process = self._popened.get(folder)
         return None if process is None else process.poll()
 
     def stop(self, folder: Path, now: bool = False) -> None:
-        """Ask a run to save and end, or to end ``now``; a run that is just starting may not hear it, so ask again."""
+        """Ask a run to save and end, or with ``now`` to end at once.
+
+        Ask again until the run has ended, because a run that is just starting may not receive the request.
+        """
         run = find.read(folder)
         if run is not None and run.alive:
             with suppress(FailedError):  # it is just starting, or ending

@@ -1,9 +1,9 @@
-"""Slots of a sweep: the number of runs at once, and the GPU or the hosts that each of them has for itself.
+"""Slots of a sweep: how many runs it may have at once, and which GPU or hosts each of them uses.
 
-Without an engine, or with one whose nodes are on this machine, the number follows from its resources. With
-``nodes.hosts`` the hosts are divided among the runs: each run gets one host for each of its nodes, and a host that is
-listed twice may have two runs at once. Other engines use a cluster with its own queue, so the sweep file must give the
-number of runs.
+Without an engine, or with one whose nodes are on this machine, the number of runs follows from the cores, the memory
+and the GPUs. With ``nodes.hosts``, the hosts are divided among the runs: each run gets one host for each of its nodes,
+and a host that is listed twice may have two runs at once. Other engines use a cluster with its own queue, so the sweep
+file must give the number of runs.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from launch.topology.load import Topology
 from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
-"""Memory of a process without shared memory: a process that has imported torch takes 200 MB."""
+"""Memory that is reckoned for a process besides shared memory: a process that has imported torch takes 200 MB."""
 _GIB = 1 << 30
 
 
 class Slot(NamedTuple):
-    """GPU and hosts that one run has for itself."""
+    """The GPU and the hosts of one run."""
 
     gpu: str = ""
-    """The only GPU that it sees; empty: it sees the GPUs that the sweep sees."""
+    """The only GPU that the run sees; empty: it sees the GPUs that the sweep sees."""
     hosts: tuple[str, ...] = ()
-    """Its ``nodes.hosts``; empty: the sweep assigns no hosts."""
+    """The value of ``nodes.hosts`` for the run; empty: the sweep assigns no hosts."""
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,23 @@ class Slots:
     """The number of runs at once, and the GPUs and hosts that are divided among them."""
 
     at_once: int
+    """Most runs at once."""
     why: str
-    """The reason for that number, for messages."""
+    """The reason for this number, for messages."""
     gpus: Sequence[str] = ()
-    """GPUs of which each run sees one; empty: all runs see all GPUs."""
+    """GPUs, one of which each run sees; empty: all runs see all GPUs."""
     hosts: Sequence[str] = ()
-    """Hosts that are divided among runs; one listed more often may have more runs; empty: none are assigned."""
+    """Hosts that are divided among the runs; a host may be listed several times. Empty: none are assigned."""
     hosts_each: int = 1
     """Number of hosts of each run: one for each of its nodes."""
     words: Sequence[str] = ()
-    """Options of ``actorlearn run`` and ``resume`` for the engine."""
+    """Options ``--engine`` and ``--keys`` for `actorlearn run` and `resume`."""
 
     def free(self, living: Sequence[Started], left_out: Collection[str] = ()) -> Slot | None:
-        """Return the slot for one more run besides the living ones; None if there is none.
+        """Return the slot for one more run besides the living ones; None if there is no room for it.
 
-        ``left_out``: hosts that no further run may use. Of the others, the hosts with the smallest share of their
-        allowed runs come first; of equal ones, the first listed.
+        It gets the GPU and the hosts with the fewest runs; of hosts that are listed several times, the runs are divided
+        by that number. ``living``: the last start of each living run. ``left_out``: hosts that no further run may use.
         """
         if len(living) >= self.at_once:
             return None
@@ -89,9 +90,10 @@ class Slots:
 
 
 def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path | None) -> Slots:
-    """Return the slots of a sweep on this machine now, or on the hosts of its topology.
+    """Return the slots of a sweep, on this machine or on the hosts that its topology names.
 
-    Raises RunError if the engine cannot start the nodes of the runs, or if there are nodes and no engine.
+    ``folder``: folder of the sweep. ``keys``: folder of the keys with which nodes join. Raises RunError if the engine
+    cannot start the nodes of the runs, or if the topology has nodes and there is no engine.
     """
     nodes, wanted = sweep.base.nodes, sweep.keys.at_once
     if engine is None:
@@ -123,7 +125,7 @@ def find_slots(sweep: Sweep, folder: Path, engine: EngineSpec | None, keys: Path
 
 
 def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: Path | None) -> None:
-    """Raise RunError if an engine cannot start the nodes of one run; starts nothing."""
+    """Raise RunError if the engine cannot start the nodes of one run; start nothing."""
     if nodes.hosts and len(nodes.hosts) < nodes.count:
         raise RunError(
             f"nodes.hosts: {len(nodes.hosts)} hosts are fewer than nodes.count, {nodes.count}; name at least "
@@ -135,7 +137,11 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
 
 
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
-    """Return slots on hosts, for as many runs as the hosts, and this machine's memory for their heads, allow."""
+    """Return the slots on the hosts in ``nodes.hosts``.
+
+    There are as many as the hosts allow, and as this machine's memory allows: the heads of all runs are here.
+    ``wanted``: the key ``at_once`` of the sweep file.
+    """
     if wanted is not None:
         at_once, why = wanted, "set by at_once"
     else:
@@ -158,7 +164,7 @@ def _slots_here(sweep: Sweep) -> Slots:
 
 @dataclass(frozen=True)
 class Room:
-    """Cores, memory and GPUs, of a machine or of a run."""
+    """The cores, memory and GPUs that a machine has, or that a run takes."""
 
     cores: float
     memory_bytes: int
@@ -167,13 +173,16 @@ class Room:
 
 
 def here() -> Room:
-    """Return the memory and GPUs that are free on this machine now, and all cores that this process may use."""
+    """Return this machine's memory that is free now, and all cores and GPUs that this process may use."""
     memory = psutil.virtual_memory().available
     return Room(cores=usable_cores(), memory_bytes=memory, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
 
 
 def taken_by(topology: Topology) -> Room:
-    """Return the cores, memory and GPUs that a run takes; makes environment and network once, in a child process."""
+    """Return the cores, memory and GPUs that a run takes.
+
+    A child process makes the environment and the network once, to learn their sizes.
+    """
     description = describe(topology)
     made, learners = plan(topology, description), topology.learners.count
     need = need_of(made.topology, description)
@@ -187,7 +196,7 @@ def taken_by(topology: Topology) -> Room:
 
 
 def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
-    """Return the number of runs that fit at once, at least one, and the resource that bounds it."""
+    """Return how many runs fit on a machine at once, at least one, and in words the resource that bounds the number."""
     bounds = {
         f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
         f"{machine.memory_bytes / _GIB:.1f} GiB of memory, of which a run takes about {run.memory_bytes / _GIB:.1f}": (
@@ -204,7 +213,10 @@ def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
 
 
 def heads_at_once(machine: Room) -> tuple[int, str]:
-    """Return the number of heads that fit here, for runs whose processes are on other machines, and what bounds it."""
+    """Return how many heads of runs fit in this machine's memory, at least one, and the reason in words.
+
+    The other processes of such runs are on other machines.
+    """
     why = (
         f"{machine.memory_bytes / _GIB:.1f} GiB of memory here, of which a run's head takes {PROCESS_BYTES / _GIB:.2f}"
     )

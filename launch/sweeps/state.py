@@ -1,8 +1,7 @@
-"""The state of a sweep: a file of facts, one JSON object on each line, that is only appended to.
+"""The file sweep.jsonl of a sweep: its facts (``history.py``), one JSON object on each line.
 
-Each line is appended by one write and flushed to disk before anything depends on it. So a kill can truncate only the
-last line, on which nothing depends yet, and that line is removed. A file that is replaced as a whole would be rewritten
-for each fact, and would not show the order of decisions.
+Lines are only appended. Each is appended by one write, and flushed to disk before anything depends on it. So a kill can
+truncate only the last line, on which nothing depends yet; the next life of the sweep removes such a line.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STATE_FILE = "sweep.jsonl"
 
 
 class State:
-    """``with State(folder) as state``: the history of a sweep, which only this process may extend."""
+    """The history of a sweep and its file, which no other process can extend within ``with State(folder) as state``."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / STATE_FILE
@@ -34,7 +33,7 @@ class State:
         self._file: AppendedFile | None = None
 
     def __enter__(self) -> Self:
-        """Lock and read the file; raises RunError if it cannot be locked, FailedError if it is damaged."""
+        """Lock and read the file; raises RunError if another process has locked it, FailedError if it is damaged."""
         make_folder(self.path.parent)
         self._lock = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -54,7 +53,7 @@ class State:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the file; if it has no facts, it is removed, and so is its folder if that is empty."""
+        """Release the file; if it has no facts, remove it, and its folder too if the folder is then empty."""
         if self._file is not None:
             self._file.close()
         with suppress(OSError):
@@ -64,7 +63,7 @@ class State:
         os.close(self._lock)
 
     def add(self, fact: AnyFact) -> None:
-        """Add a fact to the history and to the file, flushed to disk; raises OSError if the disk refuses it."""
+        """Add a fact to the history and to the file, and flush it to disk; raises OSError if it cannot be written."""
         assert self._file is not None, "add facts within the block"
         self.history.add(fact)
         self._file.append(msgspec.json.encode(msgspec.structs.replace(fact, time=now())) + b"\n")

@@ -1,8 +1,11 @@
-"""The rule that ends trials early: the median rule of Google Vizier (Golovin et al. 2017, section 3.2.2). Pure.
+"""The stopping rule of a sweep: the median rule of Google Vizier (Golovin et al. 2017, section 3.2.2). Pure.
 
-A trial is ended at step s if its best number up to step s is worse than the median, over all finished trials, of their
-averages up to step s. The curve of a trial is the mean over its seeds, so a trial is ended with all its seeds or not at
-all: a rule that ended single runs would keep the lucky seeds of each trial, and raise its mean.
+The curve of a trial is the mean learning curve over its seeds. A trial is ended at step s if the best value of its
+curve up to step s is worse than a bound. For each finished trial, the mean of its curve up to step s is computed; the
+bound is the median of these means.
+
+A trial is ended with all its seeds or not at all. A rule that ended single runs would keep the lucky seeds of each
+trial, and so raise its mean score.
 """
 
 from __future__ import annotations
@@ -20,14 +23,19 @@ from launch.sweeps.keys import MedianKeys
 
 
 class TrialCurve(NamedTuple):
-    """The mean of a trial over its seeds, at evenly spaced steps that all seeds have."""
+    """The mean learning curve of a trial over its seeds, at evenly spaced steps that all seeds have reached."""
 
     steps: Numbers
+    """Environment steps, [points]."""
     numbers: Numbers
+    """Mean scores, [points]."""
 
 
 def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
-    """Return the mean of the curves of a trial's runs; None if a curve is empty, or if they have no step in common."""
+    """Return the mean of the learning curves of a trial's runs.
+
+    None if there are none, if one is empty, or if they have no step in common.
+    """
     if not seeds or not all(len(points) for points in seeds):
         return None
     try:
@@ -40,9 +48,9 @@ def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
 def judge(
     keys: MedianKeys, sign: int, trial: int, curve: TrialCurve, whole: Mapping[int, TrialCurve]
 ) -> Dropped | None:
-    """Return the fact that the rule ends a trial, given its curve and those of finished trials; None if it does not.
+    """Apply the rule to a trial at the last step of its curve; return the fact that the trial is dropped, or None.
 
-    ``sign``: 1 if a higher number is better, -1 if a lower one is.
+    ``sign``: 1 if a higher score is better, -1 if a lower one is. ``whole``: curves of the finished trials, by number.
     """
     at = float(curve.steps[-1])
     if at < keys.after_steps or len(whole) < keys.after_trials:

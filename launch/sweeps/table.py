@@ -1,4 +1,4 @@
-"""The result of a sweep as a table: its trials, the best first. Pure."""
+"""The result of a sweep as a table of its trials, the best first. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from launch.sweeps.history import History, Trial
 from launch.sweeps.keys import SweepKeys
 from launch.topology.load import literal
 
-_SPARED = ("lowest", "highest", "deviation", "steps")
-"""Columns that are left out of a terminal that is too narrow, in this order."""
+_DROPPED_FIRST = ("lowest", "highest", "deviation", "steps")
+"""Columns of the table that are left out if the terminal is too narrow, in this order."""
 _PADDING = 2
 _NARROWEST = 4
-"""Columns of a terminal in which a heading can be broken."""
+"""Least width of a column in letters, so that its heading can be broken into lines."""
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,21 @@ class TrialRow:
     trial: int
     values: Mapping[str, Any]
     runs: int
-    """Number of runs of the trial."""
+    """Number of runs of the trial, one for each seed."""
     finished: int
+    """Number of its runs that have finished."""
     scores: list[float]
+    """Scores of its finished runs."""
     status: str
-    """whole if all its runs are finished; else dropped, failed or open."""
+    """whole: all its runs have finished; dropped: the stopping rule ended it; failed: a run has failed; else open."""
     env_steps: int
-    """Steps of its ended runs together."""
+    """Environment steps of its ended runs together."""
     error: str = ""
+    """Error of the first run that has failed."""
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds."""
+        """Mean score over seeds; None if there are no scores."""
         return sum(self.scores) / len(self.scores) if self.scores else None
 
     @property
@@ -50,7 +53,10 @@ class TrialRow:
 
 
 def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
-    """Return the trials: whole ones first, the best first; for a population only the last generation."""
+    """Return the rows of the table, best first; trials that are not whole come last.
+
+    For a population, return only the last generation. ``sign``: 1 if a higher score is better, -1 if a lower one is.
+    """
     trials = [*history.trials.values()]
     if isinstance(search, Population):
         last = max((search.generation(trial.number) for trial in trials), default=0)
@@ -64,7 +70,10 @@ def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
 
 
 def lineage(history: History, trial: int) -> list[Trial]:
-    """Return a trial and the trials from whose checkpoints it continued, the earliest first."""
+    """Return the ancestors of a member of a population, earliest first, and then the member itself.
+
+    Each continued from the checkpoint of the one before it.
+    """
     found = [history.trials[trial]]
     while (parent := found[-1].parent) is not None:
         found.append(history.trials[parent])
@@ -72,9 +81,9 @@ def lineage(history: History, trial: int) -> list[Trial]:
 
 
 def table(found: list[TrialRow], keys: SweepKeys, width: int) -> Table:
-    """Return the rows as a table for a terminal of this width, in columns.
+    """Return the rows as a table for a terminal that is ``width`` letters wide.
 
-    Numbers are never broken into two lines: headings are, and columns that do not fit are left out (``_SPARED``).
+    Numbers are never broken into two lines. Headings are, and columns are left out if the terminal is too narrow.
     """
     names = list(dict.fromkeys(key for row in found for key in row.values))
     columns: dict[str, list[str]] = {"trial": [str(row.trial) for row in found]}
@@ -90,9 +99,9 @@ def table(found: list[TrialRow], keys: SweepKeys, width: int) -> Table:
         columns[heading] = [as_number(number) for number in numbers]
     columns["runs"] = [f"{row.finished}/{row.runs}" for row in found]
     columns["steps"] = [as_whole(row.env_steps) for row in found]
-    for spared in _SPARED:
+    for heading in _DROPPED_FIRST:
         if sum(_widest(cells) + _PADDING for cells in columns.values()) > width:
-            del columns[spared]
+            del columns[heading]
     made = Table(box=None, header_style="bold", padding=(0, _PADDING, 0, 0))
     for heading, cells in columns.items():
         shown = heading.rpartition(".")[2] if heading in names else heading
