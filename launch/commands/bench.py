@@ -25,7 +25,7 @@ _CHECKOUT = "papers and other programs are measured in a checkout, with python -
 
 
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:
-    """Run a suite, or list all; return the exit status.
+    """Run the suite ``name``, or list all suites if it is None; return the exit status.
 
     ``words``: topology and overrides, or names of runs or rows; ``wanted``: the other fields of a SuiteRequest.
     """
@@ -51,7 +51,10 @@ def show_list(suites: Mapping[str, Suite]) -> None:
 
 
 def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a SuiteRequest that select what is measured; raises TopologyError for a wrong topology."""
+    """Return the fields topology, overrides and names of a SuiteRequest, from the words of the command line.
+
+    Raises RunError for a topology that the suite does not take, and TopologyError for an invalid one.
+    """
     if suite.takes_names:
         return {"topology": "", "overrides": (), "names": tuple(words)}
     topology, overrides = None, words
@@ -68,7 +71,10 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
 
 
 def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
-    """Run a suite, show its report, and write it to the request's folder; raises FailedError and RunError."""
+    """Run a suite and print its report; if the request names a folder, write the report there too.
+
+    Raises FailedError if the measurement fails, and RunError if the request is wrong.
+    """
     if request.output is not None:
         make_folder(request.output)
     end_in_order()

@@ -1,4 +1,7 @@
-"""``actorlearn check``: prints the plan of a topology, as tables or as JSON. Starts no process that stays."""
+"""``actorlearn check``: validates a topology, and prints the plan of a run and warnings, as text or as JSON.
+
+Starts no run. A child process makes the environment and the network once, to learn their sizes, and ends.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from launch.topology.modes import mode, section_of
 
 
 def check(topology: str, overrides: list[str], json: bool, everything: bool = False) -> int:
-    """Print the plan; return the exit status. ``everything``: also all keys, segments and listeners."""
+    """Print the plan; return the exit status. ``everything``: also print all keys, processes and shared memory."""
     loaded = load(topology, overrides)
     run_id = loaded.name  # the id of a real run is random
     sockets = runtime_root() / name_of(run_id)
@@ -57,7 +60,11 @@ def check(topology: str, overrides: list[str], json: bool, everything: bool = Fa
 
 
 def summary(loaded: Topology, made: Plan) -> list[str]:
-    """Return the lines that say what would run, with all warnings; ``loaded``: the topology before the plan."""
+    """Return lines that describe the run, and a line for each warning.
+
+    ``loaded``: the topology as the user has written it. ``made``: the plan; its topology also has the values that
+    actorlearn chose.
+    """
     topology = made.topology
     lines = [
         f"[bold]ok[/] {loaded.name}: {topology.algorithm.name} on {escape(topology.env.id)} to "
@@ -77,11 +84,11 @@ def summary(loaded: Topology, made: Plan) -> list[str]:
         lines.append(_nodes(made))
     if made.graph:
         lines.append(_mixing(measure_mixing(made.graph, loaded.learners.count)))
-    return [*lines, *(f"[yellow]but[/] {escape(warning)}" for warning in warnings(made))]
+    return [*lines, *(f"[yellow]warning[/] {escape(warning)}" for warning in warnings(made))]
 
 
 def warnings(made: Plan) -> list[str]:
-    """Return warnings about the plan on this machine, each with a remedy."""
+    """Return a warning, with a remedy, for each problem that the run would have on this machine."""
     found = []
     if made.graph and (said := _taken_back(made.topology, measure_mixing(made.graph, made.topology.learners.count))):
         found.append(said)
@@ -99,7 +106,7 @@ def warnings(made: Plan) -> list[str]:
 
 
 def learning_rate(topology: Topology) -> str:
-    """Return the learning rate over the run, for one learner and batches of the usual size."""
+    """Return a text on the learning rate and its schedule, before it is scaled by learners and batch size."""
     settings, end = topology.optimizer, topology.schedule_steps or topology.total_steps
     first, final, warmup = settings.learning_rate, settings.rate_at_end, settings.warmup_steps
     before = f"0 to {first:g} in {warmup:,} steps, then " if warmup else ""
@@ -141,7 +148,10 @@ def as_json(made: Plan) -> dict[str, Any]:
 
 
 def optimizer(made: Plan) -> dict[str, float]:
-    """Return the optimizer's numbers that depend on learners and batches, with their final values."""
+    """Return the learning rates and the epsilon that trainers use.
+
+    They are those of the topology, scaled by the number of learners, and with a replay by the size of its batches.
+    """
     topology = made.topology
     batches = topology.replay.batches if topology.replay else 1.0
     scaling, learners = topology.learners.rate_scaling, topology.learners.count
@@ -154,9 +164,10 @@ def optimizer(made: Plan) -> dict[str, float]:
 
 
 def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table]:
-    """Return the plan as tables for the terminal: the keys that are set or chosen; ``everything``: the whole plan.
+    """Return the tables to print: that of the keys that the user has set.
 
-    ``loaded``: the topology before the plan, which knows the keys that were set.
+    With ``everything``, return the tables of processes, of shared memory and of all keys instead. ``loaded``: the
+    topology as the user has written it.
     """
     values = _dotted(tree(made.topology))
     if everything:
@@ -175,7 +186,10 @@ def _environment(found: Description) -> str:
 
 
 def placement(made: Plan) -> dict[str, list[int]]:
-    """Return the learners of each node if all nodes were like this machine; raises TopologyError if they do not fit."""
+    """Return the learners of each node, under the assumption that all nodes are like this machine.
+
+    Raises TopologyError if the learners do not fit on such nodes.
+    """
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
     here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
     need = need_of(topology, made.description)
@@ -189,7 +203,7 @@ def _nodes(made: Plan) -> str:
     try:
         nodes = [f"{name}: {', '.join(map(str, found)) or 'none'}" for name, found in placement(made).items()]
     except TopologyError as error:
-        return f"[yellow]but[/] nodes like this machine are too small: {escape(str(error))}"
+        return f"[yellow]warning[/] nodes like this machine are too small: {escape(str(error))}"
     return f"[bold]nodes[/] {each}; learners on machines like this one: {'; '.join(nodes)}"
 
 
@@ -211,7 +225,7 @@ def _mixing(found: Mixing) -> str:
 
 
 def _taken_back(topology: Topology, found: Mixing) -> str:
-    """Return a warning if averaging with old messages undoes a part of each step; else empty."""
+    """Return a warning, in mode gossip, if averaging with old weights undoes a part of each optimizer step; else ""."""
     others, own = found.in_degree[1] / (1 + found.in_degree[1]), section_of(topology, GOSSIP)
     if mode(topology) != GOSSIP or not others or own.age_corrected or own.max_staleness is not None:
         return ""
@@ -257,7 +271,7 @@ def _keys(heading: str, values: Mapping[str, Any]) -> Table:
 
 
 def _dotted(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a topology with their sections: simulators.count."""
+    """Return the values of a topology by dotted key, such as simulators.count."""
     found: dict[str, Any] = {}
     for key, value in resolved.items():
         if isinstance(value, Mapping):

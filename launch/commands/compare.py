@@ -1,4 +1,4 @@
-"""``actorlearn compare``: groups runs by all keys except name and seed; prints a table and draws a picture."""
+"""``actorlearn compare``: groups runs that differ only in name and seed, and compares the groups in a table."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ WIDE = 200
 
 @dataclass(frozen=True)
 class Compared:
-    """A group of runs at the steps that all compared runs cover."""
+    """A group of runs, with the values of the compared column at steps that all compared runs have reached."""
 
     group: RunGroup
     numbers: Numbers
-    """The values of the column for each run at these steps: [runs, steps]."""
+    """The values of the column, [runs, steps]."""
 
     @property
     def last(self) -> Numbers:
-        """The value of each run at the last of these steps."""
+        """The value of each run at the last of the steps, [runs]."""
         return self.numbers[:, -1]
 
     @property
@@ -52,16 +52,19 @@ class Compared:
 
     @property
     def middle(self) -> Interval:
-        """Interquartile mean of the runs at the last step; of a single run the interval has the width 0."""
+        """Interquartile mean over runs at the last step, with its interval; with a single run, the width is 0."""
         return interval(interquartile_mean, [self.last.tolist()])
 
     def better_than(self, other: Compared) -> Interval:
-        """Return the probability that a run of this group has a higher value than one of another at the last step."""
+        """Return the probability that at the last step a run of this group has a higher value than one of ``other``."""
         return interval(probability_of_improvement, [self.last.tolist()], [other.last.tolist()])
 
 
 def compare(words: Sequence[str], column: str, output: Path | None, json: bool) -> int:
-    """Print the groups, highest mean first; return the exit status. Raises ValueError with one line."""
+    """Compare the runs that ``words`` name, and print the groups, highest mean first; return the exit status.
+
+    ``column``: the column of metrics.jsonl. ``output``: file for a picture. Raises ValueError if no run has values.
+    """
     found = find_all(words)
     runs, empty = leave_out_empty(found, column)
     steps, groups = _read(runs, column)
@@ -81,7 +84,7 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
 
 
 def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compared]]:
-    """Read the runs' curves and group them; raises RunError if runs cannot be compared."""
+    """Return the steps at which runs are compared, and the groups; raises RunError for a run without a topology."""
     if unread := next((run for run in runs if not run.topology()), None):
         raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")
     groups = group_runs(runs, column)
@@ -133,7 +136,7 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared], names: Sequen
 
 
 def _interval(found: Interval, *groups: Compared) -> dict[str, float | None]:
-    """Return an interval for JSON; without low and high if a group has a single run, which has no spread."""
+    """Return an interval for JSON; low and high are None if one of the groups has a single run, without a spread."""
     alone = any(len(its.last) == 1 for its in groups)
     return {**found._asdict(), **({"low": None, "high": None} if alone else {})}
 

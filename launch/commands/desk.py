@@ -1,4 +1,4 @@
-"""``actorlearn desk`` and ``actorlearn report``: show runs in a browser, live from a local server, or as one file."""
+"""``actorlearn desk`` serves runs to a browser as they change; ``actorlearn report`` writes them to one HTML file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _M_ARENA_MAX = -8
 
 
 def desk(folder: Path, port: int, changes: bool) -> int:
-    """Serve until Ctrl-C; return the exit status."""
+    """Print the desk's address, and serve its pages until Ctrl-C; return the exit status.
+
+    ``folder``: folder of runs. ``changes``: whether pages may change runs.
+    """
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         raise RunError(f"desk needs {' and '.join(missing)}: pip install 'actorlearn[desk]'")
     from launch.desk.server import HOST, listen, serve
@@ -41,13 +44,19 @@ def desk(folder: Path, port: int, changes: bool) -> int:
 
 
 def _share_one_heap() -> None:
-    """Make all threads allocate from one heap: with glibc's heap for each thread, memory grew by 6 MB in an hour."""
+    """Make all threads allocate from one heap, because glibc's heap for each thread keeps memory that is free.
+
+    With these heaps, the memory of a desk grew by 6 MB in an hour.
+    """
     with suppress(AttributeError, OSError):  # another C library has no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def report(words: Sequence[str], column: str, output: Path | None) -> int:
-    """Write runs as one page that loads nothing else; return the exit status. Raises OSError."""
+    """Write one HTML file about the runs that ``words`` name; return the exit status. Raises OSError.
+
+    ``column``: metric of the curves. ``output``: the file; None: the default of `actorlearn report`.
+    """
     runs = list({run.path: run for run in find_all(words)}.values())
     if line := describe_found(words, runs):
         print(line)

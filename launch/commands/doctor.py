@@ -1,7 +1,7 @@
-"""``actorlearn doctor``: reports problems of this machine that would hinder a run, and their remedies.
+"""``actorlearn doctor``: checks this machine for problems that would hinder a run, and gives remedies.
 
-Reads limits, memory, /dev/shm, library versions and plug-ins; child processes query torch and the scheduler. Changes
-nothing.
+It checks limits, memory, /dev/shm, the scheduler, library versions and plug-ins, and changes nothing. Child processes
+import torch and change their own scheduling class.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from launch.reports.format import as_bytes
 from launch.spawning.answers import NoAnswerError, ask
 
 OK, WARN, STOP = "ok", "warn", "stop"
+"""Verdicts; STOP: a run could not start."""
 REGISTRIES: tuple[PlugIns[Any], ...] = (
     *(ALGORITHMS, MODELS, OPTIMIZERS, ENVIRONMENTS),
     *(WRITERS, MODES, ROLES, ENGINES),
@@ -66,9 +67,12 @@ class Finding:
     """The result of one check."""
 
     what: str
+    """What was checked."""
     found: str
+    """What was found."""
     verdict: str = OK
     way_out: str = ""
+    """What to do, if the verdict is not OK."""
 
 
 def doctor(json: bool) -> int:
@@ -109,7 +113,7 @@ def examine() -> list[Finding]:
 
 
 def _registry(registry: PlugIns[Any]) -> list[Finding]:
-    """Return the entries of a registry with their sources, and a finding for each entry that cannot be loaded."""
+    """Return a finding that lists the entries of a registry by package, and one for each that cannot be loaded."""
     sources: dict[str, list[str]] = {}
     broken = []
     for entry in registry.entries():
@@ -149,7 +153,7 @@ def _cores() -> Finding:
 
 
 def _scheduler() -> list[Finding]:
-    """Return the kernel's scheduling features for a run that shares its cores."""
+    """Return findings on the kernel features that keep a run fast while other programs use the same cores."""
     release = platform.release()
     version = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     try:
@@ -257,9 +261,9 @@ _ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__ve
 
 
 def _ask(code: str) -> Any:
-    """Run code that imports a library in a new interpreter, and return its answer; raises NoAnswerError.
+    """Run Python code in a new interpreter, and return the JSON that it prints; raises NoAnswerError.
 
-    An import in this process would stay: torch takes a second and, with CUDA, a context; a broken library may crash.
+    So a broken library cannot crash this process, and a changed scheduling class does not stay.
     """
     try:
         return ask([sys.executable, "-c", code], _TIMEOUT_S)
@@ -282,7 +286,7 @@ def _torch() -> list[Finding]:
 
 
 def _needed() -> Iterator[Finding]:
-    """Yield whether the distributions are installed that kinds of environments import."""
+    """Yield a finding for each package that an environment needs: its version, or how to install it."""
     for name, spec in {name: each for each in ENVIRONMENTS.specs() for name in each.needs}.items():
         try:
             yield Finding(name, metadata.version(name))

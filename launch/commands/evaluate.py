@@ -1,7 +1,7 @@
-"""Scores a run: plays whole games with a checkpoint, by default its newest valid one, in a separate process.
+"""``actorlearn eval``: plays whole games with a checkpoint of a run, by default the newest valid one.
 
-Reads the run's resolved topology; writes a settings file for ``tasks/evaluate.py`` and prints its answer.
-Imports neither torch nor an environment.
+A separate process plays the games (``actorlearn/tasks/evaluate.py``), so that this one needs neither torch nor the
+environment.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import load_saved
 
 BEHIND = 2
-"""Most checkpoints by which a learner's newest may be behind the newest of all learners; else it has left the run."""
+"""Intervals between checkpoints by which a learner's newest checkpoint may be older than the newest of all learners.
+
+A learner whose checkpoint is older has left the run, and is not evaluated.
+"""
 
 
 def evaluate(
@@ -45,7 +48,11 @@ def evaluate(
     at: str | int = NEWEST,
     save: bool = False,
 ) -> int:
-    """Play games and print their scores; return the exit status."""
+    """Play games with a checkpoint of the run that ``word`` names, and print the scores; return the exit status.
+
+    ``at``: the checkpoint: "newest", "best" or its environment steps. ``save``: first save the present weights of the
+    living run. None for ``episodes``, ``greedy`` or ``seed``: the value in the run's topology.
+    """
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     if save and at != NEWEST:
@@ -86,7 +93,7 @@ def evaluate(
 
 
 def find_saved(word: str) -> RunFolder:
-    """Return a living run that has saved its present weights just now; raises RunError."""
+    """Find a living run, let it save its present weights, and return it; raises RunError if it is not alive."""
     run = find.find_living(word)
     ask(run, "save", timeout_s=CHANGE_S)
     return run
@@ -105,7 +112,7 @@ def settings(
     record: bool = False,
     at: str | int = NEWEST,
 ) -> EvaluateSettings:
-    """Return the settings of the evaluating process: the run's topology, with the user's options."""
+    """Return the settings of the evaluating process, from the run's topology and the options; raises RunError."""
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
     run.refuse_missing(at)
@@ -132,9 +139,9 @@ def settings(
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
     """Run the evaluating process and return its answer; raises FailedError with its last line.
 
-    The answer also has ``behind_steps``: how many steps the run has learned since these weights. Of a living run it
-    has ``age_s``, the age of the weights after the last game. Of the best checkpoint it has ``best_score``,
-    ``best_score_env_steps`` and ``best_score_by``, which is "evaluation" or "training".
+    The answer also has ``behind_steps``: how many steps the run has learned since these weights. For a living run it
+    has ``age_s``, the age of the weights in seconds. For the best checkpoint it has ``best_score``, the steps at which
+    this score was reached, ``best_score_env_steps``, and ``best_score_by``, which is "evaluation" or "training".
     """
     best = read_best(run.path / "checkpoints") if wanted.at == BEST else None
     try:

@@ -1,7 +1,7 @@
-"""``actorlearn export``: writes the policy of a run to a folder that works without actorlearn, with a description.
+"""``actorlearn export``: writes the policy of a run to a new folder that can be used without actorlearn.
 
-Reads the run's folder. A separate process writes the weights (``actorlearn/tasks/export.py``); this process writes the
-card. The folder is complete or does not exist.
+A separate process writes the weights (``actorlearn/tasks/export.py``). This process writes the card, a README.md that
+describes the policy (``launch/display/card.py``). The folder appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def export(
     json: bool,
     at: str | int = NEWEST,
 ) -> int:
-    """Write the folder and print its files; return the exit status."""
+    """Export a policy, and print the files of its folder; return the exit status.
+
+    ``word``: names the run. ``at``: the checkpoint: "newest", "best" or its environment steps. ``episodes``: number of
+    games for the score on the card; None: ``evaluator.episodes``.
+    """
     refuse(output, weights_only)
     run = find.find(word)
     told, scored, files = write(run, output, episodes, learner, weights_only, at)
@@ -54,7 +58,7 @@ def export(
 
 
 def refuse(output: Path, weights_only: bool) -> None:
-    """Raise RunError if a package is missing, or if something is at ``output`` already."""
+    """Raise RunError if a package is missing, or if ``output`` exists and is not an empty folder."""
     if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
         raise RunError(
             f"policy.onnx needs {', '.join(missing)}, which is not installed: pip install 'actorlearn[onnx]', "
@@ -67,7 +71,10 @@ def refuse(output: Path, weights_only: bool) -> None:
 def write(
     run: RunFolder, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
-    """Write the folder; return what the exporting process said, the scores, and the files. Raises RunError."""
+    """Write the folder; return facts about the policy, its scores (None: not measured), and the names of the files.
+
+    Raises RunError for a wrong request, and FailedError if the policy cannot be exported.
+    """
     refuse(output, weights_only)
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to export; its trainer writes the first one when it starts")
@@ -97,7 +104,7 @@ def write(
 
 
 def _scored(run: RunFolder, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:
-    """Play whole games with the exported weights and their likeliest actions; return the scores."""
+    """Play whole games with the exported weights, always taking the likeliest action; return the scores."""
     played = evaluate.play(run, evaluate.settings(run, episodes, True, None, at=at))
     if own_weights(topology):  # else all learners have the same weights
         own: Mapping[str, Any] = played.get("learners", {}).get(trainer_of(topology, learner).name, played)

@@ -1,6 +1,7 @@
-"""Reports when learning failed, by the rules of ``launch/reports/health.py`` applied to a run's ``metrics.jsonl``.
+"""``actorlearn health``: reports when learning failed, by the rules of ``launch/reports/health.py``.
 
-Works on living and ended runs, also of versions without these rules; changes nothing.
+The rules are applied to the reports of a living or ended run. Reports of earlier versions, which did not have these
+rules, can be judged too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from launch.runs import find
 
 
 def health(word: str | None, json: bool) -> int:
-    """Print the changes of each rule over the run; return the exit status, which is 0 even if rules fired."""
+    """Print when each rule began and ceased to hold; return the exit status, which is 0 even if rules held."""
     run = find.find(word)
     judged, updates = Health(Facts.of(run.topology())), 0
     changes: list[tuple[float | None, HealthChange]] = []

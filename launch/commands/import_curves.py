@@ -1,7 +1,8 @@
-"""``actorlearn import``: makes run folders from logs of other programs, for ``plot``, ``compare`` and reports.
+"""``actorlearn import``: makes run folders from logs of other programs, so that commands can plot and compare them.
 
-Such a folder has only the files that these commands read: ``metrics.jsonl``, a ``topology.yaml`` with environment,
-algorithm, seed and hyperparameters, a ``summary.json`` with status ``imported``, and a ``meta.json`` with the source.
+Such a folder has only the files that ``plot``, ``compare`` and ``report`` read: ``metrics.jsonl``, a ``topology.yaml``
+with environment, algorithm, seed and hyperparameters, a ``summary.json`` with the status ``imported``, and a
+``meta.json`` with the path of the log.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from launch.topology.load import as_text
 
 @dataclass(frozen=True)
 class Said:
-    """Facts about the logs from the command line, which replace those in the logs."""
+    """Facts about the logs that the user has given on the command line; they replace those in the logs."""
 
     env_id: str | None = None
     algorithm: str | None = None
@@ -75,7 +76,7 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
 
 
 def _complete(log: Log, said: Said) -> Log:
-    """Return the log with the facts of the command line; raises RunError if environment or algorithm is unknown."""
+    """Return the log with the facts from the command line; raises RunError if environment or algorithm is unknown."""
     log = replace(
         log,
         env_id=said.env_id or log.env_id,
@@ -93,7 +94,7 @@ def _complete(log: Log, said: Said) -> Log:
 
 
 def _name(log: Log) -> str:
-    """Return the name of a run folder: that of the log, its folder, or its file without the ending."""
+    """Return the name of the run folder for a log: the name of the log, else of its folder or its file."""
     own = log.name or (log.source.absolute().name if log.source.is_dir() else log.source.stem)
     return re.sub(r"[^\w.-]+", "-", own).strip("-.") or "imported"
 

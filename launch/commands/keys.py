@@ -1,4 +1,7 @@
-"""``actorlearn keys``: makes, lists and revokes the keys with which nodes connect to a head."""
+"""``actorlearn keys``: makes, lists and revokes the keys with which nodes connect to the head of a run.
+
+A head is the supervisor of a run on several machines.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from actorlearn.wire.keys import HEAD_FILE, LIST_FOLDER, make_keys, read_list, r
 
 
 def new(folder: Path, names: list[str]) -> int:
-    """Make keys, and print where each file belongs; return the exit status."""
+    """Make a key for each name, and the head's key if there is none; print to where each file must be moved.
+
+    Return the exit status.
+    """
     first = not (folder / HEAD_FILE).exists()
     made = make_keys(folder, names)
     if first:

@@ -1,7 +1,7 @@
-"""Manages runs: lists and stops them, attaches and detaches processes, removes leftovers of dead runs.
+"""The commands ``ps``, ``stop``, ``attach``, ``detach``, ``save`` and ``clean``.
 
-Sends requests to living supervisors over their control sockets. Sends a signal only to stop a supervisor at once, by
-pidfd, so that another process with a reused id is never hit.
+They send requests to the supervisors of living runs. A signal is sent only to kill a supervisor that does not answer;
+it is sent through a pidfd, so that it cannot reach another process that has got the same id since.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from launch.runs.find import RunFolder
 from launch.runs.view import RunView, glance
 
 NOW_S = 5.0
-"""Seconds in which a supervisor must stop at once, without saving; one that takes longer is stuck."""
+"""Seconds after which a supervisor that was asked to stop at once, without saving, is killed."""
 
 WIDE = 10_000
-"""Columns of output that is not a terminal, in which nothing is wrapped or cut."""
+"""Width of the table in letters if the output is not a terminal, so that nothing is wrapped or cut."""
 _METRICS = {"steps": "env_steps", "steps/s": "env_steps_per_s", "score": "episode_return_mean"}
-"""Metrics of ``ps`` by heading."""
+"""Heading of a column of ``ps`` -> metric."""
 _WORDS = ("run", "status", "in")
-"""Columns of ``ps`` that are not numbers."""
+"""Columns of ``ps`` that are aligned as text, not as numbers."""
 _DROPPED_FIRST = ("in", "processes", "time", "steps/s")
 """Columns that ``ps`` leaves out if the terminal is narrow; ``ps --json`` has all."""
 
 
 def ps(ended: bool, json: bool) -> int:
-    """List runs; return the exit status."""
+    """List the living runs, or with ``ended`` all runs; return the exit status."""
     rows = [_about(glance(run)) for run in (find.all_runs() if ended else find.living())]
     if json:
         print(json_format.dumps({"runs": rows}))
@@ -55,7 +55,7 @@ def ps(ended: bool, json: bool) -> int:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
-    """Return the runs as a table without the columns for which a terminal has no room."""
+    """Return the runs as a table; columns for which the terminal has no room are left out."""
     folders = [_short(str(Path(row["folder"]).parent)) for row in rows]
     columns = {
         "run": [row["run"] for row in rows],
@@ -95,7 +95,7 @@ def _short(folder: str) -> str:
 
 
 def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
-    """Stop a run and wait until it has ended; return the exit status."""
+    """Stop a run, wait until it has ended, and print its status; return the exit status."""
     run = find.find_living(word)
     began_s = time.monotonic()
     status = end(run, now, timeout_s)
@@ -109,9 +109,10 @@ def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:
 
 
 def end(run: RunFolder, now: bool, timeout_s: float) -> str:
-    """Stop a living run and wait until it has ended; return its status, ``killed`` if it had to be killed.
+    """Stop a living run, wait until it has ended, and return its status, or "killed" if it had to be killed.
 
-    Raises FailedError if it is still at work after ``timeout_s``.
+    ``now``: stop without saving, and kill a run that does not answer. Otherwise FailedError is raised if the run is
+    still alive after ``timeout_s``.
     """
     if now:
         return run.status if _stop_now(run) else "killed"
@@ -125,14 +126,14 @@ def end(run: RunFolder, now: bool, timeout_s: float) -> str:
 
 
 def _stop_now(run: RunFolder) -> bool:
-    """Ask a run to end at once, and kill its supervisor if it does not; return whether asking was enough."""
-    with suppress(FailedError):  # it may be ending, and a stuck one is why --now was given
+    """Ask a run to end at once, and kill its supervisor if it does not; return False if it was killed."""
+    with suppress(FailedError):  # the run may be ending already; a supervisor that is stuck is killed below
         ask(run, "kill", timeout_s=NOW_S / 2)
     if _wait(run, NOW_S):
         return True
     _kill(run)
     _wait(run, NOW_S)
-    sweep_all()  # its guardian ends its children
+    sweep_all()  # only memory and sockets are left: the guardian has ended the other processes
     return False
 
 
@@ -158,7 +159,10 @@ def _wait(run: RunFolder, timeout_s: float) -> bool:
 
 
 def change(word: str, command: str, json: bool, **request: Any) -> int:
-    """Let a living run attach, detach or save, and print its reply; return the exit status."""
+    """Send the request ``command`` ("attach", "detach" or "save") to a living run, and print its reply.
+
+    Return the exit status. ``request``: the arguments of the command, fields of `Request`.
+    """
     run = find.find_living(word)
     reply = ask(run, command, timeout_s=CHANGE_S, **request)
     if json:
@@ -169,7 +173,7 @@ def change(word: str, command: str, json: bool, **request: Any) -> int:
 
 
 def clean(json: bool) -> int:
-    """Remove leftovers of dead runs; return the exit status."""
+    """Remove the shared memory and the sockets that dead runs have left; return the exit status."""
     swept, sockets = sweep_all()
     if json:
         print(json_format.dumps({"shared_memory": swept, "sockets": sockets}))

@@ -1,7 +1,7 @@
-"""``actorlearn manifest``: prints a run as a manifest for Kubernetes.
+"""``actorlearn manifest``: prints a manifest with which Kubernetes runs a topology on several machines.
 
-It has a JobSet of a head and its nodes, and the topology as a ConfigMap. The fields are those of
-``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
+The manifest has a JobSet with the pods of the head and the nodes, and a ConfigMap with the topology. The fields are
+those of ``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from launch.topology.load import Topology, dump, load
 
 PORT = 5555
 LISTEN = f"0.0.0.0:{PORT}"
-"""Address at which a head listens; the address of its pod is not known in advance."""
+"""Address at which the head listens: all addresses of its pod, because these are not known in advance."""
 _RUNS, _TOPOLOGY, _SECRET, _OWN = "/runs", "/etc/actorlearn", "/secret", "/tmp/keys"
+"""Folders in a container: runs, the topology, the mounted secret, and the copy of the keys for actorlearn."""
 _LONGEST_NAME = 40
-"""Maximum length of a JobSet's name: pods add a suffix, and their names have at most 63 characters."""
+"""Maximum length of the JobSet's name. Names of pods have a suffix, and have at most 63 characters in Kubernetes."""
 
 
 def show(topology: str, overrides: Sequence[str], image: str, secret: str, claim: str | None) -> int:
-    """Print the manifest of a topology; return the exit status."""
+    """Print the manifest for a topology as YAML; return the exit status. ``manifest`` describes the other arguments."""
     loaded = load(topology, [*overrides, f"nodes.listen={LISTEN}"])
     objects = manifest(loaded, image=image, secret=secret, claim=claim)
     print(yaml.dump_all(objects, Dumper=_Readable, sort_keys=False, width=1000), end="")
@@ -45,8 +46,9 @@ _Readable.add_representer(str, _text)
 def manifest(topology: Topology, *, image: str, secret: str, claim: str | None) -> list[dict[str, Any]]:
     """Return the Kubernetes objects of a run.
 
-    ``image``: with actorlearn installed; ``secret``: name of a Secret with the files that `actorlearn keys new` makes;
-    ``claim``: claim of a persistent volume for the run's folder; None: the folder is in the head's pod.
+    ``image``: container image in which actorlearn is installed. ``secret``: name of the Secret with the files that
+    `actorlearn keys new` makes. ``claim``: name of the PersistentVolumeClaim for the run's folder; None: the folder is
+    in the head's pod, and lost with it.
     """
     name = re.sub(r"[^a-z0-9]+", "-", topology.name.lower()).strip("-")[:_LONGEST_NAME].strip("-") or "run"
     nodes = [f"node-{number}" for number in range(topology.nodes.count)]

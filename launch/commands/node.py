@@ -1,4 +1,4 @@
-"""``actorlearn node``: serves as a node of a run until the run ends."""
+"""``actorlearn node``: runs a part of the processes of a run on this machine, until the run ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from launch.nodes.agent import Agent
 
 
 def serve(join: str, key: Path, folder: Path | None, patience_s: float) -> int:
-    """Join the head at this address with the key in this file; return the exit status."""
+    """Join the run whose head listens at ``join``, and serve as a node until the run ends; return the exit status.
+
+    ``key``: file with the node's key. ``folder``: for logs and checkpoints; None: a temporary one. ``patience_s``:
+    seconds without contact to the head after which the node gives up.
+    """
     try:
         address, own = Tcp.read(join), node_keys(key)
     except AddressError as error:

@@ -1,6 +1,6 @@
-"""``actorlearn run`` and ``resume``: run a topology in this process until the run ends.
+"""``actorlearn run`` and ``resume``: read the topology, make the run folder, and show the progress of the run.
 
-Reads topologies; makes the run folder. ``launch/runtime/loop.py`` does the work.
+This process becomes the supervisor of the run until it ends; ``launch/runtime/loop.py`` does this work.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from launch.topology.load import Topology
 
 TOPOLOGY = "topology.yaml"
-"""File of the resolved topology in the folder of a run."""
+"""File in the folder of a run with its topology and all defaults."""
 _NAME_WAIT_S = 0.1
-"""Seconds between two looks at the time, while the name of a new folder is taken."""
+"""Seconds between two attempts to make the folder, if another run has taken the name with the present second."""
 TRIAL_S = 2.0
-"""Seconds without output after which a line says that the environment and the network are being tried."""
+"""Seconds after which a line explains why nothing happens: the environment and the network are being tried."""
 
 
 def start(
@@ -40,7 +40,10 @@ def start(
     keys: Path | None = None,
     plain: bool = False,
 ) -> int:
-    """Run a topology in a new folder; return the exit status."""
+    """Run a topology in a new folder; return the exit status.
+
+    ``engine``: name of the engine that starts the nodes; ``keys``: folder of the keys with which nodes join.
+    """
     from launch.topology.load import load
 
     with slow_trial_told() as trial_over:
@@ -56,7 +59,10 @@ def resume(
     plain: bool = False,
     at: str | int = NEWEST,
 ) -> int:
-    """Continue a run that has ended; return the exit status."""
+    """Continue the ended run that ``word`` names from a checkpoint, in its folder; return the exit status.
+
+    ``at``: the checkpoint: "newest", "best" or its environment steps.
+    """
     from launch.topology.load import load_saved
 
     run = find_resumable(word, at)
@@ -67,7 +73,10 @@ def resume(
 
 @contextmanager
 def slow_trial_told() -> Iterator[Callable[[], None]]:
-    """Print a line if the trial of the environment takes longer than TRIAL_S; yields a function to call at its end."""
+    """Print a line if the trial of the environment and the network takes longer than ``TRIAL_S``.
+
+    Yields a function that must be called when the trial is over.
+    """
 
     def tell() -> None:
         with suppress(OSError):
@@ -88,7 +97,7 @@ def slow_trial_told() -> Iterator[Callable[[], None]]:
 
 
 def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
-    """Return a run that has ended and can be resumed from this checkpoint; raises RunError."""
+    """Return the run that ``word`` names; raises RunError if it cannot be resumed from the checkpoint ``at``."""
     run = find.find(word)
     if run.alive:
         raise RunError(
@@ -105,7 +114,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
 
 
 def find_engine(engine: str | None) -> EngineSpec | None:
-    """Return the spec of an engine that can be imported, None without an engine; raises RunError."""
+    """Return the spec of the engine with this name, or None for None; raises RunError if it cannot be imported."""
     from launch.engines.specs import ENGINES
 
     if engine is None:
@@ -119,10 +128,10 @@ def find_engine(engine: str | None) -> EngineSpec | None:
 
 
 def new_folder(name: str, run_dir: Path | None, option: str = "--run-dir ") -> Path:
-    """Make the run folder; raises RunError unless it is new or empty, because two runs never share a folder.
+    """Make the folder of a run and return it; raises RunError if there is a folder that is not empty.
 
-    Without ``run_dir`` its name has the time, and a name that another run has taken is followed by that of a later
-    second. ``option``: how the caller writes ``run_dir``, for errors.
+    ``name``: name of the run. ``run_dir``: the folder; None: runs/NAME-YYYYmmdd-HHMMSS. If another run has taken this
+    name in the same second, a later second is used. ``option``: how the caller writes ``run_dir``, for errors.
     """
     folder = run_dir or find.RUNS / find.with_time(name)
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(folder.resolve())):
@@ -168,10 +177,10 @@ def run_in(
     plain: bool = False,
     trial_over: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a topology in a folder that has been made, and show it; return the exit status.
+    """Run a topology in a folder that has been made, and show its progress; return the exit status.
 
-    Nothing is shown before the topology is accepted, so that a refusal is one line. ``resume_at``: the checkpoint from
-    which the run in the folder is continued; None: a new run. ``trial_over`` is called before the first line.
+    ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run. ``trial_over``: called
+    before the first line is printed. Nothing is printed before the plan is accepted, so that a refusal is one line.
     """
     screen: Console | None = None
 
@@ -212,7 +221,11 @@ def opening(topology: Topology, folder: Path, resumed: bool = False) -> list[str
 
 
 def close_screen(screen: Console | None) -> None:
-    """Restore the terminal. Output that cannot be written is dropped; else the interpreter would exit with 120."""
+    """Restore the terminal.
+
+    If the output cannot be written, as on a closed terminal, it is sent to /dev/null instead. Otherwise the interpreter
+    would fail to flush it at exit, and exit with status 120.
+    """
     try:
         if screen is not None:
             screen.close()

@@ -1,4 +1,8 @@
-"""``actorlearn simulate``: predicts a topology's rate on several nodes, from measured costs or costs given as keys."""
+"""``actorlearn simulate``: predicts the rate of a topology on several machines (``launch/simulate``).
+
+The prediction needs costs, the times of the stages of an update. They are measured on this machine, taken from the
+reports of a run, or given as keys ``simulate.…``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,10 @@ _LEARNERS = "learners.count="
 def simulate(
     topology: str, overrides: Sequence[str], run: str | None, seconds: float, output: Path | None, json: bool
 ) -> int:
-    """Print the prediction, and write it to a file if asked; return the exit status."""
+    """Print the prediction, and write it to the file ``output`` unless it is None; return the exit status.
+
+    ``run``: names a run whose reports give the costs; None: they are measured in ``seconds``.
+    """
     try:
         from launch.simulate import report
         from launch.simulate.estimate import estimate
@@ -75,7 +82,10 @@ def simulate(
 
 
 def _load(path: str, words: list[str]) -> Topology:
-    """Read the topology; nodes.count in ``words`` adds a learner for each node, unless learners.count is given."""
+    """Read the topology with the overrides ``words``, and raise RunError if a node would have no learner.
+
+    If ``words`` has nodes.count=n and not learners.count, n learners are assumed.
+    """
     given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
     more = bool(given) and given[-1].isdigit() and int(given[-1]) > 1
     if more and not any(word.startswith(_LEARNERS) for word in words):
@@ -88,7 +98,7 @@ def _load(path: str, words: list[str]) -> Topology:
 
 
 def _given(costs: dict[str, float]) -> Costs | None:
-    """Return the costs if those of all stages are given; else None, and they must be measured."""
+    """Return the costs, if all costs without defaults are given; else None, and they must be measured."""
     stages = [costs[name] for name in simulate_keys.STAGES if name in costs]
     if len(stages) < len(simulate_keys.STAGES):
         return None

@@ -1,7 +1,7 @@
-"""``actorlearn sweep``: runs of one topology that differ in keys and seeds, as many at once as there is room for.
+"""``actorlearn sweep``: trains one topology with many values of keys and many seeds, several runs at a time.
 
-Makes the sweep's folder; ``launch/sweeps/loop.py`` does the work. The same command continues a sweep that was stopped
-or killed.
+This module makes the sweep's folder and prints the result; ``launch/sweeps/loop.py`` runs the sweep. The same command
+continues a sweep that was stopped or killed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def sweep(
     engine: str | None = None,
     keys: Path | None = None,
 ) -> int:
-    """Run a sweep to its end, or continue it; ``check``: only print what would be run. Returns the exit status.
+    """Run the sweep in ``file`` to its end, or continue it; return the exit status.
 
-    ``engine``: engine that starts the nodes of the runs; ``keys``: folder of the keys with which nodes join.
+    ``folder``: folder of the sweep; None: runs/NAME. ``check``: only print the trials. ``retry``: start failed runs
+    again. ``engine``: engine that starts the nodes of the runs. ``keys``: folder of the keys with which nodes join.
     """
     asked = read(file)
     place = folder or RUNS / asked.name
@@ -71,7 +72,10 @@ def sweep(
 
 
 def _begin(asked: Sweep, state: State) -> Sweep:
-    """Record a new sweep, or check that it is the recorded one (else RunError); return it as recorded."""
+    """Record the start of a new sweep; of an earlier one, raise RunError if its files have changed since its start.
+
+    Return the sweep, with the values that depend on the machine as they were recorded.
+    """
     begun = state.history.begun
     if begun is None:
         if others := [path.name for path in state.path.parent.iterdir() if path != state.path]:
@@ -105,7 +109,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
 
 
 def _size(sweep: Sweep) -> str:
-    """Return the number of trials and runs, or of generations and members, in words."""
+    """Return a text with the number of trials and runs, or of generations and members."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
         return f"{search.generations} generations of {seeds} members"
@@ -136,6 +140,6 @@ def _written(values: Values) -> str:
 
 
 def _say(line: str, stream: TextIO) -> None:
-    """Print a line at once; a closed terminal does not end a sweep."""
+    """Print a line and flush it; an error is ignored, so that a sweep goes on when its terminal is closed."""
     with suppress(OSError):
         print(line, file=stream, flush=True)

@@ -1,9 +1,10 @@
 """``actorlearn tune``: finds the fastest process counts of a topology on this machine, and writes them as overrides.
 
-Learning does not change: environments, horizon and blocks are those of the topology. Only their division among
-processes and threads is varied. All divisions are measured briefly, then the fastest ones for longer. At last the
-fastest is measured with its simulators pinned to cores, and, if it plays Atari games and EnvPool is installed, with
-EnvPool's emulator.
+Learning does not change: the number of environments, the horizon and the blocks are those of the topology. Only the
+division of the environments among simulators, and the numbers of groups, inference servers and threads, are varied.
+
+All candidates are measured briefly, then the fastest ones for longer. Finally the fastest is measured with its
+simulators pinned to cores. If it plays Atari games and EnvPool is installed, it is also measured with EnvPool.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
 FIRST_S = 4.0
-"""Seconds for each candidate in the first heat; each later heat measures the fastest third for twice as long."""
+"""Seconds for which each candidate is measured in the first heat (``heats``)."""
 LAST_S = 16.0
 """Seconds of each measurement in the comparisons of pinning and of emulators."""
 WARMUP_S = 2.0
+"""Seconds of a run that are left out before each measurement."""
 LAST = 3
 """Number of candidates in the last heat."""
 
@@ -38,10 +40,12 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate and its rate in its longest heat."""
+    """A candidate that was measured."""
 
     keys: Keys
+    """Its overrides."""
     steps_per_s: float
+    """Environment steps per second in its longest measurement; 0 if it does not work."""
 
 
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
@@ -83,7 +87,10 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
 
 
 def candidates(topology: Topology, cores: int) -> list[Keys]:
-    """Return every division worth trying on these cores, which learners share; the topology's own is first."""
+    """Return the overrides of all candidates for a machine with this number of cores; the topology's own are first.
+
+    With several learners, each gets an equal part of the cores.
+    """
     simulators, trainer = topology.simulators, topology.trainer
     cores = max(1, cores // topology.learners.count)
     written = (simulators.count, simulators.groups, topology.inference.count, trainer.threads)
@@ -96,7 +103,7 @@ def candidates(topology: Topology, cores: int) -> list[Keys]:
 
 
 def other_emulator(path: str, given: Sequence[str]) -> Keys:
-    """Return the keys with which EnvPool plays the topology's Atari games; empty if it cannot, or is not installed."""
+    """Return the overrides with which EnvPool plays the Atari game of the topology; () if it cannot be used."""
     env = load(path, given).env
     if env.kind != "atari" or find_spec("envpool") is None:
         return ()
@@ -118,7 +125,11 @@ def _keys(environments: int, count: int, groups: int, servers: int, threads: int
 
 
 def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds: float = FIRST_S) -> list[Tried]:
-    """Measure all candidates, then the fastest third for twice as long, and so on; return the last, fastest first."""
+    """Measure all candidates for ``seconds``, the fastest third of them for twice as long, and so on.
+
+    Return the candidates of the last heat, which has at most ``LAST``, fastest first. ``measure``: function of the
+    overrides and the seconds that returns steps/s.
+    """
     left = list(ways)
     with progress_bar() as progress:
         while True:
@@ -135,7 +146,7 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds
 
 
 def rate(path: str, overrides: Keys, seconds: float) -> float:
-    """Return the rate of one candidate; if it does not work, print the reason and return 0."""
+    """Return the environment steps/s of one candidate; if it does not work, print the reason and return 0."""
     try:
         return rate_of(path, overrides, seconds, WARMUP_S)
     except FailedError as error:

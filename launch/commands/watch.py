@@ -1,6 +1,6 @@
-"""Shows a run from another process: the picture of ``top`` and the output of ``logs``.
+"""``actorlearn top`` shows the progress of a run; ``actorlearn logs`` prints the output of its processes.
 
-Works on ended runs too, and changes nothing. Reads runs through ``launch/runs/view.py``.
+Both work on living and ended runs, and change nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _FOLLOW_EVERY_S = 0.2
 
 
 def top(word: str | None, once: bool, json: bool, plain: bool) -> int:
-    """Show a run until it ends; return the exit status."""
+    """Show the progress of a run until it ends; return the exit status.
+
+    ``once``: show it once and return. ``plain``: print lines instead of a screen that changes.
+    """
     reader = RunReader(find.find(word))
     terminal = Terminal()
     if plain and not json:
@@ -77,7 +80,10 @@ def _print(view: RunView, terminal: Terminal) -> None:
 
 
 def logs(word: str, process: str | None, follow: bool, lines: int) -> int:
-    """Print the processes' output; return the exit status."""
+    """Print the output of one process, or of all, beginning with its last ``lines`` lines; return the exit status.
+
+    ``follow``: also print what the processes write later, until the run ends.
+    """
     run = find.find(word)
     files = _log_files(run, process)
     tails = {path: Tail(path, lines) for path in files}
@@ -115,10 +121,10 @@ def _print_new(tails: Mapping[Path, Tail], named: bool, last: bool = False) -> N
 
 
 class Tail:
-    """The last lines of a growing text file, then the lines that are added."""
+    """Reads the last lines of a growing text file, and then the lines that are added."""
 
     def __init__(self, path: Path, lines: int) -> None:
-        """Start ``lines`` lines before the end."""
+        """Begin ``lines`` lines before the present end of the file."""
         self._path = path
         with open_regular(path) as file:
             newest = deque(file, maxlen=lines)
