@@ -1,8 +1,9 @@
-"""Benchmarks of this machine: each suite measures its cases in turn, and reports machine, versions and commit.
+"""Benchmarks of this machine, in suites that ``actorlearn bench`` runs.
 
-``running`` measures whole runs, ``parts`` their parts alone, ``interleaved`` several cases in turn; ``report`` shows
-the results. The other modules are the suites. A checkout also has the package ``benchmarks``, which compares with
-papers and other programs.
+A suite measures several cases and reports them, with the machine, the versions and the commit. Modules for all suites:
+``running`` measures whole runs, ``parts`` the parts of a run alone, ``interleaved`` several cases in turn, and
+``report`` shows the results. The other modules are suites. A checkout also has the package ``benchmarks``, which
+compares with papers and other programs.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteRequest:
-    """A topology to measure, and how thoroughly."""
+    """What a suite is to measure, and how thoroughly; fields of which most suites use only some."""
 
     topology: str
+    """Path of the topology."""
     overrides: tuple[str, ...]
     repetitions: int
+    """Number of measurements of each case; the cases are measured in turn."""
     seconds: float
-    """Length of a measurement; a suite repeats each case ``repetitions`` times, interleaved with the others."""
+    """Length of one measurement."""
     score: float | None = None
     """The score to reach, for suites that measure the time to it."""
     seeds_wanted: str | None = None
@@ -54,18 +57,18 @@ class SuiteRequest:
 
     @property
     def seeds(self) -> range:
-        """Seeds of the repetitions: consecutive, from the seed of the topology or the overrides."""
+        """Seeds, one for each repetition: consecutive numbers that begin with the seed of the topology."""
         first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
         return range(first, first + self.repetitions)
 
     @property
     def quick(self) -> bool:
-        """Whether few cases suffice, for a rough result."""
+        """Whether to measure fewer cases, for a rough result (``--quick``)."""
         return self.repetitions == 1
 
 
 def shipped(name: str) -> str:
-    """Return the path of a shipped topology; raises FailedError if it is missing."""
+    """Return the path of a topology in the package, such as pong.yaml; raises FailedError if it is missing."""
     path = examples() / name
     if not path.is_file():
         raise FailedError(f"{path} is missing; install the package again")
@@ -77,24 +80,27 @@ class Suite:
     """A suite: its function, and which arguments of the command it takes."""
 
     function: str
-    """Module and name; imported at first use."""
+    """The function as module:name; it is imported at first use."""
     topology: str | None = "pong.yaml"
-    """Shipped topology measured by default; None: the suite has its own topologies, or measures nothing."""
+    """Shipped topology that is measured by default; None: the user cannot choose the topology."""
     takes_names: bool = False
-    """Whether it reads runs, or is a table of topologies; names of runs or rows then replace topology and overrides."""
+    """Whether the command takes names of runs, or of rows of a table, instead of a topology and overrides."""
     sets_modes: bool = False
-    """Whether it runs a topology in several modes, and gives each run the overrides that its mode reads."""
+    """Whether the suite runs the topology in several modes, so that overrides may not fit the topology's own mode."""
     keys: tuple[str, ...] = ()
-    """Overrides of the default topology, before those of the request."""
+    """Overrides that are used with the default topology only."""
     takes: tuple[str, ...] = ()
-    """Fields of a SuiteRequest that only some suites take, such as ``score``."""
+    """Fields of a SuiteRequest that this suite takes and most do not, such as ``score``."""
 
     def path(self) -> str:
-        """Return the path of its topology; of pong.yaml if the suite has its own topologies."""
+        """Return the path of its default topology; that of pong.yaml if it has none."""
         return shipped(self.topology or "pong.yaml")
 
     def load(self) -> Callable[[Any], SuiteReport]:
-        """Import and return its function, which takes a SuiteRequest; `bench` lists its docstring's first line."""
+        """Import and return the function of the suite, which takes a SuiteRequest.
+
+        `actorlearn bench` lists the first line of its docstring.
+        """
         module, _, name = self.function.partition(":")
         return cast("Callable[[Any], SuiteReport]", getattr(import_module(module), name))
 

@@ -20,11 +20,13 @@ class AtariGame(msgspec.Struct, frozen=True):
     game: str
     """Name in the paper."""
     env: str
-    """Name in ALE: ALE/<env>-v5."""
+    """Name in the id of the environment: ALE/<env>-v5."""
     random: float
+    """Score of random play."""
     human: float
+    """Score of the human tester."""
     dqn: float
-    """Best evaluation of a run, as ``fast_dqn``; the deviations are over the 30 games of that evaluation."""
+    """Score in the best evaluation of a run; the same for ``fast_dqn``. Deviations are over its 30 games."""
     dqn_std: float
     fast_dqn: float
     fast_dqn_std: float
@@ -33,7 +35,7 @@ class AtariGame(msgspec.Struct, frozen=True):
     fast_dqn_percent: float
 
     def percent(self, score: float) -> float:
-        """Return a human-normalised score: 0 is random play, 100 the human tester (appendix of the table)."""
+        """Return the human-normalised score for a raw score: 0 is random play, 100 is the human tester."""
         return 100.0 * (score - self.random) / (self.human - self.random)
 
 

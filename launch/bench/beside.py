@@ -1,6 +1,6 @@
-"""Conditions for a measured program: busy loops at the same time, a control group that limits its time, fewer cores.
+"""Conditions in which a program is measured: next to busy processes, with limited processor time, on fewer cores.
 
-Each is a context: processes and groups that it has made are removed at its end, for any outcome.
+Each is a context manager: the condition holds within ``with``, and processes and control groups are removed at its end.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from launch.machine.cores import in_turn
 _PERIOD_US = 100_000
 """Period of a control group's quota in microseconds: the kernel's default."""
 _REMOVE_LIMIT_S = 10.0
+"""Seconds to wait for the end of a control group's processes before the group is left."""
 _LOOP = """
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with us, however we end
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: this process is killed when its parent ends
 if os.getppid() != int(sys.argv[1]):
     sys.exit()
 os.nice(int(sys.argv[2]))
@@ -33,7 +34,7 @@ while True:
 
 @contextmanager
 def busy(count: int, nice: int) -> Iterator[list[int]]:
-    """Run ``count`` busy processes, not pinned, with a nice value raised by ``nice``; yields their process ids."""
+    """Run ``count`` processes that compute all the time, with a nice value raised by ``nice``; yield their ids."""
     command = [sys.executable, "-c", _LOOP, str(os.getpid()), str(nice)]
     loops: list[subprocess.Popen[bytes]] = []
     try:
@@ -49,9 +50,10 @@ def busy(count: int, nice: int) -> Iterator[list[int]]:
 
 @contextmanager
 def rationed(cores: float) -> Iterator[Path]:
-    """Limit this process and its children to the time of ``cores`` cores; yields the folder of the control group.
+    """Limit the processor time of this process and its children to that of ``cores`` cores, by a control group.
 
-    Raises FailedError if no control group can be made, which needs root or a delegated group.
+    Yields the folder of the control group. Raises FailedError if none can be made: that needs root, or a delegated
+    group.
     """
     made, home = _group(cores)
     try:
@@ -65,7 +67,10 @@ def rationed(cores: float) -> Iterator[Path]:
 
 @contextmanager
 def confined(cores: int) -> Iterator[None]:
-    """Restrict the children of this thread to ``cores`` of its cores, in a run's order: physical cores first."""
+    """Restrict this thread, and the processes that it starts, to ``cores`` of its cores.
+
+    They are chosen in the order in which a run uses cores: one of each physical core first.
+    """
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, in_turn(allowed)[:cores])
     try:
@@ -75,7 +80,7 @@ def confined(cores: int) -> Iterator[None]:
 
 
 def _group(cores: float) -> tuple[Path, Path]:
-    """Make a group with a quota and enter it; return it and the earlier group of this process."""
+    """Make a control group with a quota and move this process into it; return its folder and that of the old group."""
     refused = "no cgroup hierarchy with the cpu controller is mounted"
     for group in groups():
         for parent in _parents(group):
@@ -94,20 +99,20 @@ def _group(cores: float) -> tuple[Path, Path]:
 
 
 def _parents(group: Cgroup) -> list[Path]:
-    """Return the folders that may contain a new group: this process's; in version 2 also the parent.
+    """Return the folders in which to try to make a group: that of this process's group, in version 2 also its parent.
 
-    In version 2 a group that contains processes cannot limit the time of groups inside it.
+    In version 2, a group that contains processes cannot limit the time of groups inside it.
     """
     own = [group.folder]
     return own if group.version == 1 or group.folder == group.mount else [*own, group.folder.parent]
 
 
 def _limit(folder: Path, version: int, cores: float) -> None:
-    """Write a new group's quota; raises OSError, also if the hierarchy does not limit processor time."""
+    """Set the quota of a new group; raises OSError, also if groups in this place cannot limit processor time."""
     limit, period = str(int(cores * _PERIOD_US)), str(_PERIOD_US)
     written = {QUOTA_FILE[2]: f"{limit} {period}"} if version == 2 else {PERIOD_FILE: period, QUOTA_FILE[1]: limit}
     for name, text in written.items():
-        with (folder / name).open("r+") as file:  # made by the kernel, never to be created here
+        with (folder / name).open("r+") as file:  # fails if the kernel has not made the file
             file.write(text)
 
 
@@ -116,7 +121,7 @@ def _enter(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group when its last process has ended; it stays if a process does not end in time."""
+    """Remove a group as soon as its last process has ended; leave it if that takes longer than ``_REMOVE_LIMIT_S``."""
     deadline_s = time.monotonic() + _REMOVE_LIMIT_S
     while folder.exists() and time.monotonic() < deadline_s:
         try:

@@ -1,4 +1,8 @@
-"""Costs of stages: from a short run of one learner on this machine, or from the reports of an earlier run."""
+"""Measures the costs with which ``actorlearn simulate`` predicts rates (``Costs`` in ``launch/simulate/scenario.py``).
+
+A cost is the time of a stage for one unit of work, such as one step of one environment. Costs come from a short run of
+one learner on this machine, or from the reports of an earlier run.
+"""
 
 from __future__ import annotations
 
@@ -28,31 +32,35 @@ _ALONE = (
     "simulators.blocks=1",
 )
 _TOGETHER = ("mode=", "learners.", "nodes.", "parameter_servers.", "gossip.")
-"""Prefixes of overrides that only several learners read."""
+"""Beginnings of overrides that are used only with several learners."""
 WARMUP_S = 3.0
+"""Seconds of the run that are left out before the measurement."""
 _OPTIMIZE_S = 1.0
+"""Seconds for which optimizer steps are measured."""
 _TURNS = 200
-"""Number of messages, each with an answer, for the measurement of the wire."""
+"""Number of messages, each with an answer, for the measurement of messages."""
 _LARGE_BYTES = 1 << 20
+"""Size of the large messages."""
 _ADDITIONS = 21
+"""Number of additions of vectors that are timed."""
 _TIMEOUT_MS = 5000
 _IDLE = "idle"
-"""Section of simulators in addition to the counted ones: an environment waits for another program."""
+"""Section of simulators in which an environment waits for another program; computed here, not reported by processes."""
 _TOGETHER_S = 0.02
-"""Least time covered by each sample of the deviation: a single short update is not timed exactly."""
+"""Least time of updates that are timed together for the deviation, because single short updates cannot be timed."""
 _FEWEST = 10
 """Least number of updates for an estimate of the deviation."""
 
 
 def alone(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides for one learner instead of several; its stages take turns, so none slows another."""
+    """Return the overrides for a run of one learner whose stages take turns, so that no stage slows another."""
     return [*(word for word in overrides if not word.startswith(_TOGETHER)), *_ALONE]
 
 
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
-    """Measure a run of one learner for ``seconds``, and the costs that such a run does not have; raises FailedError.
+    """Measure all costs on this machine, mostly in a run of one learner for ``seconds``; raises FailedError.
 
-    ``weights``: number of weights.
+    ``path``, ``overrides``: the topology. ``weights``: number of weights. ``cores``: cores of this machine.
     """
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
@@ -62,7 +70,10 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
 
 
 def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
-    """Return the costs in a reading of one learner's run; ``rest``: as `measure_rest` returns it."""
+    """Return the costs that follow from a reading of a run of one learner.
+
+    ``work``: the work of an update. ``rest``: costs that the reading does not show, from `measure_rest`.
+    """
     spent = {role: dict.fromkeys(SECTIONS, 0.0) for role in set(reading.roles.values())}
     for process, shares in reading.wall.items():
         for section, share in shares.items():
@@ -75,7 +86,10 @@ def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, floa
 
 
 def _idle_s(reading: Reading) -> float:
-    """Return the time in which simulators were in a stage without using or waiting for a core, summed over them."""
+    """Return the seconds in which simulators worked without using or awaiting a core, summed over simulators.
+
+    In this time, their environments waited for another program, such as a game in its own process.
+    """
     shares = [
         own["simulate"] + own.get("infer", 0.0) - reading.cpu[name] - reading.queued.get(name, 0.0)
         for name, own in reading.wall.items()
@@ -85,10 +99,14 @@ def _idle_s(reading: Reading) -> float:
 
 
 def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
-    """Return the standard deviation, equal for all stages, that explains how the times between updates vary.
+    """Return ``Costs.deviation``: the relative standard deviation of stages that explains how update times vary.
 
-    ``times``: times of the ends of updates, read each POLL_S, so short updates are grouped. Two normal samples differ
-    by 2 / sqrt(pi) standard deviations in the mean. For other distributions this difference is still the mean wait.
+    It is assumed to be equal for all stages. ``times``: times in seconds at which updates ended, accurate to POLL_S;
+    therefore short updates are timed several together.
+
+    The standard deviation is estimated from the mean difference of two times, which for normal samples is 2 / sqrt(pi)
+    standard deviations. The mean difference is also what a prediction needs if the times are not normal: it is how long
+    learners wait for one another.
     """
     if len(times) < _FEWEST:
         return 0.0
@@ -105,10 +123,10 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
 
 
 def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
-    """Return the costs in the reports of a run on one machine; raises RunError if the reports are insufficient.
+    """Return the costs that follow from the reports of a run on one machine; raises RunError if there are too few.
 
-    ``rest``: costs that no report shows, as `measure_rest` returns them.
-    Reports have the shares of all processes together. Learners that share too few cores appear slower than they are.
+    ``work``: the work of an update. ``rest``: costs that reports do not show, from `measure_rest`. If the processes of
+    the run had to share cores, their waiting for a core is counted as work, so the costs are too high.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
     if not rows:
@@ -137,7 +155,10 @@ def _costs(
     cores: float,
     rest: Mapping[str, float],
 ) -> Costs:
-    """Divide the time of each role's sections by the work done in it; ``spent``: role -> section -> seconds."""
+    """Return the costs: the time that processes spent in each section, divided by the work that was done in it.
+
+    ``spent``: role -> section -> seconds in all processes of the role. ``updates``: number of updates in ``seconds``.
+    """
     if updates <= 0:
         raise RunError("no update ended during the measurement; give a larger --seconds")
 
@@ -168,14 +189,20 @@ def _costs(
 
 
 def measure_rest(path: str, overrides: Sequence[str], weights: int) -> dict[str, float]:
-    """Return the costs that the times of a run's sections do not show, by their names in `Costs`."""
+    """Return the costs of the optimizer, of additions and of messages, by their names in `Costs`.
+
+    They cannot be read from a run of one learner, so they are measured separately. ``weights``: number of weights.
+    """
     with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
     return {"optimizer_s": optimizer_s, "add_s": measure_addition(weights), **measure_wire()}
 
 
 def measure_wire() -> dict[str, float]:
-    """Return the costs of messages: send small and large ones, and answers, over TCP and CURVE on this machine."""
+    """Return the costs of messages, by their names in `Costs`.
+
+    Small and large messages are sent and answered between two sockets on this machine, over TCP and encrypted by CURVE.
+    """
     listener, dialler = new_pair(), new_pair()
     names = {dialler.public: "peer"}
     limit = 2 * _LARGE_BYTES
@@ -209,7 +236,10 @@ def measure_wire() -> dict[str, float]:
 
 
 def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
-    """Send ``count`` messages and wait for each answer; return seconds and processor seconds of one turn."""
+    """Send ``count`` messages one after another and wait for each answer.
+
+    Return the seconds and the processor seconds of one message with its answer.
+    """
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     for _ in range(count):
         until_s = time.monotonic() + _TIMEOUT_MS / 1000

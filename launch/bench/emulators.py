@@ -1,6 +1,7 @@
-"""The suite ``emulators``: a topology's environment with EnvPool and with the default emulator, measured in turn.
+"""The suite ``emulators``: rates with EnvPool, and with ale-py or gymnasium, which simulate an environment by default.
 
-Simulation alone uses as many processes as the topology has simulators, with random actions; training is the whole run.
+Measured are simulation alone, in as many processes as the topology has simulators and with random actions, and
+training, which is a whole run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The suite ``games``: compares runs with random play, a human, DQN and Fast DQN (Daley and Amato 2021, table 4).
+"""The suite ``games``: compares the scores of your runs on Atari with those of random play, a human, DQN and Fast DQN.
 
-Runs that differ only in name, seed and game form a variant. Statistics over its games and seeds are computed from
-human-normalised scores, with stratified bootstrap intervals.
+The published scores are those of Daley and Amato (2021, table 4). Runs that differ only in name, seed and game form a
+variant. For each variant, statistics over games and seeds are computed from human-normalised scores, with intervals.
 
-Starts nothing. Reads the folders of runs, finished or not: their evaluations, or if there are none the newest report
-on training games.
+Starts no run. Reads the folders of runs, finished or not: their evaluations, or if there are none the mean score of the
+last training games.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from launch.runs.find import RunFolder
 from launch.runs.view import identify
 
 HUMAN = 100.0
-"""A human's score, in percent of itself."""
+"""The human-normalised score of the human tester, in percent."""
 COLUMNS = ("best", "last", "dqn", "fast_dqn")
-"""Scores of a game: two of the run, two published."""
+"""Names of the scores in a game: the best and the last evaluation of the run, and two published ones."""
 ALIKE = NO_DIFFERENCE | {"env.id"}
 """Keys in which runs of one variant may differ."""
 OVER_GAMES: Mapping[str, Statistic] = {
@@ -54,6 +54,7 @@ OVER_GAMES: Mapping[str, Statistic] = {
     "IQM": interquartile_mean,
     "optimality gap": partial(optimality_gap, target=HUMAN),
 }
+"""Name of a statistic over games -> its function."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,18 @@ class Played:
     frames: int
     best: float
     last: float
-    """Mean raw scores; without evaluations best and last are the same."""
+    """Mean raw score of the last evaluation, as ``best`` is of the best; equal if there are no evaluations."""
     over: str
-    """The games over which ``best`` and ``last`` are means, in words."""
+    """A text on the games over which ``best`` and ``last`` are means."""
 
     @property
     def scores(self) -> dict[str, float]:
-        """Raw scores of COLUMNS."""
+        """Raw scores by the names in ``COLUMNS``."""
         return {"best": self.best, "last": self.last, "dqn": self.game.dqn, "fast_dqn": self.game.fast_dqn}
 
     @property
     def percents(self) -> dict[str, float]:
-        """Human-normalised scores of COLUMNS."""
+        """Human-normalised scores by the names in ``COLUMNS``."""
         return {name: self.game.percent(score) for name, score in self.scores.items()}
 
     def as_json(self) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class Variant:
     played: Sequence[Played]
 
     def percents(self, column: str) -> dict[str, list[float]]:
-        """Return the human-normalised scores of one of COLUMNS: game -> the score of each run."""
+        """Return the human-normalised scores of one of ``COLUMNS``: game -> the score of each run on it."""
         found: dict[str, list[float]] = {}
         for one in sorted(self.played, key=lambda one: one.game.game):
             found.setdefault(one.game.game, []).append(one.percents[column])
@@ -133,15 +134,15 @@ class Variant:
 
     @property
     def count(self) -> str:
-        """The number of games, in words."""
+        """The number of games as text."""
         return _count(len(self.percents("best")))
 
     def over_games(self, statistic: Statistic, column: str) -> Interval:
-        """Return a statistic of a column over games and seeds."""
+        """Return a statistic over games and seeds of the human-normalised scores of one of ``COLUMNS``."""
         return interval(statistic, list(self.percents(column).values()))
 
     def as_json(self) -> dict[str, Any]:
-        """Return all statistics, by name and column."""
+        """Return the statistics in ``OVER_GAMES`` for each of ``COLUMNS`` as plain values."""
         over = {
             name: {column: self.over_games(of, column)._asdict() for column in COLUMNS}
             for name, of in OVER_GAMES.items()
@@ -150,7 +151,7 @@ class Variant:
 
 
 def variants(played: Sequence[Played]) -> list[Variant]:
-    """Return the variants, highest interquartile mean first."""
+    """Divide runs into variants, and return them, the highest interquartile mean first."""
     topologies = [one.run.topology() for one in played]
     alike = group_alike(topologies, ALIKE)
     differing = find_differences([topologies[indices[0]] for indices in alike], ALIKE)
@@ -161,7 +162,7 @@ def variants(played: Sequence[Played]) -> list[Variant]:
 
 
 def compare(played: list[Played]) -> SuiteReport:
-    """Return a report of these runs, and of the statistics over games and seeds of each variant."""
+    """Return the report of these runs, with the statistics of each variant."""
     runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
     rows = [
         (
@@ -195,7 +196,10 @@ def compare(played: list[Played]) -> SuiteReport:
 
 
 def _rows(variant: Variant, name: str) -> list[tuple[str, ...]]:
-    """Return the rows of a variant's statistics; published scores are of one run a game, and have no interval."""
+    """Return the rows of the table with a variant's statistics.
+
+    Statistics of published scores have no interval, because there is one score for each game.
+    """
     rows = []
     for heading, of in OVER_GAMES.items():
         ours = [_percent(variant.over_games(of, column)) for column in COLUMNS[:2]]
@@ -212,7 +216,10 @@ def _percent(its: Interval) -> str:
 
 
 def _better(one: Variant, other: Variant) -> str:
-    """Return the probability that a run of the first variant is better than one of another, in their common games."""
+    """Return a sentence on the probability that a run of one variant scores more than a run of another.
+
+    Only the games that both have played are compared.
+    """
     mine, its = one.percents("best"), other.percents("best")
     shared = [game for game in mine if game in its]
     if not shared:
@@ -225,7 +232,7 @@ def _better(one: Variant, other: Variant) -> str:
 
 
 def _draw(variants: Sequence[Variant], path: Path) -> None:
-    """Draw each run's best score by its game, and for each variant the share of runs above each score."""
+    """Draw two panels: the best score of each run by game, and for each variant the share of runs above each score."""
     dqn = {one.game.game: one.percents["dqn"] for variant in variants for one in variant.played}
     names = sorted(dqn, reverse=True)
     figure = make_figure(path, 11.0)

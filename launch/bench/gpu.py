@@ -1,7 +1,8 @@
-"""The suite ``gpu``: rates on a machine with a GPU by cores, servers on the GPU, CUDA graphs and learners.
+"""The suite ``gpu``: how the rate on a machine with a GPU depends on cores, inference servers, CUDA graphs, learners.
 
-The work is PAAC on Pong (configs/atari/paac.yaml) with more environments, because a GPU needs larger batches than a
-core. Rates are agent steps/s in all environments together.
+The suite has a part for each of these; ``--part`` selects parts. The topology is PAAC on Pong (configs/atari/paac.yaml)
+with more environments, because a GPU needs larger batches than a core. Rates are agent steps/s in all environments
+together.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ PAAC = "atari/paac.yaml"
 ENVIRONMENTS = 16
 """Environments of each simulator."""
 ROWS = (32, 256)
-"""Rows of a forward pass with which CUDA graphs are measured."""
+"""Numbers of rows in a forward pass for which CUDA graphs are measured."""
 CORES = 16
-"""Most cores for which rates by cores are measured."""
+"""Most cores for which the part "cores" measures rates."""
 WARMUP_S = 3.0
 _TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
 class GpuHost:
-    """A machine, and its device that is measured."""
+    """A machine, and the device on which the suite measures."""
 
     device: str
     cores: int
@@ -48,7 +49,10 @@ class GpuHost:
 
     @classmethod
     def here(cls, device: str | None) -> GpuHost:
-        """Return this machine; a child process queries torch. Raises RunError for a device other than cpu or cuda."""
+        """Return this machine; raises RunError for a device other than cpu or cuda. ``device``: None is cuda.
+
+        A child process imports torch and finds the GPUs.
+        """
         device = device or "cuda"
         if device not in ("cpu", "cuda"):
             raise RunError(f"--device {device}: must be cpu or cuda")
@@ -80,13 +84,13 @@ class RateCase:
     """Name of a shipped topology."""
     keys: tuple[str, ...]
     alone: str = ""
-    """Method of Parts for the part that is measured alone; empty: the whole run."""
+    """Name of the method of `Parts` that measures; empty: the whole run is measured."""
     cores: int | None = None
     """Number of cores that it may use; None: all."""
     warmup_s: float = WARMUP_S
 
     def steps_per_s(self, seconds: float) -> float:
-        """Return the measured rate."""
+        """Measure for ``seconds``; return agent steps/s."""
         path = shipped(self.topology)
         with confined(self.cores) if self.cores else nullcontext():
             if not self.alone:
@@ -100,7 +104,10 @@ Cases = Mapping[str, RateCase]
 
 
 def by_cores(host: GpuHost, quick: bool) -> Cases:
-    """Return cases: simulation, sampling and training on 16, 8, 4, 2 and 1 cores, with as many simulators as cores."""
+    """Return the cases of the part "cores": simulation, sampling and training on 16, 8, 4, 2 and 1 cores.
+
+    There are as many simulators as cores.
+    """
     counts = [count for count in (CORES, 8, 4, 2, 1) if count <= host.cores][: 1 if quick else None]
     found: dict[str, RateCase] = {}
     for count in counts:
@@ -114,7 +121,10 @@ def by_cores(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_servers(host: GpuHost, quick: bool) -> Cases:
-    """Return cases of training: policies in simulators or in servers on the device, with groups, blocks, servers."""
+    """Return the cases of the part "servers": training with the policy in simulators, or in servers on the device.
+
+    They differ in the numbers of servers, groups, blocks and environments.
+    """
     shape, ahead, halves = simulator_keys(host.cores), "simulators.blocks=2", "simulators.groups=2"
     larger = simulator_keys(host.cores, 2 * ENVIRONMENTS)
     own, server = (*trainer_keys(host), "inference.count=0"), (*trainer_keys(host), *server_keys(host, 1))
@@ -138,7 +148,7 @@ def by_servers(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_graphs(host: GpuHost, quick: bool) -> Cases:
-    """Return cases of training and of acting alone, each with CUDA graphs and without."""
+    """Return the cases of the part "graphs": training, and acting alone, each with CUDA graphs and without."""
     training = (*simulator_keys(host.cores), *trainer_keys(host))
     works = {"training": (training, "")}
     works |= {
@@ -153,7 +163,10 @@ def by_graphs(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_learners(host: GpuHost, quick: bool) -> Cases:
-    """Return cases of training with 1, 2 and 4 learners that share the device, each with simulators and a server."""
+    """Return the cases of the part "learners": training with 1, 2 and 4 learners that share the device.
+
+    Each learner has its own simulators and an inference server.
+    """
     ways = {"1 learner": (1, ()), "2 learners in sync": (2, ("mode=sync",)), "4 learners in sync": (4, ("mode=sync",))}
     ways["4 learners that gossip"] = (4, ("mode=gossip",))
     wanted = [name for name, (count, _) in ways.items() if count <= host.cores][: 2 if quick else None]
@@ -187,7 +200,7 @@ PARTS: Mapping[str, Callable[[GpuHost, bool], Cases]] = {
     "graphs": by_graphs,
     "learners": by_learners,
 }
-"""Name of a part -> function that returns its cases on a machine, all or a few."""
+"""Name of a part -> function that returns its cases, given the machine and whether a few cases suffice."""
 
 
 def gpu(request: SuiteRequest) -> SuiteReport:
@@ -209,7 +222,7 @@ def gpu(request: SuiteRequest) -> SuiteReport:
 def table(
     suite: str, host: GpuHost, cases: Cases, measured: Mapping[str, Spread], shortfalls: Sequence[str] = ()
 ) -> SuiteReport:
-    """Return the report of rates; ``shortfalls``: cases that were not measured, each with the reason."""
+    """Return the report of measured rates; ``shortfalls``: lines about cases that were not measured."""
     first = next(iter(measured.values()))
     return SuiteReport(
         suite=suite,

@@ -1,7 +1,7 @@
-"""Measures several cases in turn, repeatedly, so that changes of the machine's speed affect all of them equally.
+"""Measures several cases in turn, again and again, so that changes of the machine's speed affect all cases equally.
 
-Absolute rates are not comparable: machines differ, and their speed drifts by a third within minutes. Only ratios of
-medians within one such measurement are compared.
+The speed of a machine may change by a third within minutes. Therefore only the medians of cases that were measured
+together are compared, as ratios.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Spread:
 
 
 def interleave(cases: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, Spread]:
-    """Measure all cases in turn, ``repetitions`` times; progress is shown on standard error."""
+    """Measure all cases in turn, ``repetitions`` times; return the measurements of each case.
+
+    ``cases``: name -> function that measures once and returns the rate. Progress is shown on standard error.
+    """
     values: dict[str, list[float]] = {name: [] for name in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=repetitions * len(cases))

@@ -1,4 +1,4 @@
-"""The suite ``memory``: memory of a topology's run, and its growth during the run."""
+"""The suite ``memory``: how much memory the processes of a run use, and how much it grows while they train."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from launch.bench.report import SuiteReport
 from launch.bench.running import Running
 
 READINGS = 10
+"""Number of readings after the first one, at equal intervals."""
 
 
 def memory(request: SuiteRequest) -> SuiteReport:

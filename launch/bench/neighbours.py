@@ -1,7 +1,8 @@
-"""The suite ``neighbours``: training rates next to other busy processes, under a quota, and with an evaluator.
+"""The suite ``neighbours``: the training rate while other processes use the same cores, or the cores are limited.
 
-A topology is trained alone and in all conditions of ``BESIDE``, interleaved. Rates are taken from reports of two
-seconds, because a mean would hide short stops of a program. ``compare`` does the same for several programs.
+A topology is trained alone and in all conditions of ``BESIDE`` in turn. Rates are taken from reports of two seconds
+each, because a mean over a longer time would hide that training stops for a moment. ``compare`` can measure other
+programs in the same conditions.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ REPORT_S = 2.0
 """Seconds between two reports."""
 WARMUP_S = 5.0
 QUOTA = 1.5
-"""Cores of the quota."""
+"""Processor time that the quota allows, in cores."""
 OURS = "ours"
+"""Name of actorlearn in the table."""
 ALONE = "nothing"
+"""Condition without other processes."""
 RATIONED = f"a quota of {QUOTA:g} cores"
 EVALUATED = "its own evaluator"
 BESIDE: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -36,9 +39,9 @@ BESIDE: Mapping[str, Callable[[], AbstractContextManager[Any]]] = {
     "1 busy loop, nice 0": partial(busy, 1, 0),
     RATIONED: partial(rationed, QUOTA),
 }
-"""Name of a condition -> context that makes it."""
+"""Name of a condition -> function that returns a context within which the condition holds."""
 ALWAYS_PLAYING = ("evaluator.count=1", "evaluator.every_steps=1", "evaluator.episodes=1000")
-"""Enough games that no evaluation ends before the measurement."""
+"""Overrides with which the evaluator plays all the time: its first evaluation takes longer than the measurement."""
 
 Beside = tuple[str, str]
 """Program, and the condition in which it is measured."""
@@ -56,9 +59,10 @@ def compare(
     notes: Sequence[str] = (),
     figures: Mapping[str, Any] | None = None,
 ) -> SuiteReport:
-    """Return a report of the rates of the request's topology and of other programs in each condition.
+    """Measure the topology of the request, and other programs, in each condition in turn; return the report.
 
-    ``programs``: name of another program -> function that returns its rates, one for each report.
+    ``suite``: name of the suite. ``programs``: name of another program -> function that measures its steps/s, one for
+    each of its reports. ``notes``, ``figures``: further lines and values for the report.
     """
     beside, impossible = _possible()
     notes = [*impossible, *notes]
@@ -90,7 +94,10 @@ def compare(
 
 
 def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Return a line for each case: median and worst rate, also as shares of the median of the program alone."""
+    """Return a row for each case: the median and the lowest rate, each also in percent of the median alone.
+
+    ``seen``: the rates of all reports of each case; "alone" is the same program in the condition ``ALONE``.
+    """
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
         alone = median(seen[name, ALONE])
@@ -105,7 +112,7 @@ def _named(case: Beside) -> str:
 
 
 def _possible() -> tuple[dict[str, Callable[[], AbstractContextManager[Any]]], list[str]]:
-    """Return the conditions that can be made on this machine, and a note for each of the others."""
+    """Return the conditions that are possible on this machine, and a note for each of the others."""
     try:
         with rationed(QUOTA):
             return dict(BESIDE), []
@@ -121,7 +128,7 @@ def _measured(
     context: Callable[[], AbstractContextManager[Any]],
     measure: Callable[[], Sequence[float]],
 ) -> float:
-    """Measure a case, add its reports to ``seen``, and return their median."""
+    """Measure a case in its condition, add the rates of its reports to ``seen``, and return their median."""
     with context():
         rates = measure()
     seen.setdefault(case, []).extend(rates)
@@ -129,7 +136,7 @@ def _measured(
 
 
 def our_rates(request: SuiteRequest, overrides: Sequence[str] = ()) -> Sequence[float]:
-    """Return the steps/s of a run of the request's topology, one for each report."""
+    """Run the topology of the request, and return the environment steps/s in each report."""
     keys = (*request.overrides, *overrides)
     with Running(request.topology, keys, report_every_s=REPORT_S) as run:
         return run.read(request.seconds, WARMUP_S).rates

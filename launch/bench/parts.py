@@ -1,7 +1,7 @@
-"""Measures the parts of a topology alone: simulation, inference, learning, each on all the cores that it can use.
+"""Measures the parts of a run alone: simulation, inference, learning, and the optimizer.
 
-Together they give the additive bound: the rate if the parts took turns without any loss. A part is measured by
-``tasks/measure.py``, with the settings and threads of the run's own processes.
+While one part is measured, it may use all cores. The rates together give the rate of a run whose parts take turns
+without any loss (``bound``). The measuring processes have the settings of the run (``actorlearn/tasks/measure.py``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from launch.spawning.guardian import PARENT
 from launch.topology.load import load
 
 _LIMIT_S = 60.0
+"""Seconds in which a measuring process must be ready, and in which it must answer after the measurement."""
 
 
 class Parts:
-    """The parts of a topology that can be measured alone; a context that keeps the settings of their processes."""
+    """Measures the parts of a topology; ``with`` removes the temporary folder with the settings of the processes."""
 
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
         """Make the plan; starts nothing."""
@@ -54,28 +55,34 @@ class Parts:
         self._folder.cleanup()
 
     def simulate(self, seconds: float) -> float:
-        """Return the steps/s of as many processes as there are simulators, with random actions and no other load."""
+        """Return the environment steps/s of the topology's simulators with random actions."""
         s = self.topology.simulators
         return self._rate("simulate", s.count, 1, s.envs // s.groups, seconds)
 
     def infer(self, seconds: float) -> float:
-        """Return the steps/s of the policy, with the batch size of a server or, without servers, of a simulator."""
+        """Return the environment steps/s for which the policy can choose actions.
+
+        The processes and the batch size are those of the inference servers; without servers, those of the simulators.
+        """
         i, rows = self.topology.inference, rows_answered(self.topology)
         if i.count == 0:
             return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
         return self._rate("infer", i.count, i.threads, rows, seconds)
 
     def learn(self, seconds: float) -> float:
-        """Return the steps/s of updates on batches of the topology's size."""
+        """Return the environment steps/s that the trainer can learn from, in batches of the topology's size."""
         threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
         return self._rate("learn", 1, threads, environments, seconds)
 
     def optimize(self, seconds: float) -> float:
-        """Return the optimizer steps/s, without the time for gradients."""
+        """Return the optimizer steps/s if gradients took no time."""
         return self._rate("optimize", 1, self.topology.trainer.threads, 1, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
-        """Return the summed steps/s of simultaneous processes, ``processes`` for each learner."""
+        """Measure a part in ``processes`` processes for each learner at the same time; return the sum of their steps/s.
+
+        ``environments``: rows of a batch. ``threads``: threads of each process.
+        """
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
         env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with this process
@@ -93,7 +100,7 @@ class Parts:
         return sum(answers)
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
-        """Write the settings of the measuring processes, the same for all; return the file."""
+        """Write the file of settings that all measuring processes of a part read; return its path."""
         simulator = settings_for(self._plan, Start(ProcessId("simulator"), 0))
         trainer = settings_for(self._plan, Start(trainer_of(self.topology, 0), 0))
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
@@ -124,9 +131,10 @@ class Parts:
 
 
 def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait until each process has written its first line, and tell all to begin.
+    """Wait until all processes are ready, and let them begin to measure at the same time.
 
-    A process is then ready, or it has ended and its answer says why; one that is late is killed.
+    A process that is ready writes a line; then it waits for a line. Processes that are not ready in ``_LIMIT_S`` are
+    killed.
     """
 
     def give_up() -> None:
@@ -149,5 +157,5 @@ def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def bound(rates: Sequence[float]) -> float:
-    """Return the rate of parts that take turns, from the rate of each part alone: their times for a step add up."""
+    """Return the steps/s of a run whose parts take turns, from those of each part alone: times per step add up."""
     return 1.0 / sum(1.0 / rate for rate in rates)

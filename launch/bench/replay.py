@@ -1,7 +1,7 @@
-"""The suite ``replay``: transitions/s from a full replay of Atari's 84x84 frames, on one core.
+"""The suite ``replay``: how many transitions/s are drawn from a full replay of Atari's 84x84 frames, on one core.
 
-A transition is two stacks of 4 frames, read from different places in memory. Rates depend on the share of the replay in
-the caches, so it has the usual size: 1M transitions, or 100k if there is no room for more.
+A transition is two stacks of 4 frames. Rates depend on how much of the replay is in the processor's caches. Therefore
+it has the usual size, a million transitions, or 100,000 if there is no room for more.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from launch.bench.interleaved import interleave
 from launch.bench.report import SuiteReport, rate
 
 RINGS = 8
+"""Environments whose rows are in the replay, each in its own ring."""
 MINIBATCH = 32
 ROLLOUT = 20
 """Rows of a block; a game ends in the middle of each block."""
 STEPS = (1, 3)
-_BUT_FOR = 1.5
-"""Free shared memory must exceed the needed amount by this factor, so that other programs have some left."""
+"""Numbers of steps over which rewards are added for a transition (n-step returns)."""
+_SPARE = 1.5
+"""Free shared memory must be this factor times the needed amount, so that other programs have some left."""
 
 
 def replay(request: SuiteRequest) -> SuiteReport:
     """Transitions/s sampled from a full replay in minibatches of 32, uniform and prioritised, and rows/s stored."""
     size = 1_000_000
-    if request.quick or free_bytes() < _BUT_FOR * replay_bytes(shape_of(size)):
+    if request.quick or free_bytes() < _SPARE * replay_bytes(shape_of(size)):
         size = 100_000
     shape = shape_of(size)
     needed = replay_bytes(shape)
@@ -60,7 +62,7 @@ def replay(request: SuiteRequest) -> SuiteReport:
 
 
 def shape_of(size: int) -> ReplayShape:
-    """Return the shape of a replay of ``size`` transitions of Atari."""
+    """Return the shape of a replay with ``size`` transitions of an Atari game."""
     return ReplayShape(
         rings=RINGS,
         size=size // RINGS,
@@ -74,7 +76,10 @@ def shape_of(size: int) -> ReplayShape:
 
 
 def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Callable[[], float]], float]:
-    """Fill a segment; return the measurements on it, and the rows/s of storing."""
+    """Make and fill a replay in the file ``path``; return the functions that measure, and the rows/s of filling.
+
+    Each function draws for ``seconds`` and returns transitions/s.
+    """
     segment = Segment.create(path, replay_fields(shape))
     random, cells = np.random.default_rng(0), shape.rings * shape.rows
     uniform = Uniform(cells)
@@ -92,7 +97,7 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
 
 
 def _fill(replay: Replay, random: np.random.Generator) -> float:
-    """Store blocks until every ring is full; return rows/s."""
+    """Store blocks with random rows until every ring is full; return the rows/s."""
     shape = replay.shape
     batch = (ROLLOUT + 1, shape.rings)
     over = np.zeros(batch, np.bool_)
@@ -117,7 +122,7 @@ def _fill(replay: Replay, random: np.random.Generator) -> float:
 
 
 def _sampled(replay: Replay, seconds: float) -> float:
-    """Return the transitions/s of drawing for ``seconds``."""
+    """Draw minibatches for ``seconds``; return the transitions/s."""
     random = np.random.default_rng(1)
     drawn, began_s = 0, time.perf_counter()
     while (took_s := time.perf_counter() - began_s) < seconds:

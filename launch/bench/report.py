@@ -1,4 +1,4 @@
-"""The results of a suite as a table on the screen, JSON, Markdown and a picture, always with machine and commit."""
+"""Shows the results of a suite as a table, and writes them as JSON, Markdown and a picture, with machine and commit."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ class SuiteReport:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     bars: Mapping[str, Spread] = field(default_factory=dict)
-    """Bars of the picture, each with its spread."""
+    """Bars of the picture: name -> repeated measurements, whose median is the length of the bar."""
     unit: str = ""
     """Unit of the bars."""
     notes: Sequence[str] = ()
+    """Lines below the table."""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """Further values, only in the JSON."""
+    """Further values, which are only in the JSON."""
     curves: Sequence[LearningCurve] = ()
-    """Learning curves; if there are any, they are the picture."""
+    """Learning curves, which the picture shows instead of bars."""
     picture: Callable[[Path], None] | None = None
-    """Function that draws the picture, if it is neither bars nor curves."""
+    """Function that draws another picture instead of bars or curves into a file."""
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields, with machine, versions and commit."""
@@ -57,7 +58,7 @@ class SuiteReport:
 
 
 def where() -> dict[str, Any]:
-    """Return machine, versions and commit of a measurement, and which energy counters can be read."""
+    """Return this machine, the versions of packages, the commit, and the energy counters that can be read."""
     energy = {"energy": Energy().said()}
     return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[2])}
 
@@ -68,7 +69,7 @@ def machine_line() -> str:
 
 
 def described(found: Mapping[str, Any], cores: str) -> str:
-    """Return the result of ``where`` as one line of text."""
+    """Return a result of ``where`` as one line of text; ``cores``: description of the cores that may be used."""
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
     memory_gib = about["memory_bytes"] / 2**30
@@ -76,7 +77,7 @@ def described(found: Mapping[str, Any], cores: str) -> str:
 
 
 def show(report: SuiteReport) -> None:
-    """Print the table."""
+    """Print the machine, the table and the notes."""
     console = Console(width=None if sys.stdout.isatty() else WIDE)
     table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for number, heading in enumerate(report.headings):
@@ -107,7 +108,10 @@ def markdown(report: SuiteReport) -> str:
 
 
 def draw(report: SuiteReport, path: Path) -> None:
-    """Draw the suite's own picture, its curves, or a bar for each case: its median, with a line over its spread."""
+    """Draw the picture of a report into a file: the suite's own picture, its curves, or its bars.
+
+    A bar has the length of the median, and a line from the lowest to the highest value.
+    """
     if report.picture is not None:
         report.picture(path)
         return
@@ -132,12 +136,12 @@ def draw(report: SuiteReport, path: Path) -> None:
 
 
 def short(number: float) -> str:
-    """Return a number with three significant digits, or all digits before the point: 0.358, 12.3, 2,266."""
+    """Return a number with three significant digits; large numbers are rounded to whole ones: 0.358, 12.3, 2,266."""
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def rate(spread: Spread) -> str:
-    """Return a rate with its spread: 2,266 (2,201-2,290)."""
+    """Return the median of repeated measurements, with the lowest and the highest value: 2,266 (2,201-2,290)."""
     return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
 
 

@@ -1,7 +1,7 @@
-"""Runs a topology for a while and reads it from outside: its rate, each process's time by section, its memory.
+"""Runs a topology for a while, and measures it from outside: its rate, the time of each process by stage, its memory.
 
-Starts ``actorlearn run`` in its own folder, so it measures what a user gets. Reads metrics.jsonl, the progress segment
-and /proc; writes nothing into the run.
+The run is started by ``actorlearn run``, so what is measured is what a user gets. The numbers come from its files, from
+shared memory and from /proc.
 """
 
 from __future__ import annotations
@@ -32,30 +32,37 @@ from launch.runs.jsonl import Lines, read_object
 START_LIMIT_S = 120.0
 """Longest time in seconds from the command to the first report; a busy machine imports torch slowly."""
 REPORT_EVERY_S = 0.5
+"""Default for the seconds between two reports of a measured run."""
 ENDLESS = 10**12
+"""Value of total_steps with which a run does not end by itself."""
 POLL_S = 0.001
+"""Seconds between two looks at shared memory."""
 _TURN_S = 0.05
+"""Seconds between two looks at the files of a run."""
 ENDS_WITH_US = """
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which exec keeps: told to end however we end
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which exec keeps: SIGTERM when the parent ends
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Program that replaces itself by a command, which gets SIGTERM when this process ends.
+"""Python code that executes a command in its own process, so that the command gets SIGTERM when its parent ends.
 
-Its arguments are this process's id and the command.
+Its arguments are the process id of the parent, and the command.
 """
 _STOP_LIMIT_S = 90.0
+"""Seconds in which a run must end before it is killed."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Counts and rates of one interval of a run."""
+    """What was measured in one interval of a run."""
 
     env_steps: int
+    """Environment steps in the interval."""
     seconds: float
+    """Length of the interval."""
     wall: Mapping[str, Mapping[str, float]]
-    """Process -> section -> share of the process's wall time, 0 to 1."""
+    """Process -> stage (``SECTIONS``) -> share of the process's wall time, 0 to 1."""
     cpu: Mapping[str, float]
     """Process -> number of cores it used on average; 2 means two threads that never paused."""
     queued: Mapping[str, float] = field(default_factory=dict)
@@ -67,12 +74,12 @@ class Reading:
 
     @property
     def steps_per_s(self) -> float:
-        """Agent steps/s in all environments together."""
+        """Environment steps per second, in all environments together."""
         return self.env_steps / self.seconds
 
 
 class Running:
-    """A run, alive within ``with``; ``read`` may be called any number of times."""
+    """A run that is alive within ``with Running(...) as run``, and can be measured any number of times."""
 
     def __init__(  # noqa: PLR0913 - one for each option of the command
         self,
@@ -86,10 +93,12 @@ class Running:
         by: Sequence[str] = (),
         run_dir: Path | None = None,
     ) -> None:
-        """Start nothing before ``with``; ``total_steps`` None keeps the topology's value, and so its schedules.
+        """Start nothing yet.
 
-        ``keys``: folder of the keys of the head and its nodes; ``by``: a command that runs the run's command by exec;
-        ``run_dir``: folder of the run, which is then kept.
+        ``total_steps``: None keeps the value of the topology, and so its schedules. ``engine``: starts the nodes;
+        ``keys``: folder of the keys with which nodes join. ``start_limit_s``: seconds to wait for a report. ``by``: a
+        command, such as nice, to which the command of the run is appended. ``run_dir``: folder of the run, which is
+        kept; None: a temporary folder.
         """
         self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
         self._start_limit_s, self._by = start_limit_s, by
@@ -115,7 +124,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                process_group=0,  # Ctrl-C is handled here, and the run then ended in order
+                process_group=0,  # so that Ctrl-C reaches only this process, which then ends the run
             )
         try:
             self._report(time.monotonic() + self._start_limit_s)
@@ -136,7 +145,7 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure for at least ``seconds``, from report to report, after a warm-up."""
+        """Measure the run for at least ``seconds`` after a warm-up; the interval begins and ends with a report."""
         first = self._after(time.monotonic() + warmup_s)
         before = len(self.seen) - 1
         sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
@@ -157,14 +166,20 @@ class Running:
         )
 
     def rate(self, seconds: float, warmup_s: float = 0.0) -> float:
-        """Return the agent steps/s in all environments together, after a warm-up; also works for runs on nodes."""
+        """Return the environment steps/s, in all environments together, after a warm-up.
+
+        Unlike ``read``, it needs only the reports, so it also works for runs on several machines.
+        """
         first = self._after(time.monotonic() + warmup_s)
         last = self._after(time.monotonic() + seconds)
         self._check()
         return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
 
     def publications(self, seconds: float) -> list[float]:
-        """Return the times in seconds at which the first learner published weights, read each POLL_S."""
+        """Watch the first learner for ``seconds``; return the times at which it published weights.
+
+        Times are seconds of the monotonic clock, accurate to ``POLL_S``.
+        """
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         row = next(index for own, index in self._started() if own.role == "trainer")
         publishing = segment["section_ns"][row, SECTIONS.index("publish") : SECTIONS.index("publish") + 1]
@@ -181,7 +196,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Process id of the supervisor or head."""
+        """Process id of the supervisor."""
         return self._process.pid
 
     def pss_bytes(self) -> int:
@@ -199,11 +214,11 @@ class Running:
         return [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == kind]
 
     def pids(self) -> dict[str, int]:
-        """Return process ids by name."""
+        """Return the process id of each process by its name."""
         return {event["process"]: event["pid"] for event in self.events("spawned")}
 
     def new_reports(self) -> list[dict[str, Any]]:
-        """Return the reports written since the last call; they are in ``seen`` from now on."""
+        """Return the reports that were written since the last call, and add them to ``seen``."""
         rows = list(self._lines.new())
         self.seen += rows
         return rows
@@ -219,7 +234,7 @@ class Running:
             self._process.wait(seconds)
 
     def _after(self, when_s: float) -> dict[str, Any]:
-        """Return the first report that is written after this moment."""
+        """Wait for the first report that is written after a time of the monotonic clock, and return it."""
         deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:
             self._check()
@@ -251,7 +266,7 @@ class Running:
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Return the nanoseconds of each section as counted by each process."""
+        """Return the nanoseconds that each process has spent in each stage so far, [stages] by process."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
@@ -281,15 +296,15 @@ class Running:
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Return the agent steps/s from each report to the next later one."""
+    """Return the environment steps/s between successive reports."""
     return tuple(
         (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
         for earlier, later in pairwise(reports)
-        if later["time_s"] > earlier["time_s"]  # the last row may have more of the same moment
+        if later["time_s"] > earlier["time_s"]  # the last two reports may have the same time
     )
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
-    """Start a run, measure its agent steps/s after a warm-up, and end it; return them."""
+    """Start a run, measure it for ``seconds`` after a warm-up, and end it; return its environment steps/s."""
     with Running(topology, overrides) as run:
         return run.rate(seconds, warmup_s)

@@ -1,8 +1,9 @@
-"""The suite ``sampling``: sampling rates without learning, by shape of the simulators (Stooke & Abbeel, table 1).
+"""The suite ``sampling``: how fast experience is made, without learning (Stooke & Abbeel, table 1).
 
-With ``algorithm.epochs: 0`` a topology does everything except learning. Every shape is measured with inference in the
-simulators and in a server, in lock-step (one open rollout) and running ahead (several), and compared with pure
-simulation of the same environments, interleaved. A server still answers a step only when all simulators have taken it.
+With ``algorithm.epochs: 0`` a run does everything except learning. It is measured for several shapes, which are numbers
+of simulators, of environments in each, and of groups. For each shape, the policy runs in the simulators or in an
+inference server, and simulators stop after one rollout (lock-step) or may be several ahead. The rates are compared with
+pure simulation of the same environments with random actions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from launch.topology.load import load
 
 WARMUP_S = 2.0
 AHEAD = 8
-"""Most rollouts by which a simulator may be ahead of the slowest."""
+"""Value of simulators.blocks with which simulators may be ahead: the number of rollouts that are open at once."""
 WAYS = {
     "local, lock-step": (0, 1),
     "local, ahead": (0, AHEAD),
@@ -39,7 +40,7 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
 
 
 def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
-    """Return the shapes to measure: only the topology's if the request sets ``simulators.…=`` keys."""
+    """Return the shapes to measure; if the request sets ``simulators.…`` keys, only the shape of the topology."""
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
         return [(own.count, own.envs, own.groups)]

@@ -1,7 +1,8 @@
-"""The table of a topology's seeds: seeds are drawn from the clock, recorded before the first run, and run one by one.
+"""The table of runs of one topology with several seeds, in the file ``seeds.json``. Starts no run.
 
-``seeds.json`` contains the question, the seeds and a record for each run that has ended. An interrupted command
-continues with the first seed without a record. Starts no run.
+Seeds are drawn from the clock, so that they are not chosen by their results, and recorded before the first run. The
+file has the question that is measured, the seeds, and a record for each run that has ended. An interrupted command
+continues with the first seed that has no record.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from launch.errors import RunError
 
 FILE = "seeds.json"
 GAMES = 100
-"""Number of whole training games in the mean."""
+"""Number of whole training games in the mean score."""
 MOST_SEEDS = 1_000
 LARGEST_SEED = 2**31 - 1
 HEADINGS = ("seed", "at the score", "steps", "best", "end", "steps at the end", "evaluation", "steps/s", "precision")
@@ -46,8 +47,9 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
     end: Moment | None = None
     """The last report; None if there was none."""
     best: float | None = None
-    """Highest mean score of 100 games."""
+    """Highest mean score of 100 games in any report."""
     steps_per_s: float | None = None
+    """Environment steps per second over the run."""
     evaluation: Mapping[str, Any] | None = None
     """The last evaluation in summary.json: mean, std, episodes, env_steps."""
     cause: str = ""
@@ -60,10 +62,10 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is measured; records of one question are not mixed with those of another."""
+    """What a table measures; a table with another question is not continued."""
 
     topology: str
-    """Name of the file."""
+    """Name of the topology's file."""
     overrides: list[str]
     score: float
     whole: bool
@@ -91,11 +93,14 @@ class SeedTable(msgspec.Struct, kw_only=True):
         return [seed for seed in self.seeds if seed not in done]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return a row for each record, with the columns HEADINGS."""
+        """Return a row of text for each record, with the columns ``HEADINGS``."""
         return [_row(run) for run in self.runs]
 
     def notes(self) -> list[str]:
-        """Return notes: how many runs reached the score, the median and the worst; a run that did not is the worst."""
+        """Return lines below the table: how many runs reached the score, and the median and the worst run.
+
+        A run that did not reach the score counts as worse than all that did.
+        """
         reached = sum(run.reached is not None for run in self.runs)
         lines = [str(self.question), f"{reached} of {len(self.runs)} runs reached {self.question.score:g}"]
         if self.runs:
@@ -112,9 +117,10 @@ class SeedTable(msgspec.Struct, kw_only=True):
 
 
 def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
-    """Return the folder's table, or start one; raises RunError if the folder has another question or other seeds.
+    """Return the table in a folder, or start one there.
 
-    ``wanted``: a number of seeds to draw, or the seeds themselves separated by commas.
+    ``wanted``: a number of seeds to draw, or the seeds themselves separated by commas. Raises RunError if the table in
+    the folder has another question or other seeds.
     """
     given = read_seeds(wanted)
     path = folder / FILE
@@ -148,7 +154,7 @@ def write(table: SeedTable, folder: Path) -> None:
 
 
 def read_seeds(wanted: str) -> int | list[int]:
-    """Return a number of seeds to draw, or a list of given seeds; raises RunError."""
+    """Return the number of seeds to draw, or the given seeds, from the text after --seeds; raises RunError."""
     try:
         numbers = [int(word.replace("_", "")) for word in wanted.split(",") if word.strip()]
     except ValueError:
@@ -164,7 +170,7 @@ def read_seeds(wanted: str) -> int | list[int]:
 
 
 def draw(count: int) -> list[int]:
-    """Return different seeds drawn from the clock."""
+    """Return ``count`` different seeds, drawn from the clock."""
     seeds: dict[int, None] = {}
     while len(seeds) < count:
         digest = hashlib.sha256(f"{time.time_ns()} {len(seeds)}".encode()).digest()
@@ -173,7 +179,11 @@ def draw(count: int) -> list[int]:
 
 
 def record(seed: int, rows: Sequence[Mapping[str, Any]], first: Moment | None, minutes: float, **more: Any) -> SeedRun:
-    """Return the record of a run with these reports, which ended ``minutes`` after the command was given."""
+    """Return the record of a run that has ended.
+
+    ``rows``: its reports. ``first``: when it reached the score. ``minutes``: from the command to the end of the run.
+    ``more``: further fields of the record.
+    """
     scores = [row["episode_return_mean"] for row in rows if row["episodes"] >= GAMES]
     if not rows:
         return SeedRun(seed=seed, **more)

@@ -1,4 +1,8 @@
-"""The suite ``time-to-score``: minutes and steps until a topology's mean score reaches a given value, seed by seed."""
+"""The suite ``time-to-score``: how many minutes and steps a topology needs until its mean score reaches a given value.
+
+Runs with several seeds are trained one after another, and their results are recorded (``seed_table.py``), so that the
+same command continues an interrupted one.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
 
 
 def _folder(question: Question) -> Path:
-    """Return the default folder of a question; it depends on the question, so the same command continues."""
+    """Return the default folder for a question; the same command has the same question, so it finds the folder."""
     words = " ".join((*question.overrides, str(question.whole)))
     name = f"{Path(question.topology).stem}-{question.score:g}"
     return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
@@ -79,9 +83,10 @@ def _report(table: SeedTable) -> SuiteReport:
 def run_to_score(
     topology: str, overrides: Sequence[str], seed: int, score: float, folder: Path, whole: bool = False
 ) -> SeedRun:
-    """Run a topology until the mean of its last 100 games has reached a score; with ``whole``, to its end.
+    """Run a topology until the mean score of its last 100 games has reached ``score``; return the record of the run.
 
-    Return the record of the run. ``folder``: the folder of the run, whose earlier content is removed.
+    ``folder``: the folder of the run, whose earlier content is removed. ``whole``: whether to continue the run to its
+    end after it has reached the score.
     """
     shutil.rmtree(folder, ignore_errors=True)
     began_s = time.monotonic()
@@ -91,7 +96,7 @@ def run_to_score(
             rows = run.seen
             while True:
                 ended = run.ended
-                run.new_reports()  # which are in rows then
+                run.new_reports()  # adds the new reports to rows
                 minutes = (time.monotonic() - began_s) / 60
                 if first is None and (row := _with_score(rows, score)):
                     first = Moment(minutes=minutes, steps=row["env_steps"], score=row["episode_return_mean"])
@@ -120,7 +125,7 @@ def _precision(folder: Path) -> str:
 
 
 def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
-    """Return the first report with this mean score; None if the run or the seconds end without it."""
+    """Wait for the first report with this mean score and return it; None if the run or ``seconds`` end before."""
     until_s = time.monotonic() + seconds
     while True:
         ended = run.ended or time.monotonic() >= until_s
@@ -132,7 +137,7 @@ def first_report_with(run: Running, score: float, seconds: float = math.inf) -> 
 
 
 def _with_score(rows: list[dict[str, Any]], score: float) -> dict[str, Any] | None:
-    """Return the first of these reports with this mean score over enough games."""
+    """Return the first report whose mean score over at least ``GAMES`` games is at least ``score``; else None."""
     for row in rows:
         mean = row["episode_return_mean"]
         if row["episodes"] >= GAMES and mean is not None and mean >= score:

@@ -1,4 +1,7 @@
-"""The suite ``training``: a topology's rate, the bound from its parts, time by stage, and the key that would help."""
+"""The suite ``training``: the rate of a topology, what limits it, and which keys may raise it.
+
+The rate of a whole run is compared with the rates of its parts alone, and with the bound that follows from them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from launch.bench.report import SuiteReport, percent, rate
 from launch.bench.running import Reading, Running
 
 WARMUP_S = 5.0
+"""Seconds of a run that are left out before each measurement."""
 ADVICE = {
     "simulate": "simulators.count up to the cores; simulators.blocks: 2 lets them work while the trainer learns",
     "infer": "inference.count: 0 without a GPU; else inference.threads, or more simulators.envs to a batch",
@@ -19,6 +23,7 @@ ADVICE = {
     "copy": "fewer and larger blocks: algorithm.horizon, simulators.envs",
     "publish": "a longer algorithm.horizon: weights are published once an update",
 }
+"""Slowest stage -> keys that may help."""
 
 
 def training(request: SuiteRequest) -> SuiteReport:
@@ -72,7 +77,7 @@ def training(request: SuiteRequest) -> SuiteReport:
 
 
 def shares(reading: Reading) -> list[str]:
-    """Return a line for each process: its sections of wall time, and the cores it used."""
+    """Return a line for each process: its shares of time in the stages, and its use of the processor in cores."""
     return [
         f"{name}: "
         + ", ".join(f"{stage} {percent(share)}" for stage, share in sections.items() if share >= 0.005)
@@ -82,10 +87,10 @@ def shares(reading: Reading) -> list[str]:
 
 
 def slow_stage(reading: Reading) -> tuple[str, str]:
-    """Return the stage that limits the rate, and its process.
+    """Return the stage that limits the rate, and the name of its process.
 
-    It is the largest stage of the process that waits the least, because faster processes wait for that one. Evaluators
-    are excluded: no process waits for them.
+    The process is the one that waits the least, because faster processes wait for it. The stage is the one that takes
+    most of its time. Evaluators are excluded, because no process waits for them.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
     process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])

@@ -1,9 +1,10 @@
-"""The suite ``zoo``: trains the tasks of a published table, several seeds each, and compares the final scores with it.
+"""The suite ``zoo``: trains the tasks of a published table with several seeds, and compares the scores with the table.
 
-``zoo.csv`` has the rows. Each row is a sweep over its seeds (``actorlearn sweep``), and each ended run is evaluated by
-``actorlearn eval``; both are started as a user would start them. All files are in ``runs/zoo/ROW/``: the seeds and
-values in ``ROW.yaml``, the runs in ``runs/``, and the evaluation of each run in ``evaluations/``. So the same command
-continues where an earlier one ended, in whatever way, and repeats no run and no evaluation that has ended.
+The table is that of rl-baselines3-zoo; ``zoo.csv`` has its rows, each with a topology, a number of steps and a score.
+The runs of a row are a sweep over seeds (``actorlearn sweep``). Each run that has ended is evaluated by ``actorlearn
+eval``. All files of a row are in ``runs/zoo/ROW/``: the sweep file ``ROW.yaml`` with the seeds, the runs in ``runs/``,
+and the evaluation of each run in ``evaluations/``. The same command continues an interrupted one, and repeats no run
+and no evaluation that has ended.
 """
 
 from __future__ import annotations
@@ -56,22 +57,23 @@ class ZooRow(msgspec.Struct, frozen=True):
     """One row of ``zoo.csv``."""
 
     row: str
+    """Name of the row."""
     topology: str
-    """Name of a shipped topology; empty: the keys are the whole topology."""
+    """Name of a shipped topology; empty: ``keys`` are the whole topology."""
     keys: str
     """Overrides, separated by spaces."""
     steps: int
-    """Environment steps of a run, which are also those of the published score."""
+    """Environment steps of a run; the published score was reached after as many."""
     score: float
     """The published score."""
     games: int
-    """Whole games of the final evaluation."""
+    """Number of whole games of the final evaluation."""
     actions: str
-    """``greedy`` or ``sampled``."""
+    """How the final evaluation acts: ``greedy`` or ``sampled``."""
     needs: str
     """Module that must be installed; empty: none."""
     extra: str
-    """Extra that installs it; empty: the module's own package."""
+    """Extra of actorlearn that installs the module; empty: there is none, and the module's package has its name."""
 
     @property
     def overrides(self) -> list[str]:
@@ -85,7 +87,7 @@ class ZooRow(msgspec.Struct, frozen=True):
 
     @property
     def lacking(self) -> str:
-        """What must be installed before the row can be run; empty if nothing is missing."""
+        """The command that installs the module in ``needs``; "" if nothing is missing."""
         if not self.needs or find_spec(self.needs):
             return ""
         package = f"actorlearn[{self.extra}]" if self.extra else self.needs
@@ -112,7 +114,7 @@ class Scored:
 
 
 class RowFolder:
-    """The files of one row."""
+    """The folder of one row: its sweep file, its runs and their evaluations."""
 
     def __init__(self, row: ZooRow, folder: Path) -> None:
         self.row, self.folder = row, folder
@@ -128,9 +130,9 @@ class RowFolder:
             return []
 
     def prepare(self, wanted: str, at_once: int) -> None:
-        """Write the sweep's file, with the seeds so far and, up to the wanted number, new ones; raises RunError.
+        """Write the sweep file: it keeps its seeds, and gets new ones up to the wanted number. Raises RunError.
 
-        ``wanted``: a number of seeds, or the seeds themselves, separated by commas.
+        ``wanted``: a number of seeds, or the seeds themselves, separated by commas. ``at_once``: most runs at once.
         """
         given, seeds = read_seeds(wanted), self.seeds
         if isinstance(given, int):
@@ -156,7 +158,7 @@ class RowFolder:
         process = subprocess.Popen(
             [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *command],
             stdout=sys.stderr,  # --json prints the report to stdout
-            start_new_session=True,  # Ctrl-C ends this process, which then asks the sweep once
+            start_new_session=True,  # so that Ctrl-C does not reach the sweep, which is then ended below
         )
         try:
             status = process.wait()
@@ -164,11 +166,11 @@ class RowFolder:
             process.terminate()  # its runs save and end
             process.wait()
             raise
-        if status not in (0, 1):  # 1: a run failed or did not end, which the table tells
+        if status not in (0, 1):  # 1: a run failed or did not end; the table shows this
             raise FailedError(f"the sweep of {self.row.row} ended with status {status}; its message is above")
 
     def run(self, seed: int) -> Path:
-        """Return the folder of a seed's run."""
+        """Return the folder of the run with this seed."""
         return self._runs / f"{self.row.row}-000-s{seed}"
 
     def evaluate(self) -> None:
@@ -185,7 +187,7 @@ class RowFolder:
                 write_atomically(self._evaluation(ended.seed), played.stdout)
 
     def scored(self) -> list[Scored]:
-        """Return the runs that have been evaluated or have failed."""
+        """Return the runs that have been evaluated, and those that have failed, in the order of seeds."""
         found = []
         for ended in self._ended():
             played, minutes = read_object(self._evaluation(ended.seed)), ended.wall_time_s / 60
@@ -223,14 +225,15 @@ def zoo(request: SuiteRequest) -> SuiteReport:
 
 
 def verdict(found: Interval, score: float) -> str:
-    """Return whether an interval is above the published score, contains it (equal), or is below."""
+    """Return "above", "equal" or "below": where the interval is relative to the published score; equal: contains it."""
     return "above" if found.low > score else "below" if found.high < score else "equal"
 
 
 def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval | None, str, str]:
-    """Return the interquartile mean of a row with its interval, how it is written, and the verdict.
+    """Return the interquartile mean of a row's scores, the same as text, and the verdict.
 
-    The verdict is "-" until all seeds have ended, "failed" if one has failed, and "one seed" if there is no interval.
+    The verdict is that of ``verdict``, or "-" until all seeds have ended, "failed" if a run has failed, "one seed" if
+    there is only one score, and so no interval. ``seeds``: number of seeds of the row.
     """
     scores = [one.score for one in scored if one.score is not None]
     found = interval(interquartile_mean, [scores]) if scores else None
@@ -243,7 +246,7 @@ def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval |
 
 
 def report(folders: Sequence[RowFolder]) -> SuiteReport:
-    """Return the table of these rows, as far as they have been run."""
+    """Return the report of these rows with the runs that have ended so far."""
     told, figures, notes = [], [], []
     for folder in folders:
         row, scored, seeds = folder.row, folder.scored(), folder.seeds
