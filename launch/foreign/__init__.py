@@ -1,1 +1,1 @@
-"""Learning curves from logs of other programs, converted to rows of metrics.jsonl."""
+"""Reads learning curves from logs of other programs, and converts them to rows of metrics.jsonl."""

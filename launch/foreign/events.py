@@ -1,4 +1,4 @@
-"""Reads TensorBoard event files of CleanRL and Stable-Baselines3 as a log."""
+"""Reads the TensorBoard event files of a run of CleanRL or Stable-Baselines3 as a `Log`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 from launch.foreign.log import MOST_SEED, Log, Point, refusal
 
 CLEANRL_NAME = re.compile(r"(?P<env>.+)__(?P<algorithm>.+)__(?P<seed>\d+)__\d+")
-"""Name of a run of CleanRL: environment, script, seed, and start time."""
+"""Pattern of the folder of a run of CleanRL: environment, script, seed, and start time."""
 SB3_NAME = re.compile(r"(?P<algorithm>[A-Z][A-Za-z0-9]*)_\d+")
-"""Folder of a run of Stable-Baselines3 in its ``tensorboard_log``: the algorithm, and a number that is not the seed."""
+"""Pattern of the folder of a run of Stable-Baselines3: the algorithm, and a number that is not the seed."""
 _SETTINGS = "hyperparameters/text_summary"
+"""Tag of the table of hyperparameters that CleanRL writes."""
 _LINE = re.compile(r"^\|(?P<key>[^|]+)\|(?P<value>.*)\|$", re.MULTILINE)
 _ONE_RUN = ("exp_name", "env_id", "seed", "track", "wandb_project_name", "wandb_entity", "capture_video", "save_model")
-"""Hyperparameters of CleanRL that may differ between seeds of one setting."""
+"""Hyperparameters of CleanRL that are left out: runs that differ only in these are seeds of one setting."""
 
 
 def read_events(files: Iterable[Path]) -> Log:
@@ -48,7 +49,10 @@ def read_events(files: Iterable[Path]) -> Log:
 
 
 def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
-    """Yield time, steps, tag and value of each single value of a file; before them, each event with an empty tag."""
+    """Yield (time in seconds, environment steps, tag, value) for each single number or text in an event file.
+
+    For each event, a tuple with an empty tag comes first: the time of the first event is the start of the run.
+    """
     # Imported here, because the import takes most of a second.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util
@@ -56,7 +60,7 @@ def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
     for event in EventFileLoader(str(file)).Load():
         yield event.wall_time, event.step, "", None
         for value in event.summary.value:
-            # Checked first, because the memory of an array is that of its shape.
+            # Arrays are left out before they are made: their shape, and so their memory, may be any.
             if all(dimension.size == 1 for dimension in value.tensor.tensor_shape.dim):
                 number = tensor_util.make_ndarray(value.tensor)
                 if number.dtype.kind in "fiuO":
@@ -64,7 +68,7 @@ def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
 
 
 def _settings(text: bytes) -> dict[str, str]:
-    """Return the hyperparameters in CleanRL's Markdown table."""
+    """Return the hyperparameters in the Markdown table that CleanRL logs, name -> value."""
     lines = _LINE.finditer(text.decode(errors="replace"))
     return {line["key"]: line["value"] for line in lines if line["key"] not in ("param", "-")}
 

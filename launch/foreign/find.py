@@ -13,11 +13,15 @@ from launch.foreign.log import Log
 from launch.foreign.tables import read_monitors, read_table
 
 EVENTS, MONITOR, PROGRESS = "tfevents", "monitor.csv", "progress.csv"
-"""Parts of file names."""
+"""Parts of file names: event files of TensorBoard, files of Stable-Baselines3's Monitor and of its logger."""
 
 
 def find_logs(source: Path, score: str | None = None) -> list[Log]:
-    """Return the logs in a file, or in all folders below one; raises RunError if there are none, and OSError."""
+    """Return the logs in a file, or in a folder and all folders below it.
+
+    ``score``: name of the score that the user has given; None: any known score. Raises RunError if there are no logs,
+    and OSError.
+    """
     if not source.is_dir():
         return _read_file(source)
     found = []
@@ -45,7 +49,10 @@ def _read_file(path: Path) -> list[Log]:
 
 
 def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log | None:
-    """Return the first log of a folder that has a score, with the facts about the run from all logs of the folder."""
+    """Return one log for the files of a folder: the first that has a score.
+
+    If it lacks the environment, the algorithm or the seed, these are taken from the folder's other logs.
+    """
     logs = list(_logs(folder, names))
     if not logs:
         return None

@@ -1,7 +1,7 @@
 """The log of a run of another program, and its conversion to rows of ``metrics.jsonl``. Pure.
 
-The score of actorlearn is the mean of the last games. Stable-Baselines3 logs such a mean too; CleanRL and the files of
-Monitor have single games, whose mean is computed here.
+The score in such rows is the mean of the last games. Stable-Baselines3 logs such a mean too. CleanRL and the files of
+Stable-Baselines3's Monitor have the scores of single games, whose mean is computed here.
 """
 
 from __future__ import annotations
@@ -20,57 +20,61 @@ from launch.reports.format import printable
 from launch.runs.curves import SCORE
 
 Point = tuple[float, float | None, float]
-"""Environment steps, seconds since the start or None if unknown, and a number."""
+"""A logged number: environment steps, seconds since the start of the run (None: unknown), and the number."""
 SINGLE_GAMES = ("charts/episodic_return", "episodic_return", "episode_return")
 """Names of scores of single games, first those of CleanRL and Monitor."""
 MEANS = ("rollout/ep_rew_mean", "ep_rew_mean", "eprewmean", SCORE)
 """Names of scores that are means of the last games, as in Stable-Baselines3 and baselines."""
 SPEEDS = ("charts/SPS", "time/fps", "fps")
+"""Names of environment steps per second."""
 MOST_STEPS = 2**53
-"""Most environment steps: above it, numbers of a log are not exact."""
+"""Most environment steps: larger whole numbers are not exact as floating-point numbers."""
 MOST_SEED = 2**53
-"""Largest seed: above it, numbers of a table are not exact."""
+"""Largest seed, for the same reason."""
 MOST_SCORE = 1e100
 """Largest absolute value of a score, so that means and squares of scores are finite."""
 MOST_BYTES = 200
-"""Most bytes of an environment, an algorithm and a name, which become names of folders and keys."""
+"""Most bytes of the name of an environment, an algorithm or a run; they become names of folders and values of keys."""
 _ROWS = 5_000
-"""Most rows of a run: more than a picture can show."""
+"""Most rows that are made for a run: more than a picture can show."""
 _LONGEST = 500
-"""Most characters of an error message, which repeats columns and cells."""
+"""Most characters of an error message; it may quote columns and cells of any length."""
 
 
 def refusal(source: Path, rule: str) -> RunError:
-    """Return the error for a log that cannot be imported, in one line of bounded length."""
+    """Return an error of one line, cut to ``_LONGEST`` characters, for a log that cannot be imported."""
     line = " ".join(rule.split())
     return RunError(printable(f"{source}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]}...'}"))
 
 
 @dataclass(frozen=True)
 class Log:
-    """A run of another program."""
+    """The log of a run of another program."""
 
     source: Path
+    """The file or folder of the log."""
     points: Mapping[str, Sequence[Point]]
+    """Name of a logged quantity -> its numbers."""
     env_id: str | None = None
     algorithm: str | None = None
-    """Program and algorithm, so that it is not confused with an algorithm of actorlearn."""
+    """The program and the algorithm, such as "sb3 ppo"; so it is not confused with an algorithm of actorlearn."""
     seed: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Hyperparameters as logged: runs with different ones are not seeds of one setting."""
+    """Hyperparameters as logged. Commands group the runs that have the same ones."""
     name: str = ""
-    """Words that distinguish it from other logs of its source; empty if it is the only one."""
+    """Words that distinguish the log from others of the same source; empty if it is the only one."""
 
     def score_name(self, wanted: str | None) -> str | None:
-        """Return the name of its score: ``wanted``, or the first known one; None if there is none."""
+        """Return the name under which the log has a score: ``wanted``, else the first known one; None: it has none."""
         names = [wanted] if wanted else [*SINGLE_GAMES, *MEANS]
         return next((name for name in names if self.points.get(name)), None)
 
 
 def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None = None) -> list[dict[str, Any]]:
-    """Return a row for each step with a score, which also has the newest values of all other numbers.
+    """Return rows as in metrics.jsonl, one for each step at which the log has a score.
 
-    Raises RunError if there is no score, or if a number of steps or a score is impossible.
+    A row has the mean score, and the newest value of each other quantity. ``wanted``: name of the score; None: the
+    first known one. Raises RunError if there is no score, or if a number of steps or a score is out of range.
     """
     name = log.score_name(wanted)
     if name is None:

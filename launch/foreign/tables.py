@@ -1,7 +1,8 @@
-"""Reads tables as logs: files of Monitor and ``progress.csv`` of Stable-Baselines3, and histories of several runs.
+"""Reads CSV files as logs: those of Stable-Baselines3 (Monitor and ``progress.csv``), and tables of several runs.
 
-A history has a row for each point and columns that identify the run, as openrlbenchmark and W&B export them: steps
-(``global_step``), seconds (``_runtime``), numbers (``charts/episodic_return``), and ``env_id``, ``exp_name``, ``seed``.
+A table of several runs, as openrlbenchmark and W&B export it, has a row for each report. Its columns are the steps
+(``global_step``), the seconds (``_runtime``), numbers (such as ``charts/episodic_return``), and the names of the run
+(``env_id``, ``exp_name``, ``seed``).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ ENVIRONMENTS = ("env_id", "env")
 ALGORITHMS = ("exp_name", "algorithm", "algo")
 SEEDS = ("seed",)
 RUNS = ("run", "run_id", "run_name", "name", "id")
-"""Possible names of each column; the first that is present is used."""
+"""Names that the column of a run's identity may have. As in the lists above, the first one that is present is used."""
 
 
 def read_table(path: Path) -> list[Log]:
-    """Return the logs of the runs in a table; raises RunError without a valid column of steps, and OSError."""
+    """Return a log for each run in a table; raises RunError if it has no valid column of steps, and OSError."""
     try:
         return _read_table(path)
     except (csv.Error, UnicodeDecodeError) as error:
@@ -59,10 +60,11 @@ def _read_table(path: Path) -> list[Log]:
 
 
 def read_monitors(paths: Iterable[Path]) -> Log:
-    """Return the log of a run's Monitor files, one for each environment; raises RunError for other files, and OSError.
+    """Return the log of a run from its Monitor files, of which each environment has one.
 
-    A game counts when it ends, at the total steps of all ended games: unfinished games are left out, as in the plots of
-    Stable-Baselines3.
+    The number of environment steps at the end of a game is the sum of the lengths of all games that have ended by then,
+    as in the plots of Stable-Baselines3. So the steps of unfinished games are left out. Raises RunError for a file of
+    another kind, and OSError.
     """
     found = sorted(paths)
     games: list[tuple[float, float, float]] = []  # end time, score and steps of each
@@ -86,7 +88,7 @@ def read_monitors(paths: Iterable[Path]) -> Log:
 
 
 def _read_monitor(path: Path) -> tuple[float, str | None, list[tuple[float, float, float]]]:
-    """Return the start, the environment, and the end time, score and steps of each game of one Monitor file."""
+    """Return the content of a Monitor file: start time, environment id, and (end time, score, steps) of each game."""
     with path.open(encoding="utf-8", newline="") as file:
         head = json.loads(file.readline().removeprefix("#"))
         began_s, env_id = float(head["t_start"]), head.get("env_id")
@@ -119,6 +121,6 @@ def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alo
 
 
 def _seed(cell: str) -> int | None:
-    """Return a seed; pandas writes 1.0 in a column in which other rows have none."""
+    """Return the seed in a cell; None if it has no valid one. pandas writes 1.0 in a column with empty cells."""
     number = _number(cell)
     return int(number) if number is not None and number.is_integer() and 0 <= number <= MOST_SEED else None

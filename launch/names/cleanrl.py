@@ -1,4 +1,4 @@
-"""CleanRL's arguments: the fields of ``Args`` in six of its scripts."""
+"""The table of CleanRL's names: the fields of ``Args`` in six of its scripts. ``library.py`` says how it is used."""
 
 from __future__ import annotations
 
@@ -297,13 +297,14 @@ CLEANRL = Library(
 
 
 def from_cleanrl(script: str, args: Mapping[str, Any] | object) -> Converted:
-    """Return arguments of a script of CleanRL as keys, with which ``train(env, **keys)`` trains.
+    """Convert the arguments of a script of CleanRL into keys, for ``train(env, **keys)``.
 
     Args:
         script: ppo, ppo_atari, ppo_continuous_action, dqn, dqn_atari or sac_continuous_action.
         args: Its ``Args``, or a mapping. Names that are left out have the defaults of the script.
 
-    Returns the keys, and the given names whose values have no counterpart, each with the reason.
+    Returns:
+        The keys, and the given names whose values have no counterpart in actorlearn, each with the reason.
 
     Raises:
         ValueError: The script has no such name, or a value is of a wrong type.

@@ -1,4 +1,4 @@
-"""The counterparts of other libraries' names, as hints in error messages. Pure."""
+"""Hints for error messages: the key of a topology that is meant if a user writes the name of another library. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHERS = {
     "num_workers": "simulators.count",
     "max_episode_steps": "env.time_limit_steps",
 }
-"""Names of other programs -> keys."""
+"""Names of programs that have no table -> keys."""
 NAMED_ELSEWHERE = {
     "mlppolicy": "mlp",
     "cnnpolicy": "nature",
@@ -28,7 +28,7 @@ NAMED_ELSEWHERE = {
 
 
 def hint(word: str) -> str:
-    """Return the counterpart of a name in other libraries, or why it has none; empty for an unknown name."""
+    """Return a hint for a name of another library: its key, or why there is none; "" for an unknown name."""
     if word in OTHERS:
         return f"did you mean {OTHERS[word]}?"
     found = [(library, name) for library in LIBRARIES for name in library.table if name.name == word]
@@ -43,7 +43,11 @@ def hint(word: str) -> str:
 
 
 def _counterpart(entries: list[tuple[Library, Name]], of_some: bool) -> str:
-    """Return the keys that all entries name, with remarks and, if ``of_some``, the algorithms that have the name."""
+    """Return the keys for a name, with remarks on the values.
+
+    ``entries``: the entries of the name in the libraries' tables. ``of_some``: whether the keys are the counterpart
+    only for some algorithms, whose names are then added.
+    """
     keys = [key for key in entries[0][1].keys if all(key in name.keys for _, name in entries)]
     algorithms = sorted({library.names_here[algorithm] for library, name in entries for algorithm in name.algorithms})
     alike = len({name.how for _, name in entries}) == 1

@@ -1,7 +1,8 @@
-"""The names of another library: the counterpart of each, and how its value becomes the values of keys.
+"""Converts hyperparameters of another library into keys of a topology, by a table of the library's names. Pure.
 
-Hints of error messages, ``actorlearn.from_stable_baselines3``, ``actorlearn.from_cleanrl`` and two pages of docs/ are
-made from these tables. Pure.
+The table gives for each name its counterpart, the keys with the same meaning, and how its value becomes their values.
+The tables are used for ``actorlearn.from_stable_baselines3`` and ``actorlearn.from_cleanrl``, for hints in error
+messages, and for two pages of docs/.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from actorlearn.nearest import did_you_mean
 
+# Remarks that entries of several tables share.
 WHOLE_COPIES = "dqn always copies the whole network, as with tau = 1"
 EVERY_STEP = "sac moves the target critics after every optimizer step, as with the value 1"
 
@@ -19,30 +21,31 @@ STARTS = "learning_starts, or batch_size if it is larger"
 EPSILON = "exploration_fraction x total_timesteps"
 
 Values = Mapping[str, Any]
-"""Name -> value: those that were given, and the library's defaults of the others."""
+"""The library's names -> values: those that the user has given, and the library's defaults for the others."""
 Keys = dict[str, Any]
 """Dotted key of a topology -> value."""
 Convert = Callable[[Any, Values], Keys]
-"""Returns the keys for the value of a name, given all values; may raise NoCounterpartError."""
+"""Function that returns the keys for the value of a name, given also all values; may raise NoCounterpartError."""
 
 
 class NoCounterpartError(Exception):
-    """A value has no counterpart in actorlearn, though its name may have one; the text is the reason."""
+    """No key has the effect of a value; the text is the reason. Other values of the name may have a counterpart."""
 
 
 class Name(NamedTuple):
-    """A name of another library, for some of its algorithms."""
+    """A name of another library, with its meaning for some of the library's algorithms."""
 
     name: str
     algorithms: tuple[str, ...]
+    """The library's algorithms for which this entry is valid."""
     keys: tuple[str, ...] = ()
-    """Its counterparts; empty if it has none."""
+    """The keys that are its counterpart; empty if it has none."""
     how: str = ""
-    """How its value becomes the values of the keys, if it is not the same value; without keys: why it has none."""
+    """A remark on how its value becomes the values of the keys; without keys, why there are none."""
     convert: Convert | None = None
-    """None: the value of the only key is the same."""
+    """Function that converts the value; None: the only key gets the same value."""
     default: Any = None
-    """The library's default, unless ``Library.other_defaults`` has one for the algorithm; None if nothing reads it."""
+    """The library's default, unless ``Library.other_defaults`` has one for the algorithm."""
 
     def converted(self, values: Values) -> Keys:
         """Return the keys for the value of this name; raises NoCounterpartError."""
@@ -64,19 +67,19 @@ class Converted(NamedTuple):
 
 @dataclass(frozen=True)
 class Library:
-    """Another library's names."""
+    """Another library: its names, and how it differs from actorlearn."""
 
     title: str
     table: tuple[Name, ...]
     other_defaults: Mapping[str, dict[str, Any]]
-    """Algorithm (CleanRL: script) -> the names whose defaults differ from those in the table, with its defaults."""
+    """Algorithm of the library (for CleanRL, its script) -> defaults that differ from those in the table, by name."""
     fixed: Mapping[str, Keys]
-    """Algorithm -> keys for what the library always does, without a name, and actorlearn does not do by default."""
+    """Algorithm of the library -> keys for what it always does, without a name, and actorlearn not by default."""
     names_here: Mapping[str, str]
-    """Algorithm -> ``algorithm.name``; has all algorithms."""
+    """Algorithm of the library -> value of ``algorithm.name``. It has all algorithms that can be converted."""
 
     def of(self, algorithm: str) -> dict[str, Name]:
-        """Return the names of an algorithm; raises ValueError for an algorithm that has none."""
+        """Return the entries for one algorithm by name; raises ValueError if it cannot be converted."""
         if algorithm not in self.names_here:
             known = ", ".join(self.names_here)
             way_out = did_you_mean(str(algorithm), self.names_here, f"they are {known}")
@@ -86,7 +89,7 @@ class Library:
         return {name.name: name for name in self.table if algorithm in name.algorithms}
 
     def convert(self, algorithm: str, given: Mapping[str, Any]) -> Converted:
-        """Return given hyperparameters, and the library's defaults of the others, as keys.
+        """Return keys with the effect of the given hyperparameters, and of the library's defaults for the others.
 
         Raises ValueError for a name that the algorithm does not have, and for a value of a wrong type.
         """
@@ -111,26 +114,30 @@ class Library:
 
 
 def count(name: str, algorithms: tuple[str, ...], key: str, default: int) -> Name:
-    """Return a name whose value is a count, which files often write as 1e6."""
+    """Return an entry whose value is a whole number; a float such as 1e6 becomes an integer."""
     return Name(name, algorithms, (key,), "", lambda value, _: {key: integer(value)}, default)
 
 
 def without(
     names: str, algorithms: tuple[str, ...], why: str, convert: Convert | None = None, default: Any = None
 ) -> Iterator[Name]:
-    """Yield names, separated by spaces, that have no counterpart; ``convert`` refuses some values, or none."""
+    """Yield entries for names that have no counterpart.
+
+    ``names``: the names, separated by spaces. ``why``: the reason. ``convert``: returns {} for values that need no key;
+    None: all values except the default are reported as left out.
+    """
     yield from (Name(name, algorithms, (), why, convert, default) for name in names.split())
 
 
 def integer(value: Any) -> int:
-    """Return a count as an integer; raises ValueError for a fraction."""
+    """Return a number as an integer; raises ValueError if it is not whole."""
     if int(value) != value:
         raise ValueError("must be a whole number")
     return int(value)
 
 
 def only(accepted: Collection[Any], why: str) -> Convert:
-    """Return the conversion of a name that needs no key for the accepted values; ``why``: the reason against others."""
+    """Return a conversion for a name without a key: it accepts some values, and refuses others for a reason."""
 
     def convert(value: Any, _: Values) -> Keys:
         if value not in accepted:
@@ -141,39 +148,39 @@ def only(accepted: Collection[Any], why: str) -> Convert:
 
 
 def unless(default: Any, key: str, convert: Callable[[Any], Any] = lambda value: value) -> Convert:
-    """Return the conversion of a name that sets a key, unless it has this default."""
+    """Return a conversion that sets a key to the converted value; with the value ``default`` it sets none."""
     return lambda value, _: {} if value == default else {key: convert(value)}
 
 
 def switch(on: Keys, off: Keys) -> Convert:
-    """Return the conversion of a name that is true or false."""
+    """Return a conversion that sets the keys ``on`` for a true value, and the keys ``off`` for a false one."""
     return lambda value, _: on if value else off
 
 
 def learning_starts(value: Any, values: Values) -> Keys:
-    """Return the steps of the first minibatch, which cannot be fewer than its transitions."""
+    """Convert ``learning_starts``: learning cannot begin before the replay has a whole minibatch."""
     return {"replay.learning_starts_steps": max(integer(value), integer(values["batch_size"]))}
 
 
 def random_start(value: Any, values: Values) -> Keys:
-    """Return the same steps, and the random actions with which SAC begins."""
+    """Convert ``learning_starts`` of SAC, which also acts at random for these steps."""
     return {**learning_starts(value, values), "algorithm.random_steps": integer(value)}
 
 
 def nothing(_value: Any, _values: Values) -> Keys:
-    """Return no keys, for names whose values follow from the others or are used elsewhere."""
+    """Return no keys: a conversion for names whose values are used elsewhere or follow from others."""
     return {}
 
 
 def environments(value: Any, _: Values) -> Keys:
-    """Return the keys for a number of environments: two simulators if it is even, else one."""
+    """Convert a number of environments: they are divided between two simulators if it is even, else one has all."""
     number = integer(value)
     processes = 1 if number % 2 else 2
     return {"simulators.count": processes, "simulators.envs": number // processes}
 
 
 def epsilon_steps(value: Any, values: Values) -> Keys:
-    """Return the steps in which epsilon falls, which both libraries give as a share of all steps."""
+    """Convert the share of all steps in which epsilon falls into a number of steps."""
     if values["total_timesteps"] is None:
         raise ValueError("it is a share of total_timesteps, which is missing; give total_timesteps too")
     return {"algorithm.epsilon_steps": max(1, round(value * values["total_timesteps"]))}

@@ -1,4 +1,7 @@
-"""Names of Stable-Baselines3's PPO, A2C, DQN and SAC, of their ``learn`` and policies, and of RL Baselines3 Zoo."""
+"""The table of Stable-Baselines3's names; ``library.py`` says how it is used.
+
+It has the arguments of PPO, A2C, DQN and SAC, of their ``learn`` and policies, and the names of RL Baselines3 Zoo.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +42,17 @@ ALL = (*ON_POLICY, *OFF_POLICY)
 _ACTIVATIONS = {"tanh": "tanh", "relu": "relu", "leakyrelu": "leaky_relu", "elu": "elu", "gelu": "gelu", "silu": "silu"}
 """Class of torch in small letters -> ``model.activation``."""
 _PERCEPTRONS = ("MlpPolicy", "MultiInputPolicy", "ActorCriticPolicy", "DQNPolicy", "SACPolicy")
-"""Ends of the names of policies that are perceptrons; MlpPolicy is the class ActorCriticPolicy, for example."""
+"""Endings of the names of policies that are perceptrons; for example, MlpPolicy is the class ActorCriticPolicy."""
 _NOISE = "state-dependent exploration (gSDE) is not supported"
 _TORCH_EPSILON = 1e-8
-"""Epsilon of an optimizer for which none is given."""
+"""Default epsilon of torch's optimizers."""
 
 
 def read_python(text: str) -> Any:
-    """Return the value of an expression of RL Baselines3 Zoo, such as "dict(net_arch=[64], activation_fn=nn.ReLU)".
+    """Return the value of a Python expression, such as "dict(net_arch=[64], activation_fn=nn.ReLU)".
 
-    Runs no code. A name such as nn.ReLU is read as its last word. Raises ValueError except for literals and dict(...).
+    RL Baselines3 Zoo writes values so. No code is run: a name such as nn.ReLU becomes its last word, as text. Raises
+    ValueError if the expression has anything but literals, names and dict(...).
     """
     try:
         return _literal(ast.parse(text.strip(), mode="eval").body)
@@ -71,9 +75,10 @@ def _literal(node: ast.AST) -> Any:
 
 
 def _scheduled(value: Any) -> tuple[float, float, str]:
-    """Return a number at the start and at the end, and its curve: constant, linear or cosine.
+    """Return the first value, the last value and the curve ("constant", "linear", "cosine") of a schedule.
 
-    Raises NoCounterpartError for other curves.
+    ``value``: a number, a text such as "lin_3e-4", or a function of the remaining progress. Raises NoCounterpartError
+    for another curve.
     """
     if isinstance(value, str) and value.startswith(("lin_", "linear_")):
         return float(value.partition("_")[2]), 0.0, "linear"
@@ -112,7 +117,7 @@ def _value_clip(value: Any, _: Values) -> Keys:
 
 
 def _minibatches(value: Any, values: Values) -> Keys:
-    """Return the number of minibatches, of which the last may be smaller."""
+    """Convert ``batch_size`` into the number of minibatches of a rollout, of which the last may be smaller."""
     steps = integer(values["n_steps"]) * integer(values["n_envs"])
     return {"algorithm.minibatches": -(-steps // integer(value))}
 
@@ -154,12 +159,12 @@ def _ratio(value: Any, values: Values) -> Keys:
 
 
 def _own_rmsprop(values: Values) -> bool:
-    """Whether A2C trains with RMSProp: a class of an optimizer takes precedence over use_rms_prop."""
+    """Whether A2C trains with torch's RMSProp: if ``use_rms_prop`` is true and ``optimizer_class`` is not given."""
     return bool(values.get("use_rms_prop")) and values["optimizer_class"] is None
 
 
 def _rmsprop(_: Any, values: Values) -> Keys:
-    """Return torch's RMSProp, if A2C uses it."""
+    """Convert ``use_rms_prop`` into the keys of torch's RMSProp, if A2C uses it."""
     if not _own_rmsprop(values):
         return {}
     return {
@@ -172,7 +177,10 @@ def _rmsprop(_: Any, values: Values) -> Keys:
 
 
 def _optimizer(value: Any, values: Values) -> Keys:
-    """Return Adam, or the RMSProp of TensorFlow 1; only without optimizer_kwargs the policies set Adam's epsilon."""
+    """Convert ``optimizer_class``: Adam, or the RMSProp of TensorFlow 1.
+
+    The policies of Stable-Baselines3 set Adam's epsilon to 1e-5, but only if ``optimizer_kwargs`` is not given.
+    """
     if _own_rmsprop(values):
         return {}
     if value is None or _word(value) == "Adam":
@@ -201,7 +209,7 @@ def _optimizer_numbers(value: Any, values: Values) -> Keys:
 
 
 def _word(value: Any) -> str:
-    """Return the last word of the name of a class, which may be given as text."""
+    """Return the name of a class without its module; the class may be given as text."""
     return str(getattr(value, "__name__", value)).rpartition(".")[2]
 
 
@@ -226,9 +234,9 @@ def _no_images(value: Any, values: Values) -> Keys:
 
 
 def _layers(given: Any, values: Values, default: Sequence[int], value_network: str = "") -> Keys:
-    """Return the widths of layers.
+    """Convert ``net_arch`` into the widths of hidden layers.
 
-    ``value_network``: name of the value network or the critics in ``net_arch``; empty: the policy is the only network.
+    ``value_network``: name of the value network or of the critics in ``net_arch``; empty: there is only one network.
     """
     if not _perceptron(values):
         if given:
@@ -254,7 +262,7 @@ def _activation(value: Any, values: Values, default: str) -> Keys:
 
 
 def _normalized(value: Any, _: Values) -> Keys:
-    """Return the keys for VecNormalize, whose clips are 10."""
+    """Convert ``normalize`` of RL Baselines3 Zoo into keys like VecNormalize, which clips rewards to 10 by default."""
     given = read_python(value) if isinstance(value, str) else value
     wanted = given if isinstance(given, Mapping) else dict.fromkeys(("norm_obs", "norm_reward"), bool(given))
     rewards = bool(given) and wanted.get("norm_reward", True)
@@ -266,7 +274,10 @@ def _normalized(value: Any, _: Values) -> Keys:
 
 
 def _wrappers(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the last word of each wrapper's name, and its arguments, from the forms of RL Baselines3 Zoo."""
+    """Return the class name and the arguments of each wrapper in ``env_wrapper``.
+
+    RL Baselines3 Zoo writes a wrapper as a name, or as a mapping from the name to its arguments, alone or in a list.
+    """
     given = value or []
     each = [given] if isinstance(given, str | type | Mapping) else [*given]
     return [
@@ -277,7 +288,7 @@ def _wrappers(value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _atari(arguments: Mapping[str, Any]) -> Keys:
-    """Return the keys for AtariWrapper with these arguments; raises NoCounterpartError for others, as screen_size."""
+    """Return the keys for AtariWrapper with these arguments; raises NoCounterpartError, for example for screen_size."""
     known = {
         "noop_max": "env.noop_max",
         "frame_skip": "env.frame_skip",
@@ -561,7 +572,7 @@ STABLE_BASELINES3 = Library(
 
 
 def from_stable_baselines3(algorithm: str, hyperparameters: Mapping[str, Any]) -> Converted:
-    """Return hyperparameters of Stable-Baselines3 as keys, with which ``train(env, **keys)`` trains.
+    """Convert hyperparameters of Stable-Baselines3 into keys, for ``train(env, **keys)``.
 
     Args:
         algorithm: ppo, a2c, dqn or sac.
@@ -569,8 +580,9 @@ def from_stable_baselines3(algorithm: str, hyperparameters: Mapping[str, Any]) -
             Names that are left out have the defaults of Stable-Baselines3. ``policy_kwargs`` may be text, as in
             RL Baselines3 Zoo. A schedule is a function of the remaining progress, or ``"lin_3e-4"``, which is linear.
 
-    Returns the keys, and the given names whose values have no counterpart, each with the reason. The entries of
-    ``policy_kwargs`` count as names.
+    Returns:
+        The keys, and the given names whose values have no counterpart in actorlearn, each with the reason. The entries
+        of ``policy_kwargs`` count as names.
 
     Raises:
         ValueError: The algorithm has no such name, or a value is of a wrong type.

@@ -1,7 +1,7 @@
-"""The Python interface: ``actorlearn.train``, ``start``, ``open``, ``runs``, ``Run``, ``from_…`` of other libraries.
+"""The Python interface: functions that start and find runs, and convert hyperparameters of other libraries.
 
-Uses the functions behind the commands. A run is started as ``actorlearn run`` starts it, in a child process, and is
-reached through its folder and its control socket. Users import these names from ``actorlearn``.
+Users import these names from ``actorlearn``. A run is started in a child process, as ``actorlearn run`` starts it. This
+process reads the run's folder, and sends requests to its supervisor, with the functions behind the commands.
 """
 
 from launch.names.cleanrl import from_cleanrl

@@ -1,7 +1,7 @@
-"""The arguments of ``train`` and ``start`` as a topology and overrides, which the command line reads too.
+"""Converts the arguments of ``train`` and ``start`` into a topology and overrides, as the command line has them.
 
-Writes the topology of a run that has no file of its own, and its environment if that cannot be imported, into the run's
-folder. ``launch/topology`` reads and checks them.
+If the user has not named a file with a topology, one is written into the run's folder. An environment that other
+processes cannot import, such as a class in a notebook, is stored there too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from launch.topology.overrides import COMMAND_LINE, expand
 GIVEN = "given.yaml"
 """File of the topology in the run's folder, if the caller has named none."""
 ARGUMENT = "argument"
-"""Origin of a value in errors."""
+"""Place that errors name for a value that was given as an argument."""
 
 Maker = Callable[..., Any]
 First = str | os.PathLike[str] | Mapping[str, Any] | Maker
-"""Id of an environment, path of a topology, a topology as a mapping, a class of environments or a function."""
+"""First argument of ``train`` and ``start``.
+
+It is the id of an environment, the path of a topology, a topology as a mapping, a class of environments, or a function
+that makes an environment.
+"""
 
 _ALGORITHM = "algorithm.name"
 _ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -37,24 +41,25 @@ _ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class Asked:
-    """A run that the caller has asked for."""
+    """The run that the arguments of ``train`` or ``start`` ask for."""
 
     overrides: tuple[str, ...]
     path: str = ""
-    """Path of the topology; empty if ``given`` is the topology."""
+    """Path of the topology; empty: the caller has named no file."""
     given: Mapping[str, Any] | None = None
+    """The topology, if it is not in a file."""
     maker: Maker | None = None
-    """Class or function that makes the environment and cannot be imported by other processes."""
+    """Class or function that makes the environment, if other processes cannot import it; the topology names it."""
 
     def check(self) -> Topology:
-        """Return the topology without asking the environment for its spaces; raises TopologyError."""
+        """Return the checked topology; raises TopologyError. The environment is not made for this."""
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         return check(text, self.overrides, self.path or ARGUMENT)
 
     def write(self, folder: Path) -> str:
-        """Return the path of the topology, which is written into the folder if the caller has named none.
+        """Return the path of the topology; if the caller has named no file, write it into the run's folder before.
 
-        Raises ValueError if the environment cannot be stored.
+        Raises ValueError if the class or function of the environment cannot be stored.
         """
         if self.path:
             return self.path
@@ -71,9 +76,10 @@ class Asked:
 
 
 def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
-    """Return the run that the arguments ask for.
+    """Return the run that the arguments of ``train`` or ``start`` ask for.
 
-    Raises RunError for a first argument that is none of ``First``, and for two different algorithms.
+    Raises RunError if the first argument is of no type in ``First``, if two different algorithms are given, and if a
+    callback is given as a key.
     """
     stored = _maker(first)
     changes = {**({} if algorithm is None else {_ALGORITHM: algorithm}), **keys}
@@ -97,12 +103,15 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
 
 
 def overrides(changes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return changes of keys as overrides of the command line; None as a value is written as null."""
+    """Return changes of keys as overrides in the form of the command line; None becomes null."""
     return tuple(f"{key}={literal(_plain(value))}" for key, value in changes.items())
 
 
 def check(text: str | bytes, changes: Sequence[str], source: str) -> Topology:
-    """Return the topology of a text and overrides, without a child process; raises TopologyError."""
+    """Return the topology in a text with changes in the form of overrides; raises TopologyError.
+
+    ``source``: the place of the text, for errors. The environment is not made for this.
+    """
     try:
         return parse(text, expand(changes), source)
     except TopologyError as error:
@@ -110,13 +119,19 @@ def check(text: str | bytes, changes: Sequence[str], source: str) -> Topology:
 
 
 def reword(text: str, folder: Path | None = None) -> str:
-    """Return an error with "argument" as its origin; ``folder``: that of a run whose topology is an argument."""
+    """Return the text of an error that names "argument" as the place of a wrong value, not the command line or a file.
+
+    ``folder``: folder of the run, if its topology may be an argument that was written there.
+    """
     origins = [COMMAND_LINE, *([re.escape(str(folder / GIVEN)) + r":\d+"] if folder else []), rf"{ARGUMENT}:\d+"]
     return re.sub(rf"^({'|'.join(origins)})(?=[:,])", ARGUMENT, text)
 
 
 def _maker(first: object) -> Maker | None:
-    """Return a class or function that must be stored; None if other processes can find the environment by a name."""
+    """Return the class or function of the environment if it must be stored; None if others can import it by a name.
+
+    Raises RunError for an environment that has been made already, and for a value that names no environment.
+    """
     if isinstance(first, str | os.PathLike | Mapping):
         return None
     if not isinstance(first, type) and callable(getattr(first, "step", None)):
@@ -136,7 +151,7 @@ def _maker(first: object) -> Maker | None:
 
 
 def _name(found: object) -> str:
-    """Return module:Class of a class that other processes can import; else an empty string."""
+    """Return module:Class for a class that other processes can import; else ""."""
     module, name = getattr(found, "__module__", ""), getattr(found, "__qualname__", "")
     home = sys.modules.get(module)
     importable = module != "__main__" and getattr(home, "__spec__", None) is not None
@@ -145,7 +160,7 @@ def _name(found: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in the types of YAML: numpy's numbers and arrays, tuples and paths become plain ones."""
+    """Return a value with types that YAML has: numbers and arrays of numpy, tuples and paths are converted."""
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""Starts the supervisor of a run in a child process, and waits until it has accepted the run.
+"""Starts the supervisor of a run in a child process of the user's program, and waits until it has accepted the run.
 
-The child runs the hidden command ``actorlearn supervise``. It is a session of its own: Ctrl-C in the program does not
-reach it, and it outlives the program, as a run that was started with ``actorlearn run`` in another terminal does. It
-writes an error that ends it before the run begins to a pipe, and the program raises this error.
+The child runs the hidden command ``actorlearn supervise``. It has its own session, so Ctrl-C in the program does not
+reach it, and it lives on when the program ends. If an error ends the child before the run begins, the child writes the
+error to a pipe, and the program raises it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from launch.runs.find import RunFolder
 LOG = "supervisor.log"
 """File of the supervisor's output, in the folder of logs."""
 _LOOK_EVERY_S = 0.02
+"""Seconds between two looks whether the supervisor has accepted the run."""
 _MOST_BYTES = 64 * 1024
+"""Most bytes of an error from the pipe."""
 _WRONG = 2
 """Exit status of a wrong request (``launch/command_group.py``)."""
 
 Process = subprocess.Popen[bytes]
 
 _running: list[Process] = []
-"""Children that have not been reaped; a Popen that is collected before that warns."""
+"""Children that have not ended, kept here because Python warns if the Popen of a living child is collected."""
 
 
 def start(
     folder: Path, topology: str, overrides: Sequence[str], resume_at: str | int | None = None
 ) -> tuple[RunFolder, Process]:
-    """Start a run in a folder that has been made, and return it when its supervisor has accepted it.
+    """Start a run in a folder that has been made; when its supervisor has accepted it, return the run and the child.
 
-    ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run.
-
-    Raises RunError if the run cannot be started as asked, and FailedError if the supervisor fails; no process of the
+    ``topology``: path of the topology. ``resume_at``: the checkpoint from which the run in the folder is continued;
+    None: a new run. Raises RunError if the request is wrong, and FailedError if the supervisor fails; no process of the
     run has then been started.
     """
     earlier = find.read(folder) if resume_at is not None else None
@@ -92,7 +93,7 @@ def _spawn(folder: Path, words: Sequence[str], writes: int, resume_at: str | int
 
 
 def _own_folders() -> list[str]:
-    """Return the folders from which this program imports and other programs would not, such as that of its script."""
+    """Return the folders from which only this program imports, such as that of its script, so that the run can too."""
     shared = [Path(prefix).resolve() for prefix in {sys.prefix, sys.base_prefix}]
     folders = [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry or ".")]
     return [
@@ -111,9 +112,9 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
 
 
 def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
-    """Run a topology in a folder, or resume the run there from a checkpoint, in the child; return the exit status.
+    """Run a topology in a folder, or resume the run there from a checkpoint; return the exit status.
 
-    ``errors``: descriptor of the pipe.
+    The child process calls this. ``errors``: descriptor of the pipe to which an error is written before it is raised.
     """
     from launch.command_group import expected_status, message
     from launch.commands import run

@@ -1,6 +1,6 @@
-"""Follows a run through its files, and passes what is new in them to callbacks of the program.
+"""Reads what a run adds to its files, and calls the callbacks of the user's program with it.
 
-A run does not wait for its readers: while a callback works, reports and events wait in the files.
+The run does not wait for callbacks: while one of them works, later reports and events wait in the files.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from launch.runs.view import RunView, identify
 Values = dict[str, Any]
 Caller = TypeVar("Caller")
 Callbacks = Mapping[str, Callable[[Any, Values], object] | None]
-"""Kind of what is new (REPORT, EVALUATION, CHECKPOINT) -> function of the run and its values; False stops the run."""
+"""REPORT, EVALUATION or CHECKPOINT -> function of the run and a dict; if it returns False, the run is stopped."""
 
 REPORT, EVALUATION, CHECKPOINT = "report", "evaluation", "checkpoint"
 
 
 def refuse_callbacks(callbacks: Callbacks) -> None:
-    """Raise RunError for a callback that cannot be called with a run and a dict; before anything is started."""
+    """Raise RunError for a callback that cannot be called with two arguments, a run and a dict."""
     for kind, call in callbacks.items():
         if call is None:
             continue
@@ -54,19 +54,19 @@ class Follower:
     """Reads each report and event of a run once, in the order of their times."""
 
     def __init__(self, found: RunFolder, from_start: bool) -> None:
-        """``from_start``: whether to read also the reports and events that are in the files already."""
+        """``from_start``: whether callbacks also get the reports and events that are in the files already."""
         self._rows, self._events = found.metrics(), found.events()
         self.view: RunView = identify(found)
-        """The run's identity and its newest report."""
+        """A view of the run with its newest report."""
         if not from_start:
             self._new()
 
     def resumed(self, found: RunFolder) -> None:
-        """Take over the keys of a run that was resumed, such as its total steps; its newest report stays."""
+        """Read the topology of the run again after a resume, which may have changed keys such as total_steps."""
         self.view = replace(identify(found), row=self.view.row)
 
     def look(self, caller: Caller, callbacks: Callbacks) -> bool:
-        """Pass everything new to the callbacks, with ``caller``; return False if one of them has returned False."""
+        """Call the callbacks with ``caller`` and each new report or event; return False if one has returned False."""
         results = []
         for kind, values in self._new():
             if call := callbacks.get(kind):

@@ -1,4 +1,4 @@
-"""A progress bar of a run: rich's in a terminal, HTML in a notebook. It starts no thread."""
+"""The progress bar of a run: a bar of rich in a terminal, HTML in a notebook. It uses no thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launch.runs.view import RunView
 
 
 class TerminalBar:
-    """rich's bar, redrawn in place; if the output is not a terminal, its last state is printed once."""
+    """A bar of rich that is redrawn in place; if the output is not a terminal, only its last state is printed."""
 
     def __init__(self, view: RunView, terminal: Console) -> None:
         columns = (
@@ -28,16 +28,16 @@ class TerminalBar:
         self._progress.start()
 
     def show(self, view: RunView) -> None:
-        """Draw the newest report."""
+        """Draw the bar for the newest report."""
         self._progress.update(self._task, completed=view.env_steps, said=line(view), refresh=True)
 
     def close(self) -> None:
-        """Leave the bar and release the terminal."""
+        """Release the terminal; the bar remains on it."""
         self._progress.stop()
 
 
 class NotebookBar:
-    """A bar in the output of a notebook's cell, replaced by the next one. It needs no widgets."""
+    """A bar in the output of a notebook's cell; a new one replaces it for each report. It needs no widgets."""
 
     def __init__(self, view: RunView) -> None:
         ipython: Any = import_module("IPython.display")  # it is there in a notebook, and has few types
@@ -45,11 +45,11 @@ class NotebookBar:
         self._shown = ipython.display(self._make(self._html(view, "starting")), display_id=True)
 
     def show(self, view: RunView) -> None:
-        """Replace the bar."""
+        """Replace the bar by one for the newest report."""
         self._shown.update(self._make(self._html(view, line(view))))
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Do nothing: the bar remains in the output."""
 
     @staticmethod
     def _html(view: RunView, said: str) -> str:
@@ -58,13 +58,13 @@ class NotebookBar:
 
 
 def make(view: RunView) -> NotebookBar | TerminalBar:
-    """Return the bar for the place where this program writes."""
+    """Return a NotebookBar in a notebook, else a TerminalBar."""
     terminal = Console()
     return NotebookBar(view) if terminal.is_jupyter else TerminalBar(view, terminal)
 
 
 def line(view: RunView) -> str:
-    """Return the newest report in one short line."""
+    """Return the text beside the bar: steps, steps/s, score and time left in the newest report."""
     if not view.row:
         return "starting"
     if view.awaited and not view.row.get("updates"):

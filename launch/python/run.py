@@ -1,7 +1,4 @@
-"""``Run``: a run, living or ended, as an object of Python.
-
-Reads the run's folder and sends requests to its control socket, through the functions behind the commands.
-"""
+"""``Run``: a living or ended run as a Python object, whose methods do what the commands do."""
 
 from __future__ import annotations
 
@@ -40,19 +37,20 @@ if TYPE_CHECKING:
     from actorlearn.acting.loaded import LoadedPolicy
 
 LOOK_EVERY_S = 0.2
-"""Seconds between two looks at the files of a run; a supervisor writes reports every second or less often."""
+"""Seconds between two looks at the files of a run."""
 _END_S = 10.0
-"""Seconds for the end of a supervisor that has written its summary."""
+"""Seconds to wait for the end of a supervisor that has written its summary."""
 
 Values = dict[str, Any]
 Callback = Callable[["Run", Values], object]
-"""Function of the run and of a report, an evaluation or a checkpoint. If it returns False, the run is stopped."""
+"""Function that is called with the run and a report, an evaluation or an event; if it returns False, the run stops."""
 
 
 class Film(NamedTuple):
     """The film of a game; a notebook shows it."""
 
     path: Path
+    """Path of the MP4."""
     score: float
     """Raw score of the game."""
 
@@ -62,16 +60,16 @@ class Film(NamedTuple):
 
 
 class Run:
-    """A run in a folder. ``train``, ``start``, ``open`` and ``runs`` make these objects.
+    """A living or ended run, as ``train``, ``start``, ``open`` and ``runs`` return it.
 
-    It holds no copy of the run: each call reads the folder, or asks the supervisor of the living run. Errors are those
-    of the commands: RunError (a ValueError) for a wrong request, FailedError (a RuntimeError) for one that fails.
+    The object has no copy of the run's data: each call reads the run's folder, or asks the supervisor of the living
+    run. A wrong request raises RunError (a ValueError); a valid request that fails raises FailedError (a RuntimeError).
     """
 
     def __init__(
         self, found: find.RunFolder, process: subprocess.Popen[bytes] | None = None, *, from_start: bool = False
     ) -> None:
-        """``process``: the supervisor, if this program started it; ``from_start``: callbacks get old reports too."""
+        """``process``: the supervisor, if this program has started it. ``from_start``: as for ``Follower``."""
         self._folder = found.path
         self._process = process
         self._follower = Follower(found, from_start)
@@ -86,7 +84,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder, by which commands find the run."""
+        """The name of the folder; commands find the run by it."""
         return self._folder.name
 
     @property
@@ -96,7 +94,7 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Environment steps that the newest report counts as learned; 0 before the first report."""
+        """Environment steps learned from, as in the newest report; 0 before the first report."""
         return int((self._found().metrics().last() or {}).get("env_steps") or 0)
 
     @property
@@ -105,7 +103,7 @@ class Run:
         return self._found().topology()
 
     def metrics(self) -> list[Values]:
-        """Return all reports so far, oldest first; docs/metrics.md describes the names."""
+        """Return all reports so far, oldest first, each a dict of metrics (docs/metrics.md)."""
         return list(self._found().metrics().new())
 
     def events(self) -> list[Values]:
@@ -125,7 +123,7 @@ class Run:
         return _frame(self.events())
 
     def checkpoints(self) -> list[int]:
-        """Return the environment steps of the checkpoints that the first learner has now, ascending."""
+        """Return the environment steps of the checkpoints that the first learner has now, in ascending order."""
         return [steps_of(path) for path in self._found().checkpoints() if path.parent.name == "checkpoints"]
 
     def wait(
@@ -137,14 +135,17 @@ class Run:
         on_evaluation: Callback | None = None,
         on_checkpoint: Callback | None = None,
     ) -> str:
-        """Wait until the run has ended, at most ``timeout_s`` seconds, and return its state.
+        """Wait until the run has ended, at most ``timeout_s`` seconds (None: without limit), and return its state.
 
-        Callbacks are called by this thread, each with the run and a dict: a report (docs/metrics.md), an evaluation, or
-        the event of a saved checkpoint (``env_steps``, ``path``). If one returns False, the run saves and stops. A run
-        never waits for a callback: what it reports in the meantime is passed on afterwards. Of a run that this program
-        has started, callbacks get every report; of another, those since this object was made. An exception in a
-        callback ends ``wait``, and the run goes on. Raises RunError, before it waits, for a callback that does not take
-        these two arguments, and for ``on_evaluation`` if the run has no evaluator.
+        Callbacks are called in this thread, each with the run and a dict: a report (docs/metrics.md), an evaluation, or
+        the event of a saved checkpoint (``env_steps``, ``path``). If a callback returns False, the run saves and stops.
+        If it raises an exception, ``wait`` ends with this exception, and the run goes on.
+
+        The run never waits for a callback; what it reports in the meantime is passed on afterwards. If this program has
+        started the run, callbacks get all reports, otherwise those since this object was made.
+
+        Raises RunError, before it waits, for a callback that does not take these two arguments, and for
+        ``on_evaluation`` if the run has no evaluator.
         """
         callbacks: Callbacks = {REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint}
         refuse_callbacks(callbacks)
@@ -188,14 +189,15 @@ class Run:
         return status
 
     def save(self) -> Path:
-        """Save a checkpoint of the living run; return its folder when it is on disk."""
+        """Save a checkpoint of the living run, and return the folder of the checkpoint when it is on disk."""
         return Path(str(self._ask("save").data["path"]))
 
     def attach(self, simulators: int | None = None, learners: int = 0, **changes: Any) -> list[str]:
-        """Add processes to the living run, and return their names when they run; without numbers one simulator.
+        """Add simulators or learners to the living run, and return the names of the new processes when they run.
 
-        ``learners`` can be added only in mode gossip. ``changes``: keys of ``env`` for the new simulators, as in
-        ``**{"env.kwargs.size": 8}``. Raises ValueError if the numbers add nothing.
+        Without numbers, one simulator is added. Learners can be added only in mode gossip. ``changes``: values of
+        ``env.*`` keys for the new simulators, as in ``**{"env.kwargs.size": 8}``. Raises ValueError if the numbers add
+        nothing.
         """
         words = list(asked.overrides(changes))
         count = int(not learners) if simulators is None else simulators
@@ -205,15 +207,20 @@ class Run:
         return [str(name) for name in reply.data["names"]]
 
     def detach(self, *names: str) -> list[str]:
-        """Remove simulators, such as ``simulator-1``, at the next rollout, or trainers in mode gossip; return names."""
+        """Remove processes from the living run, and return their names.
+
+        ``names``: simulators, such as "simulator-1", which leave at the next rollout; in mode gossip also trainers,
+        which leave after their update together with their simulators.
+        """
         if not names or not all(isinstance(name, str) for name in names):
             raise ValueError("detach() needs names of processes, such as 'simulator-1'; pass a list as detach(*names)")
         return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
 
     def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
-        """Load the policy, to act on the CPU; see ``actorlearn.load_policy``.
+        """Load the policy from a checkpoint, to act with it in this process; see ``actorlearn.load_policy``.
 
         ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for any other value.
+        ``learner``: number of the learner, if learners have different weights. ``seed``: seed of sampled actions.
         """
         return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
 
@@ -226,14 +233,16 @@ class Run:
         seed: int | None = None,
         save: bool = False,
     ) -> Values:
-        """Play whole games with a checkpoint in another process, and return the raw scores; ``at``: as for ``policy``.
+        """Play whole games with a checkpoint in another process, and return a dict about their raw scores.
 
-        ``save``: the living run first saves its present weights, which are then played. Without it the newest
-        checkpoint may be old: ``behind_steps`` of the dict says by how many steps, and weights from before the first
-        update give a warning of Python. The defaults of ``episodes``, ``greedy`` and ``seed`` are
-        ``evaluator.episodes``, ``evaluator.greedy`` and the seed of the run. The dict has ``mean``, ``std``, ``min``,
-        ``max``, ``episodes``, ``env_steps`` (those of the checkpoint) and others; with ``at="best"`` also
-        ``best_score``, ``best_score_env_steps`` and ``best_score_by``, which is "evaluation" or "training".
+        ``at``: as for ``policy``. The defaults of ``episodes``, ``greedy`` and ``seed`` are ``evaluator.episodes``,
+        ``evaluator.greedy`` and the seed of the run. ``save``: the living run first saves its present weights, and the
+        games are played with them; without it, the newest checkpoint may be old.
+
+        The dict has ``mean``, ``std``, ``min`` and ``max`` of the scores, ``episodes``, ``env_steps`` of the
+        checkpoint, and ``behind_steps``, the steps that the run has learned since. With ``at="best"`` it also has
+        ``best_score``, ``best_score_env_steps`` and ``best_score_by``, which is "evaluation" or "training". If the
+        weights are from before the first update, Python warns of it.
         """
         if save and at != NEWEST:
             raise ValueError(
@@ -248,11 +257,11 @@ class Run:
     def record(
         self, path: str | Path, *, at: str | int = NEWEST, greedy: bool | None = None, seed: int | None = None
     ) -> Film:
-        """Play one whole game with a checkpoint in another process, and write its film, an MP4; return it.
+        """Play one whole game with a checkpoint in another process, write its film to ``path``, and return the film.
 
-        A notebook shows the film that is returned. ``at``: as for ``policy``; ``greedy`` and ``seed``: as for
-        ``evaluate``. Needs the extra ``video``. Raises ValueError for a path that does not end in .mp4, and RunError if
-        the environment has no pictures or the folder of the path cannot be written.
+        A notebook shows the returned film. ``at``: as for ``policy``; ``greedy`` and ``seed``: as for ``evaluate``.
+        Needs the extra ``video``. Raises ValueError for a path that does not end in .mp4, and RunError if the
+        environment makes no pictures or the file cannot be written.
         """
         path = Path(path)
         if path.suffix != ".mp4":
@@ -272,9 +281,10 @@ class Run:
         return Film(path, film["score"])
 
     def plot(self, columns: str | Sequence[str] = SCORE) -> Figure:
-        """Return a figure of matplotlib with one or several columns over steps and over time; a notebook shows it.
+        """Return a figure of matplotlib with the run's learning curve over steps and over minutes; a notebook shows it.
 
-        ``figure.savefig("run.png")`` writes it. Raises ValueError if there is nothing to draw yet.
+        ``columns``: one or several names of metrics. ``figure.savefig("run.png")`` writes the figure. Raises ValueError
+        if there is nothing to draw yet.
         """
         from launch.display import plot
 
@@ -291,19 +301,19 @@ class Run:
         learner: int = 0,
         weights_only: bool = False,
     ) -> Path:
-        """Write the policy to a new folder that works without actorlearn (docs/share.md); return the folder.
+        """Write the policy to a new folder that can be used without actorlearn (docs/share.md); return the folder.
 
-        ``at``: as for ``policy``. ``episodes``: games whose scores the card has, by default ``evaluator.episodes``; 0
-        plays none.
+        ``at``, ``learner``: as for ``policy``. ``episodes``: number of games for the score in the folder's README.md,
+        by default ``evaluator.episodes``; with 0 none are played. ``weights_only``: write no ONNX file and no player.
         """
         export_command.write(self._found(), Path(folder), episodes, learner, weights_only, at)
         return Path(folder)
 
     def resume(self, at: str | int = NEWEST, **changes: Any) -> Run:
-        """Continue the ended run from a checkpoint, in the same folder; return it when it is at work.
+        """Continue the ended run from a checkpoint, in the same folder; return a new object when it is accepted.
 
-        ``at``: as for ``policy``; newer checkpoints are moved to the folder ``checkpoints/aside``. ``changes``: keys
-        and their new values, as in ``resume(total_steps=200_000)``. Raises RunError if the run is alive or has no such
+        ``at``: as for ``policy``; newer checkpoints are moved to the folder ``checkpoints/aside``. ``changes``: new
+        values of keys, as in ``resume(total_steps=200_000)``. Raises RunError if the run is alive or has no such
         checkpoint, and TopologyError (a ValueError) for a wrong change.
         """
         found = find_resumable(str(self._folder), at)

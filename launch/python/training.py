@@ -29,7 +29,7 @@ def start(
     run_dir: str | os.PathLike[str] | None = None,
     **keys: Any,
 ) -> Run:
-    """Start a run, and return it when its supervisor has checked it and begins to start its processes.
+    """Start a run in a process of its own, and return it as soon as the run is checked and begins.
 
     Args:
         env_or_topology: An id of gymnasium (``"LunarLander-v3"``), the path of a topology (it ends in ``.yaml``, or is
@@ -44,7 +44,7 @@ def start(
     The run does not end with this program; ``Run.stop`` or ``actorlearn stop`` ends it.
 
     Raises:
-        ValueError: The request is wrong, in the words of ``actorlearn run``. Nothing has been started then.
+        ValueError: The request is wrong; the message is that of ``actorlearn run``. Nothing has been started then.
         RuntimeError: The supervisor failed.
     """
     return _start(_read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys), run_dir)
@@ -82,12 +82,12 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
 ) -> Run:
     """Start a run as ``start`` does, show its progress, and return it when it has ended.
 
-    Ctrl-C, or a notebook's stop button, saves and stops the run; a second one stops it at once. Both return the run. If
-    a callback returns False, the run saves and stops (``Run.wait`` describes the callbacks). If a callback raises an
-    exception, the run saves and stops, and the exception is raised.
+    Ctrl-C, or a notebook's stop button, saves and stops the run; a second one stops it at once. The run is returned in
+    both cases. If a callback returns False, the run saves and stops. If a callback raises an exception, the run saves
+    and stops, and the exception is raised. ``Run.wait`` describes the callbacks.
 
     Args:
-        env_or_topology: As for ``start``, and so are the arguments up to ``run_dir``.
+        env_or_topology: As for ``start``, which describes the arguments up to ``run_dir``.
         algorithm: ``algorithm.name``.
         total_steps: Environment steps of the run.
         seed: Seed of everything random.
