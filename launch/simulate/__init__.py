@@ -1,7 +1,8 @@
-"""Prediction of a topology's rate on more machines than there are, by a discrete-event model of its processes.
+"""Predicts the rate of a topology on machines that you do not have, for ``actorlearn simulate``.
 
-Modules, each using only those after it: ``report`` (tables, files and pictures), ``sweep`` (scenarios of a topology),
-``keys`` (of the command line), ``estimate`` (closed forms) and ``model`` (the learners), ``exchange`` (the modes
-between them), ``network`` (machines, cores and links), ``scenario`` (the numbers of one case). Costs are measured by
-``launch/bench/costs.py``.
+A discrete-event model (SimPy) simulates the processes of a run: how long they work, send messages and wait. Modules,
+each of which uses only those after it: ``report`` (tables, files and pictures), ``sweep`` (the cases to predict for a
+topology), ``keys`` (keys of the command line), ``estimate`` (closed-form predictions), ``model`` (the learners),
+``exchange`` (the exchanges between learners), ``network`` (machines, cores and links), ``scenario`` (the numbers of one
+case). ``launch/bench/costs.py`` measures the costs.
 """

@@ -1,6 +1,7 @@
-"""Closed-form predictions: rates from order statistics and saturation, and the staleness of gradients. Pure.
+"""Closed-form predictions of the rate and of the staleness of gradients, to check the simulation. Pure.
 
-They ignore queues. Of messages that overlap, they count only those in one direction of one link.
+The rate is the lowest of several bounds: learners that wait for the slowest, cores that are always busy, links that are
+always busy, and others. Queues are ignored. If messages overlap, only those in one direction of one link are counted.
 """
 
 from __future__ import annotations
@@ -13,43 +14,46 @@ from statistics import NormalDist
 from launch.simulate.scenario import Scenario
 
 _TOGETHER = ("lock-step", "hub", "quorum")
+"""Ways of exchange in which learners wait for one another."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Closed-form prediction of one case."""
+    """The closed-form prediction for one case."""
 
     env_steps_per_s: float
+    """Environment steps per second that all learners learn from."""
     staleness: float
-    """Mean number of changes by other learners since the weights of a gradient were read."""
+    """Mean number of changes that other learners make between reading weights and applying their gradient."""
     bound: str
-    """The resource, or the stage, that bounds the rate."""
+    """What bounds the rate, such as "cores"."""
 
 
 def estimate(scenario: Scenario) -> Estimate:
-    """Return the lowest of the rates that learners, cores, links and servers allow."""
+    """Return the prediction for a case: the rate is the lowest that learners, cores, links and servers allow."""
     rates = dict(_rates(scenario))
     bound = min(rates, key=lambda name: rates[name])
     return Estimate(rates[bound] * scenario.work.env_steps, staleness(scenario), bound)
 
 
 def staleness(scenario: Scenario) -> float:
-    """Return the mean staleness of a gradient: n - 1 if n learners change the weights asynchronously.
+    """Return the mean staleness of a gradient: n - 1 if n learners change the weights asynchronously, else 0.
 
-    Holds for any speeds of learners: between two changes of learner i, a time t_i, the others make t_i (R - 1 / t_i)
-    changes, with R the sum of all rates 1 / t_j. The mean weighted by the share of changes, 1 / (t_i R), is n - 1.
+    This holds for any speeds of the learners. Let t_i be the time between two changes of learner i, and R the sum of
+    all rates 1 / t_j. Between two of its changes, the others make t_i (R - 1 / t_i) changes. The share of learner i in
+    all changes is 1 / (t_i R). The mean weighted by these shares is n - 1.
     """
     return float(scenario.learners - 1) if scenario.exchanging in ("store", "servers") else 0.0
 
 
 def update_s(scenario: Scenario) -> float:
-    """Return the time of an update of one learner alone on its cores, without an exchange."""
+    """Return the seconds for an update of a learner that has enough cores and does not exchange."""
     collect_s, learn_s = _collect_s(scenario), _learn_s(scenario)
     return max(collect_s, learn_s) if scenario.work.simulators.blocks > 1 else collect_s + learn_s
 
 
 def processor_s(scenario: Scenario) -> float:
-    """Return the processor time of an update of one learner, without messages."""
+    """Return the processor seconds for an update of one learner, summed over its processes, without messages."""
     costs, work = scenario.costs, scenario.work
     passes = work.horizon * work.simulators.groups * (work.servers or work.simulators.count) * costs.pass_s
     gradients_s = work.optimizer_steps * work.threads * costs.gradient_s
@@ -63,7 +67,7 @@ def kth_of(rank: int, count: int) -> float:
 
 
 def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield the updates/s of all learners that each bound allows."""
+    """Yield each bound: its name, and the updates/s of all learners together that it allows."""
     s, count = scenario, scenario.learners
     slow = [s.stragglers.factor_of(learner, count) for learner in range(count)]
     own_s, exchange_s = update_s(s), _exchange_s(s)
@@ -80,7 +84,7 @@ def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield the updates/s at which the links, the encryption or the optimizer of parameter servers are always busy."""
+    """Yield the bounds by parameter servers: the updates/s at which their links, encryption or optimizer are full."""
     each = s.work.optimizer_steps / s.local_steps
     if s.exchanging in ("servers", "quorum"):
         part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
@@ -93,10 +97,11 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _late_s(s: Scenario, needed: int) -> float:
-    """Return the mean delay of the last learner that is waited for, relative to the mean learner.
+    """Return by how many seconds an update is longer because the learners wait for the last of them, in the mean.
 
-    Learners in lock-step meet after each gradient. On one machine, or with local steps, they also meet after each
-    rollout. Each stage between two meetings has a last learner.
+    The times of stages vary, so one learner is the last at each meeting. Learners in lock-step meet after each
+    gradient; on one machine, or with local steps, they also meet after each rollout. ``needed``: number of learners for
+    which the others wait.
     """
     work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
@@ -112,7 +117,10 @@ def _late_s(s: Scenario, needed: int) -> float:
 
 
 def _exchange_s(s: Scenario) -> float:
-    """Return the time of an update's exchanges on idle links; through a hub all messages of an exchange coincide."""
+    """Return the seconds for the exchanges of an update, if no other messages use the links.
+
+    At a hub, the messages of all learners arrive at the same time, and are handled one after another.
+    """
     if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
         return 0.0
     steps = s.work.optimizer_steps

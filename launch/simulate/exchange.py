@@ -1,7 +1,8 @@
-"""The exchanges of learners in simulated time: messages and waits after a gradient, for each way to exchange.
+"""The exchanges between learners in simulated time, with a class for each way to exchange.
 
-Each class follows the messages of ``actorlearn/parameters`` in that mode. The time that a learner waits for others is
-added to ``waited_s``; the rest of an exchange is messages and their processing.
+Each class sends the messages that ``actorlearn/parameters`` sends in this mode. The methods are processes of SimPy:
+they yield events, and take simulated time. ``Peer.waited_s`` has the time that a learner waits for other learners; the
+remaining time of an exchange is spent on messages.
 """
 
 from __future__ import annotations
@@ -30,17 +31,18 @@ class Peer:
     waited_s: float = 0.0
     """Time spent waiting for other learners so far."""
     base: int = 0
-    """Version of the shared weights with which it computes."""
+    """Version of the shared weights with which the learner computes."""
     exchanges: int = 0
-    """Number of exchanges so far: in gossip, of mixes; in lock-step, of all optimizer steps."""
+    """In gossip, the number of times that it has mixed weights; otherwise, the number of its optimizer steps."""
     staleness: list[int] = field(default_factory=list)
+    """Staleness of each of its gradients; in gossip, of its weights at each exchange."""
     dropped: int = 0
     """Gradients that arrived too late to be used."""
 
 
 @dataclass
 class SimulatedExchange:
-    """A way to exchange, which makes new weights after each gradient; this base class exchanges nothing."""
+    """A way in which learners exchange; this base class is that of one learner, which exchanges nothing."""
 
     env: simpy.Environment
     scenario: Scenario
@@ -50,26 +52,29 @@ class SimulatedExchange:
     """Machine of each parameter server."""
 
     def agree(self, peer: Peer) -> Steps:
-        """Begin an update; in lock-step together with all others, else do nothing."""
+        """Agree with the other learners to learn from the next batch; by default do nothing."""
         yield from ()
 
     def step(self, peer: Peer) -> Steps:
-        """Make new weights from a gradient, here by a step of the learner's optimizer."""
+        """Make new weights from a gradient; by default with the learner's own optimizer."""
         yield self.optimize(peer)
 
     def meets(self, peer: Peer) -> bool:
-        """Count a step of a learner in lock-step; return whether it ends ``local_steps`` or the batch."""
+        """Count an optimizer step of a learner; return whether an exchange follows.
+
+        An exchange follows after every ``local_steps`` steps, and after the last step of a batch.
+        """
         batch = max(1, round(self.scenario.work.optimizer_steps))
         step = peer.exchanges % batch + 1
         peer.exchanges += 1
         return step % self.scenario.local_steps == 0 or step == batch
 
     def optimize(self, peer: Peer) -> simpy.Event:
-        """Change all weights by the learner's optimizer."""
+        """Take a step of the learner's optimizer; return the event of its end."""
         return peer.port.machine.cores.work(self.scenario.costs.optimizer_s)
 
     def wait(self, peer: Peer, event: simpy.Event) -> Steps:
-        """Wait for others, and add the time to ``waited_s``."""
+        """Wait for an event that other learners cause, and add the time to ``peer.waited_s``."""
         began_s = self.env.now
         yield event
         peer.waited_s += self.env.now - began_s
@@ -85,7 +90,7 @@ class _Barrier:
         self.complete = self.env.event()
 
     def arrive(self) -> simpy.Event:
-        """Return the event of the last arrival, which also resets the barrier."""
+        """Count a learner that arrives; return the event that the last learner of this round has arrived."""
         self.here += 1
         complete = self.complete
         if self.here == self.learners:
@@ -96,7 +101,7 @@ class _Barrier:
 
 @dataclass
 class LockStepExchange(SimulatedExchange):
-    """Learners of one machine that add all gradients in shared memory (``parameters/allreduce.py``)."""
+    """Mode sync on one machine: learners add their gradients in shared memory (``parameters/allreduce.py``)."""
 
     def __post_init__(self) -> None:
         self._barrier = _Barrier(self.env, self.scenario.learners)
@@ -107,7 +112,7 @@ class LockStepExchange(SimulatedExchange):
         yield self.env.timeout(self.scenario.costs.hop_s)
 
     def step(self, peer: Peer) -> Steps:
-        """If the step ends ``local_steps``: wait for all and add the gradients or weights; always take the step."""
+        """If an exchange is due, wait for all learners and add the gradients or weights; then take the step."""
         if self.meets(peer):
             yield from self.agree(peer)
             yield peer.port.machine.cores.work(self.scenario.costs.add_s * self.scenario.learners)
@@ -116,25 +121,31 @@ class LockStepExchange(SimulatedExchange):
 
 @dataclass
 class HubExchange(SimulatedExchange):
-    """Learners of several machines that meet at a hub, a thread of the first one (``remote_rendezvous.py``)."""
+    """Mode sync on several machines: a hub adds the gradients; it is a thread of the first learner's trainer.
+
+    See ``parameters/remote_rendezvous.py``.
+    """
 
     def __post_init__(self) -> None:
         self._port, self._thread = Port(self.env, self.peers[0].port.machine), simpy.Resource(self.env, 1)
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Agree in a meeting of its own, unless the agreement is sent with the first gradient."""
+        """Exchange messages with the hub for the agreement, unless it is sent together with the first gradient."""
         if self.scenario.agrees_apart:
             yield from self._meet(peer, MEETING.size, 0.0)
 
     def step(self, peer: Peer) -> Steps:
-        """Send the gradient, or after local steps the weights, to the hub, which adds them and answers with the sum."""
+        """If an exchange is due, send the gradient or weights to the hub and receive the sum; then take the step."""
         if self.meets(peer):
             yield from self._meet(peer, self.scenario.vector_bytes, self.scenario.costs.add_s)
         yield self.optimize(peer)
 
     def _meet(self, peer: Peer, size: float, add_s: float) -> Steps:
-        """Send numbers and perhaps a vector to the hub, which answers with the numbers of all learners and the sum."""
+        """Send a message of ``size`` bytes to the hub; receive the answer when the messages of all learners are added.
+
+        ``add_s``: the hub's time to add this message.
+        """
         yield from self.network.send(peer.port, self._port, size + _NUMBERS_BYTES)
         with self._thread.request() as turn:
             yield turn
@@ -146,12 +157,16 @@ class HubExchange(SimulatedExchange):
 
 @dataclass
 class StoreExchange(SimulatedExchange):
-    """A store on one machine that learners change asynchronously (``asynchronous.py``)."""
+    """Mode async on one machine: learners change a store of weights in shared memory (``asynchronous.py``)."""
 
     version: int = 0
+    """Number of changes of the store so far."""
 
     def step(self, peer: Peer) -> Steps:
-        """Change the store and read its weights, every ``local_steps`` steps; waiting for locks is ignored."""
+        """Take the step; every ``local_steps`` steps, change the store and read its weights.
+
+        Waiting for the locks of the store is ignored.
+        """
         yield self.optimize(peer)
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps == 0:
@@ -162,23 +177,23 @@ class StoreExchange(SimulatedExchange):
 
 @dataclass
 class _Shard:
-    """A part of the weights that a server changes independently."""
+    """A part of the weights on a parameter server, which is changed independently of the other parts."""
 
     server: int
     """Number of its server."""
     made: simpy.Event
-    """Event of the next version."""
+    """Event that the next version is made."""
     version: int = 0
     """Number of changes so far."""
     fresh: int = 0
-    """Gradients for the present version that have arrived, if several make the next version."""
+    """With a quorum: number of gradients for the present version that have arrived."""
     bases: dict[int, int] = field(default_factory=dict)
-    """Version with which each learner computes."""
+    """Number of a learner -> the version with which it computes."""
 
 
 @dataclass
 class ServersExchange(SimulatedExchange):
-    """Parameter servers, each with its part of the weights in shards, which learners change asynchronously."""
+    """Mode async with parameter servers: learners push gradients to shards of the weights, and pull new weights."""
 
     def __post_init__(self) -> None:
         self._ports = [Port(self.env, machine) for machine in self.servers]
@@ -187,13 +202,13 @@ class ServersExchange(SimulatedExchange):
         self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
-        """Tell each server which steps were learned from; servers do not answer."""
+        """Send each server the counts of the batch; servers do not answer."""
         yield from ()
         for port in self._ports:
             self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
 
     def step(self, peer: Peer) -> Steps:
-        """Every ``local_steps`` steps, push all parts of a gradient, and pull each when it has been changed."""
+        """Every ``local_steps`` steps, push the gradient to all shards, and pull each shard when it is changed."""
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps:
             return
@@ -209,14 +224,14 @@ class ServersExchange(SimulatedExchange):
         shard.bases[peer.number] = version
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
-        """Take a step of the optimizer on one shard."""
+        """Handle a gradient that has arrived at a shard: take a step of the optimizer."""
         yield from self.work(shard, self.scenario.costs.optimizer_s)
         if shard is self._shards[0]:
             peer.staleness.append(shard.version - shard.bases.get(peer.number, 0))
         shard.version += 1
 
     def work(self, shard: _Shard, seconds: float) -> Steps:
-        """Occupy the shard's server; ``seconds`` is the time for all shards of all servers together."""
+        """Let the server of a shard work on it; ``seconds``: the time for all shards of all servers together."""
         with self._threads[shard.server].request() as turn:
             yield turn
             yield self.servers[shard.server].cores.work(seconds / len(self._shards))
@@ -224,10 +239,13 @@ class ServersExchange(SimulatedExchange):
 
 @dataclass
 class QuorumExchange(ServersExchange):
-    """Parameter servers that make a new version from the first K gradients for the last; later ones are dropped."""
+    """Parameter servers with ``learners.quorum`` K: the first K gradients of a version make the next version.
+
+    Later gradients of this version are dropped.
+    """
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
-        """Add a gradient, and wait for the version that it makes, unless it is too late."""
+        """Handle a gradient that has arrived at a shard: add it and wait for the next version, or drop it if late."""
         first = shard is self._shards[0]
         yield from self.work(shard, self.scenario.costs.add_s)
         if shard.bases.get(peer.number, 0) < shard.version:
@@ -248,18 +266,24 @@ class QuorumExchange(ServersExchange):
 
 @dataclass
 class _Edge:
-    """Messages from one learner to another; while one is on its way, only the newest waits."""
+    """The messages from one learner to another.
+
+    Messages are numbered. While one is on its way, only the newest of the later ones is kept, and sent next.
+    """
 
     sent: int = 0
-    """Number of the newest message that was sent."""
+    """Number of the newest message that was to be sent."""
     arrived: int = 0
+    """Number of the newest message that has arrived."""
     used: int = 0
+    """Number of the newest message that was mixed."""
     busy: bool = False
+    """Whether a message is on its way."""
 
 
 @dataclass
 class GossipExchange(SimulatedExchange):
-    """Learners with their own weights, which they mix with those of their in-peers (``gossip.py``)."""
+    """Mode gossip: learners have their own weights, and mix them with those of their in-peers (``gossip.py``)."""
 
     def __post_init__(self) -> None:
         numbers, graph = range(self.scenario.learners), self.scenario.graph
@@ -271,7 +295,7 @@ class GossipExchange(SimulatedExchange):
         self._steps = [0 for _ in numbers]
 
     def step(self, peer: Peer) -> Steps:
-        """Take a step; every ``local_steps``, post the weights, and mix if those of all in-peers have arrived."""
+        """Take the step; every ``local_steps`` steps, send the weights, and mix if all in-peers' have arrived."""
         yield self.optimize(peer)
         self._steps[peer.number] += 1
         if self._steps[peer.number] % self.scenario.local_steps:

@@ -1,4 +1,4 @@
-"""The keys ``simulate.…`` of the command line: machines, links, stragglers, and costs that replace measured ones."""
+"""The keys ``simulate.…`` of the command line: machines, links, slow learners, and costs in place of measured ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launch.topology.keys import integers_in, keys_of
 
 PREFIX = "simulate."
 STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.required)
-"""Costs of an update without defaults: they are measured unless given."""
+"""Costs without defaults; unless all of them are given, costs are measured."""
 
 
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +36,10 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:
-    """Divide overrides into keys of a prediction, costs (``simulate.step_s=…``) and the topology's; raises RunError."""
+    """Divide overrides into keys of a prediction, costs such as ``simulate.step_s=…``, and overrides of the topology.
+
+    Raises RunError for an unknown key after ``simulate.``, and for a value out of its range.
+    """
     keys: dict[str, object] = {}
     costs: dict[str, object] = {}
     others: list[str] = []

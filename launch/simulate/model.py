@@ -1,7 +1,8 @@
 """The model of a run in simulated time (SimPy): learners on machines, each with simulators, servers and a trainer.
 
-The steps of a rollout are one job of a simulator, and one job of an inference server. The jobs on a machine share its
-cores equally, as Linux schedules them at equal priorities. The result depends only on the scenario and its seed.
+For each rollout, every simulator has one job, and so has every inference server: its work for all steps of the rollout.
+The jobs on a machine share its cores equally, as Linux schedules processes of equal priority. The result depends only
+on the scenario and its seed.
 """
 
 from __future__ import annotations
@@ -17,41 +18,47 @@ from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Scenario
 
 WARMUP = 0.1
-"""Share of the updates that are simulated before counting begins."""
+"""Updates that are simulated before counting begins, as a share of those that are counted."""
 _STEADY = 1e-3
-"""Deviation up to which times are constant."""
+"""Up to this deviation, times are simulated as constant."""
 BUSY = 0.9
-"""Share of busy time from which a resource counts as the bottleneck."""
+"""A resource that is busy for at least this share of the time counts as the bottleneck."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Prediction for one case, for the time after the warm-up."""
+    """The prediction of the simulation for one case; the time before counting began is left out."""
 
     seconds: float
+    """Simulated seconds."""
     env_steps_per_s: float
-    """Steps learned from, by all learners; steps of dropped gradients do not count."""
+    """Environment steps per second that all learners learn from, without those of dropped gradients."""
     updates_per_s: float
     """Updates of all learners."""
     shares: Mapping[str, float]
-    """Share of a trainer's time, mean over learners: collect (waits for a rollout), learn, exchange (messages and their
-    processing), wait (for other learners).
+    """Stage -> share of a trainer's time, mean over learners.
+
+    collect: it waits for a rollout; learn; exchange: it sends and receives messages; wait: it waits for other learners.
     """
     staleness_mean: float
-    """async: changes by others since the weights were read; gossip: exchanges since a mix; lock-step: 0."""
+    """Mean staleness.
+
+    In async, the changes by other learners since the weights were read; in gossip, the exchanges since weights were
+    mixed; in sync 0.
+    """
     staleness_max: int
     dropped_share: float
     """Share of gradients that arrived too late."""
     bytes_per_s: float
-    """Bytes of all messages."""
+    """Bytes per second in messages of all processes."""
     busy: Mapping[str, float]
-    """Share of busy time of each resource of each machine."""
+    """Resource of a machine, such as "cores of machine 0" -> share of the time in which it is busy."""
 
     @property
     def bottleneck(self) -> str:
-        """The resource that is nearly always busy, or else the stage that takes a learner the longest.
+        """The busiest resource, if it is nearly always busy or learners spend the most time on exchanges.
 
-        If that stage is the exchange, it is the busiest resource instead.
+        Otherwise, the stage on which learners spend the most time; "the slowest learner" if they wait for others.
         """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:
@@ -71,7 +78,7 @@ class SimulatedLearner:
         machine: Machine,
         updated: Callable[[], None],
     ) -> None:
-        """``updated`` is called after each update."""
+        """``updated``: called after each update."""
         self.env, self.scenario, self.machine, self._updated = env, scenario, machine, updated
         self.peer = Peer(number, Port(env, machine))
         self.stage_s = {"collect": 0.0, "learn": 0.0, "exchange": 0.0}
@@ -123,7 +130,10 @@ class SimulatedLearner:
         yield self.env.all_of([self.env.process(self._work(self.scenario.costs.gradient_s)) for _ in threads])
 
     def _work(self, mean_s: float, idle_s: float = 0.0) -> Steps:
-        """Use a core for a stage of ``mean_s``, wait ``idle_s``, both varied; a slow learner then waits longer."""
+        """Work on a core for ``mean_s`` seconds, then wait for ``idle_s`` seconds without using a core.
+
+        Both are multiplied by one random number with mean 1. A slow learner then also waits, in proportion.
+        """
         began_s, deviation = self.env.now, self.scenario.costs.deviation
         varied = deviation > _STEADY
         drawn = self._random.gammavariate(deviation**-2, deviation**2) if varied else 1.0
@@ -193,7 +203,7 @@ class _Run:
         )
 
     def _busy(self) -> dict[str, float]:
-        """Return the busy time of each resource, divided by its number of cores."""
+        """Return the seconds for which each resource was busy so far; for cores, the mean over the machine's cores."""
         found = {}
         for machine in dict.fromkeys([*self.machines, *self.server_machines]):
             found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores.servers

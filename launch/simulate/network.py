@@ -1,4 +1,4 @@
-"""Machines with cores and links, shared by their jobs, in simulated time (SimPy)."""
+"""Machines in simulated time (SimPy): their cores, and the links between them, which several jobs share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import simpy
 from launch.simulate.scenario import Scenario
 
 Steps = Generator[simpy.Event, Any, None]
-"""A process of the simulation, or a part of one."""
+"""A process of SimPy, or a part of one: a generator of the events for which it waits."""
 
 
 class Shared:
-    """A resource that its jobs share equally (processor sharing): cores, or one direction of a link.
+    """A resource that its jobs share equally (processor sharing): the cores of a machine, or one direction of a link.
 
-    A job never uses more than one of the ``servers``, as a thread never uses more than one core. All jobs advance at
-    the same speed min(1, servers / jobs), so one number holds the service that each has received.
+    ``servers``: number of cores; 1 for a link. A job uses at most one of them, as a thread uses at most one core. All
+    jobs advance at the same speed, min(1, servers / jobs). So one number, the service that a job present from the start
+    would have received, suffices for all jobs.
     """
 
     def __init__(self, env: simpy.Environment, servers: float = 1.0) -> None:
@@ -33,12 +34,12 @@ class Shared:
 
     @property
     def busy_s(self) -> float:
-        """Time used so far, summed over servers."""
+        """Seconds for which it was busy so far, summed over servers."""
         self._advance()
         return self._busy_s
 
     def work(self, seconds: float) -> simpy.Event:
-        """Start a job that takes ``seconds`` when alone; return the event of its end."""
+        """Start a job that takes ``seconds`` without other jobs; return the event of its end."""
         done = self._env.event()
         if seconds <= 0:
             return done.succeed()
@@ -58,7 +59,7 @@ class Shared:
             self._busy_s += elapsed_s * min(self.servers, len(self._jobs))
 
     def _plan(self) -> None:
-        """Schedule the end of the job that is done next; a later arrival replaces this plan."""
+        """Schedule the end of the job that will be done first; if another job arrives before, this is done anew."""
         self._planned += 1
         plan, (served_s, _, _) = self._planned, self._jobs[0]
         wake = self._env.timeout(max(0.0, served_s - self._served_s) / self._speed)
@@ -66,7 +67,7 @@ class Shared:
 
     def _finish(self, served_s: float) -> None:
         self._advance()
-        self._served_s = served_s  # removes the rounding of clocks
+        self._served_s = served_s  # corrects rounding errors of the simulated time
         while self._jobs and self._jobs[0][0] <= served_s:
             heapq.heappop(self._jobs)[2].succeed()
         if self._jobs:
@@ -87,7 +88,7 @@ class SimulatedNetwork:
     def __init__(self, env: simpy.Environment, scenario: Scenario) -> None:
         self.env, self._scenario = env, scenario
         self._connections: dict[tuple[Port, Port], simpy.Resource] = {}
-        """Connection from one process to another; its messages use the link one after another."""
+        """(sender, receiver) -> their connection, whose messages use the link one after another."""
         self.bytes = 0.0
         """Bytes sent so far, including those between processes of one machine."""
 
@@ -113,13 +114,13 @@ class SimulatedNetwork:
 
 
 class Port:
-    """The messages of one process; one thread encrypts and decrypts them, one after another."""
+    """The thread of a process that encrypts and decrypts its messages, one after another."""
 
     def __init__(self, env: simpy.Environment, machine: Machine) -> None:
         self.machine, self._thread = machine, simpy.Resource(env, 1)
 
     def handle(self, seconds: float) -> Steps:
-        """Occupy the thread for ``seconds``, when it is free."""
+        """Wait until the thread is free, and let it work for ``seconds``."""
         if seconds <= 0:
             return
         with self._thread.request() as turn:

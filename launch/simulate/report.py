@@ -1,4 +1,4 @@
-"""Predictions as tables with bars on the terminal, as CSV, and as a picture."""
+"""Shows predictions as tables with bars on the terminal, and writes them as CSV or as a picture."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from launch.simulate.estimate import Estimate
 from launch.simulate.model import Prediction
 
 AXES = {"nodes": "nodes", "quorum": "K: gradients for each update", "servers": "parameter servers"}
+"""Name of a number that is varied -> label of its axis."""
 _HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
 CSV, PICTURES = ".csv", (".png", ".svg", ".pdf")
 _BAR = 16
@@ -27,10 +28,10 @@ LEAST_WIDTH = 120
 
 @dataclass(frozen=True)
 class Point:
-    """One case, with the predictions of the simulation and of the closed form."""
+    """A point of a curve: one case, with the predictions of the simulation and of the closed form."""
 
     at: int
-    """The value on the horizontal axis of the curve."""
+    """The number that is varied along the curve, such as the number of nodes."""
     outcome: Prediction
     estimate: Estimate
 
@@ -53,7 +54,7 @@ class Point:
 
 
 Curves = Mapping[str, Sequence[Point]]
-"""Name of the horizontal axis of a curve (`AXES`) -> its points."""
+"""Name of the number that is varied along a curve (`AXES`) -> points of the curve."""
 
 
 def table(name: str, points: Sequence[Point]) -> Table:
@@ -81,7 +82,7 @@ def table(name: str, points: Sequence[Point]) -> Table:
 
 
 def refuse_kind(path: Path) -> None:
-    """Raise RunError for a file type that cannot be written."""
+    """Raise RunError if the suffix of a path names a file type that cannot be written."""
     if path.suffix.lower() not in (CSV, *PICTURES):
         raise RunError(
             f"-o {path}: cannot be written as {path.suffix!r}; use a name that ends in {CSV}, {', '.join(PICTURES)}"

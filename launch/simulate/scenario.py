@@ -1,4 +1,4 @@
-"""The numbers of one case to predict: costs of stages, work of an update, machines, links, stragglers. Pure."""
+"""The numbers of one case to predict: costs of stages, work of an update, machines, links, slow learners. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from launch.topology.schema import SimulatorsSection
 Seconds = Annotated[float, Meta(ge=0, le=1e5)]
 
 Exchanging = Literal["alone", "lock-step", "hub", "store", "servers", "quorum", "gossip"]
-"""Ways in which learners exchange: not at all; in lock-step, or through a store, in the shared memory of one machine;
-through a hub in the first learner; with parameter servers, asynchronously or K of N together; by gossip.
+"""Ways in which learners exchange.
+
+alone: not at all. lock-step: mode sync on one machine. hub: mode sync on several machines. store: mode async on one
+machine. servers: mode async with parameter servers. quorum: parameter servers that wait for K gradients. gossip: mode
+gossip.
 """
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Times of the stages without other load on their cores, in seconds; processor time unless noted."""
+    """The times of stages in seconds, without other load on the cores; processor time unless noted otherwise."""
 
     step_s: Seconds
     """One step of one environment."""
     step_wait_s: Seconds = 0.0
     """Time of one step of one environment in which it waits for another program; uses no processor."""
     pass_s: Seconds
-    """One inference batch, with the rows of the topology."""
+    """One forward pass of the policy, with as many rows as in the topology."""
     copy_s: Seconds = 0.0
     """Copying a rollout into a batch, for each update."""
     gradient_s: Seconds
@@ -37,17 +40,17 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     publish_s: Seconds = 0.0
     """Publishing of weights, for each update."""
     wake_s: Seconds = 0.0
-    """Time of an update in which all its processes wait to be woken; uses no processor."""
+    """For each update, the time in which all its processes wait to be woken; uses no processor."""
     add_s: Seconds = 0.0
     """Addition of one vector of all weights to another."""
     message_s: Seconds = 0.0
-    """Sending or receiving a message, without its bytes, at each end."""
+    """Sending or receiving a message, without the time for its bytes; needed at both ends."""
     byte_s: Seconds = 0.0
-    """Copying and encrypting a byte of a message, at each end."""
+    """Copying and encrypting, or decrypting, a byte of a message; needed at both ends."""
     hop_s: Seconds = 0.0
     """Time from sending a message until the receiver wakes, on one machine; uses no processor."""
     deviation: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    """Standard deviation of each stage of an update divided by its mean; times are gamma distributed."""
+    """Standard deviation of the time of a stage, divided by its mean; times are gamma distributed."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +62,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     servers: int = 0
     """Inference servers; 0 = simulators run the policy themselves."""
     optimizer_steps: float = 1.0
-    """Optimizer steps; with a replay the mean, which may be below one."""
+    """Number of optimizer steps; with a replay the mean, which may be below one."""
     threads: int = 1
     """Threads of the trainer."""
     replay: bool = False
@@ -78,15 +81,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowLearners(msgspec.Struct, frozen=True, kw_only=True):
-    """Learners that are slower than the others."""
+    """Learners that are slower than the others; they are those with the highest numbers."""
 
     count: int = 0
-    """Number of slow learners, which are the last ones."""
+    """Number of slow learners."""
     factor: float = 1.0
     """Factor by which all their stages take longer; the added time uses no processor."""
 
     def factor_of(self, learner: int, learners: int) -> float:
-        """Return the factor of one of ``learners`` learners."""
+        """Return the factor by which the stages of a learner take longer; ``learners``: number of all learners."""
         return self.factor if learner >= learners - self.count else 1.0
 
 
@@ -108,7 +111,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     servers_apart: bool = False
     """Whether the servers are on separate machines; else they are on the nodes in turn."""
     quorum: int = 1
-    """Number of gradients for a version of the weights that make the next version."""
+    """Number of gradients from which the next version of the weights is made, if learners exchange by quorum."""
     weights: int = 0
     """Numbers that learners exchange."""
     weight_bytes: float = 4.0
@@ -119,14 +122,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     local_steps: int = 1
     """Optimizer steps between two exchanges; in lock-step there is also an exchange at the end of a batch."""
     max_staleness: int | None = None
-    """Exchanges without mixing after which a gossip learner waits; None = never."""
+    """Number of exchanges without mixing after which a learner waits for its in-peers in gossip; None: never."""
     link_bytes_per_s: float = 125e6
     """Rate of a machine's link, in each direction."""
     latency_s: float = 1e-4
-    """Time of a byte from one machine to another on an idle link, in seconds."""
+    """Delay of a message between machines on an idle link, in seconds."""
     stragglers: SlowLearners = SlowLearners()
     updates: int = 100
-    """Mean number of simulated updates of a learner, after a warm-up of a tenth of them."""
+    """Mean number of updates of a learner that are simulated and counted."""
     seed: int = 1
 
     @property
@@ -136,9 +139,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agrees_apart(self) -> bool:
-        """Whether learners that meet at a hub agree on a batch before they send its first gradient.
+        """Whether learners at a hub exchange separate messages to agree on a batch, before they send a gradient of it.
 
-        A replay draws after the agreement. With normalised observations the moments are sent with the agreement.
+        Otherwise the agreement is sent together with the first gradient. That is impossible with a replay, because
+        minibatches are drawn after the agreement, and with normalised observations, because the agreement has their
+        statistics.
         """
         return self.local_steps > 1 or self.work.replay or self.work.normalized
 

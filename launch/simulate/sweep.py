@@ -1,4 +1,7 @@
-"""Scenarios of a topology: the requested case, and cases with other numbers of nodes, K and parameter servers. Pure."""
+"""Makes the cases to predict: that of the topology, and others with fewer nodes, other K or more parameter servers.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from launch.topology.modes import asked, mode
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0}
 _FRAME_SHARE = 1448 / 1514
-"""Share of the bytes of a full Ethernet frame that TCP carries: without IP's 20, TCP's 32 and Ethernet's 14."""
+"""Share of a full Ethernet frame that is data; the headers have 14 bytes (Ethernet), 20 (IP) and 32 (TCP)."""
 _FEWEST_UPDATES = 20
-"""Least number of simulated updates of a learner: enough that all learners wait for one another."""
+"""Least number of simulated updates of a learner: enough that learners wait for one another."""
 
 
 def work_of(topology: Topology) -> Work:
-    """Return the work of one learner for one update."""
+    """Return the work of one learner of a topology for one update."""
     algorithm = topology.algorithm
     steps: float = algorithm.epochs * getattr(algorithm, "minibatches", 1)
     if topology.replay is not None and isinstance(algorithm, OffPolicySettings):
@@ -42,7 +45,10 @@ def work_of(topology: Topology) -> Work:
 def scenario_of(
     topology: Topology, keys: SimulateKeys, costs: Costs, weights: int, cores: float, nodes: int
 ) -> Scenario:
-    """Return the case of a topology and the keys of a prediction."""
+    """Return the case for a topology and the keys of a prediction.
+
+    ``weights``: number of weights. ``cores``: cores of a machine, unless the keys give them.
+    """
     learners, servers = topology.learners, keys.servers or topology.parameter_servers.count or 1
     exchange: dict[str, Any] = {}
     if graph := mode(topology).graph(asked(topology)):
@@ -74,7 +80,10 @@ def scenario_of(
 
 
 def curves(whole: Scenario, topology: Topology, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
-    """Return the cases for each varied number: name of the number -> its value -> the case."""
+    """Return the cases for each number that is varied: name of the number (``AXES``) -> its value -> the case.
+
+    ``whole``: the case of the topology itself, with all nodes.
+    """
     each, replace = -(-whole.learners // whole.nodes), msgspec.structs.replace
     found: dict[str, dict[int, Scenario]] = {"nodes": {}}
     for nodes in _doubling(whole.nodes):
@@ -126,5 +135,5 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
 
 
 def _doubling(most: int) -> list[int]:
-    """Return 1, 2, 4, … below ``most``, and ``most``."""
+    """Return the powers of 2 below ``most``, and then ``most``."""
     return [*(1 << power for power in range((most - 1).bit_length())), most]
