@@ -91,7 +91,7 @@ def suite(  # noqa: PLR0913 - one parameter for each word of the command
     output: Output = None,
     json: Json = False,
 ) -> int:
-    """Measure what a paper measures, or this program alone: nodes, stragglers, predictions, the desk, hand-over."""
+    """Run a suite that measures what a paper measures, or this program alone: nodes, predictions, the desk."""
     from launch.commands.run import find_engine
 
     if engine is not None and name is not None and name in SUITES and not SUITES[name].takes_engine:
@@ -134,7 +134,7 @@ def gpu(  # noqa: PLR0913 - one parameter for each word of the command
     output: Output = None,
     json: Json = False,
 ) -> int:
-    """Visit a machine with a GPU: do the parts that are named; without a name the parts are listed."""
+    """Measure on a machine with a GPU, in parts: run the named parts; without a name, list them."""
     from benchmarks.gpu.visit import ALL
 
     named = (ALL,) if every_part else tuple(parts or ())
@@ -153,7 +153,7 @@ def gpu_kit() -> int:
 
 @app.command()
 def pages() -> int:
-    """Write the pages of the ledger, and the tables that are made of it, anew."""
+    """Write the pages of the ledger again, and the tables in both READMEs that are made from it."""
     from benchmarks.claims import page
 
     page.main()
@@ -169,7 +169,7 @@ def _amount(repetitions: int, seconds: float, quick: bool) -> dict[str, Any]:
 
 
 def _measure(known: Mapping[str, Benchmark], name: str | None, words: list[str], json: bool, **wanted: Any) -> int:
-    """Run a benchmark, or list them; returns the exit status."""
+    """Run a benchmark, or list all; return the exit status."""
     from launch.commands.bench import measure, show_list, what_to_measure
 
     if name is None:
@@ -183,7 +183,7 @@ def _measure(known: Mapping[str, Benchmark], name: str | None, words: list[str],
 
 
 def main() -> None:
-    """Run the command line; ends the process with its exit status."""
+    """Run the command line, and end the process with its exit status."""
     app(prog_name="python -m benchmarks")
 
 

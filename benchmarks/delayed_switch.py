@@ -1,6 +1,6 @@
-"""A switch between network namespaces that passes on each frame after a delay, in user space.
+"""A switch between network namespaces, in user space, that forwards each frame after a delay.
 
-It stands in for links of a long latency where the kernel has no netem. Each machine has a TAP device, whose frames this
+It simulates links with a long latency where the kernel has no netem. Each machine has a TAP device, whose frames this
 process reads and writes; TCP sees them as on a real link, with its slow start. Needs root and ``/dev/net/tun``.
 """
 
@@ -21,27 +21,27 @@ _MAC_BYTES = 6
 
 
 class DelayedSwitch:
-    """Ports of one switch; frames that are sent between two ports arrive ``delay_s`` later, in order."""
+    """A switch with its ports; a frame arrives ``delay_s`` seconds after it was sent, and frames keep their order."""
 
     def __init__(self, delay_s: float) -> None:
         """Begin without ports."""
         self._delay_s = delay_s
         self._ports: list[int] = []
         self._port_of: dict[bytes, int] = {}
-        """Port of each address of a machine that has sent a frame."""
+        """MAC address of a machine that has sent a frame -> its port."""
         self._travelling: deque[tuple[float, int, bytes]] = deque()
         """Time at which each frame arrives, the port that it came from, and its bytes."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="switch", daemon=True)
 
     def add_port(self, name: str) -> None:
-        """Make a TAP device of this name in the namespace of this process; it may be moved to another."""
+        """Make a TAP device with this name in the namespace of this process; the caller may move it to another."""
         port = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._ports.append(port)
         fcntl.ioctl(port, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
 
     def start(self) -> None:
-        """Pass frames on from now on."""
+        """Begin to forward frames."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -69,7 +69,7 @@ class DelayedSwitch:
                     os.write(port, frame)
 
     def close(self) -> None:
-        """End, and remove all ports."""
+        """Stop forwarding, and remove all ports."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Environments for measurements, whose steps cost nothing or take time and no processor."""
+"""Environments for measurements, whose steps take no time, or take time without using the processor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SLOW_STEP_S = 0.001
 
 
 class Still(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """Does nothing: one number to see, two actions without effect, no end. What is left of a step is its hand-over."""
+    """Does nothing: one number as observation, two actions without effect, games that do not end."""
 
     def __init__(self) -> None:
-        """There is nothing to set up."""
+        """Make the environment."""
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self._observation = np.zeros(1, np.float32)
@@ -38,16 +38,16 @@ class Still(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 class Waiting(Still):
-    """Sleeps in each step, so that many learners can be measured on few cores; longer where a folder says so."""
+    """An environment that sleeps in each step, so that many learners can be measured on few cores."""
 
     def __init__(self, step_s: float, slow: str, slower: float) -> None:
-        """Sleep ``step_s`` seconds a step, ``slower`` times as long while the folder ``slow`` has this pid's file."""
+        """Sleep ``step_s`` seconds in each step, and ``slower`` times as long while the file ``slow``/PID exists."""
         super().__init__()
         self._step_s, self._slower = step_s, slower
         self._slow = Path(slow, str(os.getpid()))
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Sleep, and go on."""
+        """Sleep, and return the next observation."""
         time.sleep(self._step_s * (self._slower if self._slow.exists() else 1.0))
         return super().step(action)
 

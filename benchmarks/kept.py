@@ -1,4 +1,4 @@
-"""Results of single runs, kept as lines of ``SUITE.jsonl`` in the folder of a suite's report: a longer call goes on."""
+"""Keeps results of single runs as lines of ``SUITE.jsonl`` in the report's folder, so that a suite can be continued."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 def read_results(request: BenchmarkRequest, suite: str, kind: type[Result]) -> list[Result]:
-    """Return the results, dataclasses of a ``kind``, that earlier calls with this topology and overrides have kept."""
+    """Return the results, of the dataclass ``kind``, that earlier calls with this topology and overrides have kept."""
     if (file := _file(request, suite)) is None:
         return []
     asked, found = _asked(request), list[Result]()
@@ -30,7 +30,7 @@ def read_results(request: BenchmarkRequest, suite: str, kind: type[Result]) -> l
 
 
 def keep_result(request: BenchmarkRequest, suite: str, result: Any) -> None:
-    """Keep a result, with what was asked for and the commit, if there is a folder."""
+    """Add a result to the file, with the request and the commit; do nothing if the request has no folder."""
     if (file := _file(request, suite)) is not None:
         with file.open("a") as lines:
             lines.write(msgspec.json.encode({**asdict(result), **_asked(request), **commit(_ROOT)}).decode() + "\n")
@@ -41,5 +41,5 @@ def _file(request: BenchmarkRequest, suite: str) -> Path | None:
 
 
 def _asked(request: BenchmarkRequest) -> dict[str, Any]:
-    """Return what results must agree in to be of one table."""
+    """Return the parts of the request that must be equal for results to belong to one table."""
     return {"topology": request.file, "overrides": list(request.overrides)}

@@ -1,6 +1,6 @@
-"""Runs whose experience is a given number of updates old, learned one after the other in a single process.
+"""Trains topologies with a fixed policy lag, one after another in a single child process.
 
-``lagged_learner.py`` does it in a process, with the settings that the processes of a run of the same topology would
+The child process runs ``lagged_learner.py``, with the settings that the processes of a run of this topology would
 have.
 """
 
@@ -33,13 +33,13 @@ from launch.spawning.guardian import PARENT
 from launch.topology.load import Topology, load
 
 ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.groups=1", "inference.count=0")
-"""Keys of topologies that are played and learned in one process."""
+"""Keys with which one process can play and learn."""
 
 
 def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the answer for each topology, at the lag beside it, as soon as it is there; raises FailedError.
+    """Yield the result for each topology and its policy lag as soon as it is there; raises FailedError.
 
-    The topologies differ in numbers alone: environment and network are described once.
+    The topologies may differ only in numbers, because environment and network are described once.
     """
     if not topologies:
         return
@@ -70,7 +70,7 @@ def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[
 
 
 def loaded(path: str, overrides: Sequence[str]) -> Topology:
-    """Load a topology with one learner whose environments are all in one process; raises RunError for others."""
+    """Load a topology with the keys ``ALONE``; raises RunError if one process cannot play and learn it."""
     topology = load(path, (*ALONE, *overrides))
     if not isinstance(topology.algorithm, OnPolicySettings):
         raise RunError(f"algorithm.name: {topology.algorithm.name!r} learns from a replay; name one that does not")
@@ -78,7 +78,7 @@ def loaded(path: str, overrides: Sequence[str]) -> Topology:
 
 
 def settings_of(topology: Topology, description: Description, lag: int) -> LaggedRun:
-    """Return the settings that simulator and trainer of a run would have."""
+    """Return the settings that the simulator and the trainer of a run would have."""
     made = replace(plan(topology, description, Addresses.of_run("bench", Path(), Path())), pins=())
     simulator = settings_for(made, Start(ProcessId("simulator"), 0))
     trainer = settings_for(made, Start(trainer_of(made.topology, 0), 0))

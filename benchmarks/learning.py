@@ -1,6 +1,6 @@
-"""Learning runs: cases of one topology that differ in keys and seed, followed to their ends, and what they came to.
+"""Trains cases of one topology, which differ in keys and seeds, and compares their learning curves.
 
-Time begins with a run's first report, so that starting processes does not count.
+The time of a run begins with its first report, so that the start of its processes does not count.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from launch.runs.jsonl import Lines
 from launch.topology.load import load
 
 _RATE = ("env_steps", "time_s")
-"""Columns of reports that are kept of a run, for its rate."""
+"""Columns of the reports that are kept to compute the rate."""
 
 
 @dataclass(frozen=True)
 class LearningRun:
-    """Curve and reports of one run; its time begins with the first report, so that starting does not count."""
+    """The learning curve and the reports of one run; its time begins with the first report."""
 
     curve: LearningCurve
     rows: Sequence[Mapping[str, Any]]
 
     @property
     def steps(self) -> float:
-        """Steps up to the last point."""
+        """Environment steps at the last point."""
         return self.curve.stretches[-1][-1][0]
 
     @property
     def minutes(self) -> float:
-        """Minutes up to the last point."""
+        """Minutes at the last point."""
         return self.curve.stretches[-1][-1][1]
 
     @property
@@ -50,7 +50,7 @@ class LearningRun:
 
     @property
     def staleness(self) -> float | None:
-        """Mean over reports of the age of gradients, in changes of the weights; None without parameter servers."""
+        """Mean staleness of gradients over reports; None without parameter servers."""
         return self.mean("staleness_mean")
 
     @property
@@ -60,7 +60,7 @@ class LearningRun:
 
     @property
     def largest_fall(self) -> float:
-        """Largest difference between a score and the best before it."""
+        """Largest difference between the best score so far and a later score."""
         best = fall = float("-inf")
         for stretch in self.curve.stretches:
             for _, _, score in stretch:
@@ -69,29 +69,29 @@ class LearningRun:
         return fall
 
     def score(self, axis: int, at: float) -> float:
-        """Return the newest score at so many steps (axis 0) or minutes (axis 1); the first where none was before."""
+        """Return the newest score at a number of steps (axis 0) or minutes (axis 1); the first if none is earlier."""
         points = [point for stretch in self.curve.stretches for point in stretch]
         before = [point for point in points if point[axis] <= at]
         return (before or points[:1])[-1][2]
 
     def minutes_to(self, score: float) -> float | None:
-        """Return the minutes after which a score was first reached; None where it was not."""
+        """Return the minutes after which a score was first reached; None if it was not reached."""
         points = (point for stretch in self.curve.stretches for point in stretch)
         return next((minutes for _, minutes, reached in points if reached >= score), None)
 
     def mean(self, column: str) -> float | None:
-        """Return the mean of a column over the reports that have it; None where none has."""
+        """Return the mean of a column over the reports that have it; None if none has it."""
         known = [row[column] for row in self.rows if row.get(column) is not None]
         return fmean(known) if known else None
 
     def mean_score(self, steps: float) -> float:
-        """Return the mean of its scores up to so many steps; the first where none was before."""
+        """Return the mean of its scores up to a number of steps; the first score if none is earlier."""
         points = [point for stretch in self.curve.stretches for point in stretch]
         return fmean([point[2] for point in points if point[0] <= steps] or [points[0][2]])
 
 
 def follow(request: BenchmarkRequest, overrides: Sequence[str], label: str, column: str = SCORE) -> LearningRun:
-    """Run the request's topology until its steps are done or the seconds over; raises FailedError without a score."""
+    """Run the request's topology to its end, at most for its seconds; raises FailedError if there is no score."""
     own = (*request.overrides, *overrides)
     nodes = load(request.topology, own).nodes
     engine = request.engine or ("local" if nodes.count > 1 else None)
@@ -104,7 +104,7 @@ def follow(request: BenchmarkRequest, overrides: Sequence[str], label: str, colu
 
 @dataclass(frozen=True)
 class _Result:
-    """One run as it is kept."""
+    """The result of one run, in the form in which it is kept in a file."""
 
     case: str
     seed: int
@@ -118,10 +118,10 @@ def run_all(
     failed: list[str] | None = None,
     kept: str | None = None,
 ) -> dict[str, list[LearningRun]]:
-    """Run each case once with each seed, seed after seed.
+    """Run each case with each seed: all cases with the first seed, then with the next.
 
-    What is wrong with a run is added to ``failed``, and the others go on; where that is None, FailedError is raised.
-    With ``kept``, a suite's name, runs that the folder of the report has of it are not run again.
+    The error of a run that fails is added to ``failed``, and the other runs go on; if that is None, it is raised.
+    ``kept``: name of a suite, whose runs in the folder of the report are not repeated.
     """
     for keys in cases.values():  # what is wrong with one of them is said before anything is run
         load(request.topology, (*request.overrides, *keys))
@@ -148,12 +148,12 @@ def run_all(
 
 
 def _for_rates(one: LearningRun) -> LearningRun:
-    """Return a run with those columns of its reports alone that its rate follows from."""
+    """Return a run with only those columns of its reports from which its rate is computed."""
     return replace(one, rows=[{at: row[at] for at in _RATE} for row in one.rows])
 
 
 def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> LearningCurve:
-    """Follow a run until its steps are done or the seconds over; raises FailedError where the column has no number."""
+    """Read a column of a run until it ends or the seconds are over; raises FailedError if the column has no number."""
     run.wait(seconds)
     if error := run.error():
         raise FailedError(f"{name}: the run failed: {error}")
@@ -164,7 +164,7 @@ def curve_of(run: Running, name: str, seconds: float, column: str = SCORE) -> Le
 
 
 def since_first(curve: LearningCurve, rows: Sequence[dict[str, Any]]) -> tuple[LearningCurve, list[dict[str, Any]]]:
-    """Both with the time of the first report taken away."""
+    """Return the curve and the reports with the time of the first report subtracted."""
     began_s = rows[0]["time_s"]
     stretches = [[(steps, minutes - began_s / 60, score) for steps, minutes, score in s] for s in curve.stretches]
     return replace(curve, stretches=stretches), [{**row, "time_s": row["time_s"] - began_s} for row in rows]
@@ -178,9 +178,9 @@ def score(spread: Spread) -> str:
 def learn(
     suite: str, request: BenchmarkRequest, cases: Mapping[str, Sequence[str]], notes: Sequence[str] = ()
 ) -> SuiteReport:
-    """Run each case with each seed, and return how they compare after equal steps and after equal time.
+    """Run each case with each seed; return the report that compares them after equal steps and after equal time.
 
-    A run ends with its topology's steps, or when the request's seconds are over.
+    A run ends with its topology's total_steps, or when the request's seconds are over.
     """
     return compare(suite, request, run_all(request, cases, kept=suite), notes)
 
@@ -188,7 +188,7 @@ def learn(
 def compare(
     suite: str, request: BenchmarkRequest, ran: Mapping[str, Sequence[LearningRun]], notes: Sequence[str] = ()
 ) -> SuiteReport:
-    """Return the table of runs: their scores after as many steps and after as much time as the shortest had."""
+    """Return the report of runs: their scores after the steps and after the time of the shortest run."""
     runs = [one for all_ in ran.values() for one in all_]
     steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
     after_steps = {name: Spread(tuple(one.score(0, steps) for one in all_)) for name, all_ in ran.items()}

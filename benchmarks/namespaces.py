@@ -1,8 +1,8 @@
-"""Machines that are network namespaces of this one: own addresses, and links of a rate, which can be cut.
+"""Network namespaces that stand in for machines, with their own addresses, and links whose rate is limited.
 
-The head has a namespace with a bridge, each node one that a veth pair joins to it. If links are to have a latency, a
-switch of this process joins all of them instead (``delayed_switch.py``). Nothing of the machine's own network is
-touched. Processes, memory and disks are shared. Needs root, and iproute2 and nsenter. ``linked`` runs a topology on
+The head has a namespace with a bridge; a veth pair joins the namespace of each node to it. For links with a latency, a
+switch in this process joins them instead (``delayed_switch.py``). Links can be cut. The machine's own network is not
+changed. Processes, memory and disks are shared. Needs root, iproute2 and nsenter. ``linked`` runs a topology on
 such machines.
 """
 
@@ -30,27 +30,27 @@ from launch.topology.schema import NodesSection
 
 NEEDED = ("ip", "tc", "nsenter")
 BUFFERS = "burst 256kb latency 100ms"
-"""Bytes that a link passes on at once after a pause, and the longest wait in its queue, in words of tc-tbf(8)."""
+"""Bytes that a link forwards at once after a pause, and the longest wait in its queue, as arguments of tc-tbf(8)."""
 HEAD = "head"
-"""Name of the head's machine."""
+"""Name of the machine of the head."""
 PORT = 5555
 _ENGINE = f"{__name__}:LinkedNodes"
 
 
 class LinkBytes(NamedTuple):
-    """Bytes that a node's link has carried, with the headers of Ethernet, IP and TCP in front of each packet."""
+    """Bytes that the link of a node has carried, including the headers of Ethernet, IP and TCP."""
 
     out: int
     into: int
 
 
 class Namespaces:
-    """A head's namespace, and one of each node."""
+    """The namespaces of a head and of its nodes."""
 
     head = "10.77.0.100"
 
     def __init__(self, nodes: Sequence[str]) -> None:
-        """Make nothing yet."""
+        """Make no namespace yet."""
         self._word = f"al{secrets.token_hex(3)}"
         self.nodes = nodes
         self.names = [HEAD, *nodes]
@@ -58,7 +58,7 @@ class Namespaces:
         self._switch: DelayedSwitch | None = None
 
     def make_delayed(self, delay_s: float) -> None:
-        """Make them; what one machine sends to another takes ``delay_s``. Raises CalledProcessError and OSError."""
+        """Make the namespaces, with links whose latency is ``delay_s``. Raises CalledProcessError and OSError."""
         self._switch = DelayedSwitch(delay_s)
         for number, name in enumerate(self.names):
             own, port = self.namespace(name), f"{self._word}-{number}"
@@ -72,7 +72,7 @@ class Namespaces:
         self._switch.start()
 
     def make(self, rate: str, buffers: str = BUFFERS) -> None:
-        """Make them; each link passes on at most ``rate`` in each direction (tc-tbf(8)). Raises CalledProcessError."""
+        """Make the namespaces; each link carries at most ``rate`` in each direction. Raises CalledProcessError."""
         for name in self.names:
             _call("ip", "netns", "add", self.namespace(name))
             self._in(name, "ip", "link", "set", "lo", "up")
@@ -93,21 +93,21 @@ class Namespaces:
         return f"{self._word}-{name}"
 
     def enter(self, name: str) -> list[str]:
-        """Return the words that go before a command that is to run on a machine; its process id stays the same."""
+        """Return the words to put before a command, so that it runs on a machine; the process id does not change."""
         return enter(self.namespace(name))
 
     def cut(self, name: str) -> None:
-        """Cut a node's link: what is sent is lost, and nobody is told."""
+        """Cut the link of a node: packets are lost without an error."""
         self._in(HEAD, "ip", "link", "set", f"to-{name}", "down")
 
     def mend(self, name: str) -> None:
-        """Join it again."""
+        """Restore the link of a node."""
         self._in(HEAD, "ip", "link", "set", f"to-{name}", "up")
 
     def carried(self) -> dict[str, LinkBytes]:
-        """Return what the link of each node has carried so far, as its limit counts it.
+        """Return what the link of each node has carried so far, as the limit of its rate counts it.
 
-        Interfaces count less: the packets of a large segment, which are made as late as possible, as one.
+        The counters of interfaces are smaller: they count a large segment once, before it is divided into packets.
         """
         return {name: LinkBytes(self._passed(name, "net"), self._passed(HEAD, f"to-{name}")) for name in self.nodes}
 
@@ -116,7 +116,7 @@ class Namespaces:
         return int(limit["bytes"])
 
     def pids(self, name: str) -> list[int]:
-        """Processes of a machine."""
+        """Return the ids of the processes of a machine."""
         return [int(pid) for pid in _call("ip", "netns", "pids", self.namespace(name)).split()]
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -126,7 +126,7 @@ class Namespaces:
                 os.kill(pid, number)
 
     def close(self) -> None:
-        """End their processes, and remove them."""
+        """End the processes in the namespaces, and remove the namespaces."""
         for name in self.names:
             with suppress(subprocess.CalledProcessError):
                 self.signal(name, signal.SIGKILL)
@@ -142,9 +142,9 @@ class Namespaces:
 def namespaces(
     nodes: Sequence[str], rate: str, buffers: str = BUFFERS, delay_s: float | None = None
 ) -> Iterator[Namespaces]:
-    """Make namespaces for as long as they are needed; raises FailedError where they cannot be made.
+    """Make namespaces that exist within ``with``; raises FailedError if they cannot be made.
 
-    With ``delay_s`` links have this latency in each direction, and no limit of their rate.
+    ``delay_s``: latency of links in each direction; links with a latency have no limit of their rate.
     """
     if missing := [word for word in NEEDED if shutil.which(word) is None]:
         raise FailedError(f"{', '.join(missing)}: not installed; install iproute2 and util-linux")
@@ -168,12 +168,12 @@ def namespaces(
 
 
 def enter(namespace: str) -> list[str]:
-    """Return the words that go before a command that is to run in a namespace."""
+    """Return the words to put before a command, so that it runs in a namespace."""
     return ["nsenter", f"--net=/run/netns/{namespace}"]
 
 
 def own_namespace() -> str:
-    """Return the name of the namespace that this process is in; empty for one without a name."""
+    """Return the name of the namespace in which this process is; "" if it has no name."""
     return _call("ip", "netns", "identify").strip()
 
 
@@ -182,10 +182,10 @@ def _call(*words: str) -> str:
 
 
 class LinkedNodes(ShellEngine):
-    """Engine whose nodes are started in the namespaces that belong to the one of its head."""
+    """The engine that starts nodes in namespaces: those that belong to the namespace of the head."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start nothing yet; raises RunError where the head is in no such namespace."""
+        """Start nothing yet; raises RunError if the head is in no such namespace."""
         word, _, name = own_namespace().rpartition("-")
         if name != HEAD:
             raise RunError(f"--engine {_ENGINE}: a benchmark runs it in namespaces of its own; choose another engine")
@@ -193,7 +193,7 @@ class LinkedNodes(ShellEngine):
         super().__init__(run_dir, nodes)
 
     def command(self, number: int, node: NodeCommand) -> list[str]:
-        """Return the command that starts a node's shell in the namespace of its name."""
+        """Return the command that starts the shell of a node in the namespace with the node's name."""
         return [*enter(f"{self._word}-{node.name}"), *shell(node)]
 
 

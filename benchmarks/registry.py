@@ -1,4 +1,4 @@
-"""The benchmarks by name: suites of papers and of this program, and comparisons with other programs."""
+"""Lists the benchmarks by name: suites of papers and of this program, and comparisons with other programs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Benchmark(bench.Suite):
     """A suite of this package."""
 
     takes_engine: bool = False
-    """It runs topologies of several nodes, which the request's engine starts."""
+    """Whether it runs topologies with several nodes, which the request's engine starts."""
 
     def path(self) -> str:
-        """Return the path of its topology: one of this package, or one that is shipped."""
+        """Return the path of its topology, in this package or among the shipped ones."""
         return shipped(self.topology or "pong.yaml")
 
 
@@ -26,25 +26,25 @@ ONE_LEARNER = (
     *("mode=sync", "learners.count=1", "learners.quorum=0", "parameter_servers.count=0"),
     *("simulators.envs=8", "algorithm.horizon=64", "total_steps=300_000"),
 )
-"""Keys by which one learner has the batch of many: the mean of their gradients of one version is its gradient."""
+"""Keys with which one learner has a batch as large as those of all learners together."""
 ONE_GAME = (*ONE_LEARNER, "total_steps=10_000_000")
-"""Keys by which a run lasts as long as its seconds: Catch's steps are over before evaluations begin."""
+"""The same, with so many steps that a run lasts for all its seconds; Catch would be over before an evaluation."""
 FOUR_NODES = (
     *("nodes.count=4", "learners.count=4", "learners.quorum=4"),
     "env.id=benchmarks.environments:SlowCatch",
 )
-"""Keys by which nodes add speed though they share cores: their simulators sleep in every step."""
+"""Keys with which several nodes are faster although they share cores: their environments sleep in every step."""
 LONGER = ("total_steps=300_000",)
-"""Keys by which Catch is learned with batches of more steps than its own."""
+"""Keys with which Catch is learned with batches of more steps."""
 DQN = (
     *("algorithm.name=dqn", "algorithm.target_every_steps=1_000", "algorithm.epsilon_steps=20_000"),
     *("model.activation=tanh", "optimizer.schedule=constant", "replay.batch_size=32", "replay.ratio=8"),
 )
-"""Numbers of DQN on Catch that entries of the ledger declare, whatever the defaults for vectors are."""
+"""Keys of DQN on Catch, written here so that entries of the ledger do not depend on defaults."""
 VALUES = (*DQN, "total_steps=80_000")
-"""Keys by which Catch is learned by value learning."""
+"""Keys with which DQN learns Catch."""
 LONGER_VALUES = (*DQN, "total_steps=120_000")
-"""The same with minibatches of many steps."""
+"""Keys with which DQN learns Catch with large minibatches."""
 SECONDARY = (
     *LONGER_VALUES,
     "evaluator.count=1",
@@ -52,7 +52,7 @@ SECONDARY = (
     "evaluator.episodes=50",
     "evaluator.greedy=true",
 )
-"""The same with evaluations of two networks."""
+"""Keys with which DQN learns Catch and two networks are evaluated."""
 
 
 def _catch(function: str, *keys: str, sets_modes: bool = False) -> Benchmark:
@@ -122,8 +122,8 @@ PEERS: Mapping[str, Benchmark] = {
     "neighbours": Benchmark("benchmarks.peers.neighbours:neighbours", topology="atari/paac.yaml"),
     "scores": Benchmark("benchmarks.peers.scores:scores", topology=None, takes_names=True),
 }
-"""Comparisons with other programs: the work, or the program, by which each is called."""
+"""Comparisons with other programs, named by the work or by the program."""
 VISIT = Benchmark("benchmarks.gpu.visit:gpu", topology=None)
-"""The visit to a machine with a GPU."""
+"""The measurements on a machine with a GPU."""
 MEASURING: Mapping[str, bench.Suite] = {**bench.SUITES, **SUITES}
-"""Suites that claims name: some are suites of ``actorlearn bench``."""
+"""All suites that a claim may name, including those of ``actorlearn bench``."""

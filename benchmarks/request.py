@@ -1,4 +1,4 @@
-"""The request that a benchmark is given, and the topologies that benchmarks bring along."""
+"""The request that a benchmark gets, and the paths of the topologies in this package."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TOPOLOGIES = Path(__file__).with_name("topologies")
 
 @dataclass(frozen=True)
 class BenchmarkRequest(SuiteRequest):
-    """A request with the words that only benchmarks of this package take."""
+    """A request with fields that only benchmarks of this package use."""
 
     engine: str | None = None
-    """Engine that starts the nodes, for benchmarks that take one."""
+    """Name of the engine that starts the nodes, for benchmarks that use one."""
     keys: Path | None = None
-    """Folder of the head's keys, for nodes on other machines."""
+    """Folder of the keys with which nodes join."""
     minutes: float | None = None
-    """Time in which every part that is begun is over, for the visit to a GPU machine; None: no limit but its own."""
+    """For ``gpu``: minutes in which all parts must end; None: each part has only its own limit."""
 
 
 def shipped(name: str) -> str:
-    """Return the path of a topology of this package, or else of one that is shipped; raises FailedError."""
+    """Return the path of a topology in this package, or else of a shipped one; raises FailedError if there is none."""
     own = TOPOLOGIES / name
     return str(own) if own.is_file() else bench.shipped(name)

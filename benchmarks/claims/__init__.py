@@ -1,6 +1,6 @@
-"""Claims of the papers: figures and tables, each of which one command measures again here, and judges.
+"""Claims of papers: figures and tables that ``python -m benchmarks reproduce`` measures again and judges.
 
-A claim names a suite, how it is run whole and reduced, and what of its report is compared with the paper.
+A claim names the suite that measures it, its full and its reduced arguments, and the comparisons with the paper.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ from benchmarks.papers.paac import environments
 
 PAPER = "Accelerated methods, Stooke and Abbeel 2018"
 SHARE, IDLE = 0.8, 0.5
-"""Share of the speed without inference (figure 2), and that of simulators that are idle half of the time (4.1)."""
+"""Share of the speed without inference (figure 2), and the share if simulators were idle half of the time (4.1)."""
 SYNC, ASYNC = 35.8, 38.4
-"""Thousands of steps a second of 512 simulators (table 1)."""
+"""Thousands of steps per second of 512 simulators in lock-step and running ahead (table 1)."""
 PHASE_MINUTES, PONG_MINUTES = 10.0, 4.0
-"""Time of the steep beginning of any game, and of PPO's Pong (section 5.5)."""
+"""Minutes of the steep beginning of any game's learning curve, and minutes of PPO for Pong (section 5.5)."""
 DGX_1 = 8
-"""GPUs of the paper's machine."""
+"""Number of GPUs of the paper's machine."""
 IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
 DEFAULTS = "Adam, entropy 0 and weights uniform in 1/sqrt(fan_in), Catch's defaults, in place of the paper's"
 DQN_DEFAULTS = "target networks every 1,000 steps and epsilon 0.05 after 20,000, in place of 10,000 and a million"
@@ -112,11 +112,11 @@ def _update_rules(found: SuiteResult) -> Sequence[Comparison]:
     sizes = f"minibatches of {', '.join(f'{batch:,}' for batch in UPDATE_RULE_BATCHES)}"
 
     def norms(rule: str, of: str) -> Sequence[Sequence[float]]:
-        """Return norms by repetition, and in each by minibatch."""
+        """Return norms for each repetition, and within it for each minibatch size."""
         return list(zip(*(found.values(case, f"{of}_l2_fc0") for case in cases[rule]), strict=True))
 
     def growth(rule: str, of: str, way: int) -> Interval:
-        """Return the smallest factor between neighbouring minibatches, upwards (1) or downwards (-1)."""
+        """Return the smallest factor between norms of successive minibatch sizes; ``way``: 1: growth, -1: decrease."""
         least = [min((b / a) ** way for a, b in pairwise(one)) for one in norms(rule, of)]
         return Interval.ratio(least, [1.0] * len(least))
 
@@ -193,7 +193,7 @@ def _policy_gradients(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _hours(table: Mapping[str, System], found: SuiteResult) -> Sequence[Comparison]:
-    """Compare how much faster several learners are than one, in a table that has the hours of both."""
+    """Compare how many times as fast several learners are as one, with the paper's table of hours."""
     return [
         faster(found, case, alone, f"{hours[0] / together:.2f}x", hours[0] / together)
         for name, hours in ((name, system.paper_hours) for name, system in table.items())
@@ -217,7 +217,7 @@ def _rates(table: Mapping[str, System]) -> dict[str, float]:
 
 
 def _alone(table: Mapping[str, System]) -> dict[str, float]:
-    """Return the rates of a table in which more learners are no faster."""
+    """Return the rates that refute the claim: those of a table in which more learners are no faster than one."""
     rates = _rates(table)
     return {case: rates.get(f"{case.partition(',')[0]}, 1 learner", rate) for case, rate in rates.items()}
 

@@ -1,7 +1,7 @@
-"""A claim of a paper, what is compared of it, and the verdict that follows from the comparisons.
+"""A claim of a paper, the comparisons of a measurement with it, and the verdict that follows from them.
 
-A measurement is an interval of 95 % over repetitions (Student's t). A comparison holds it against two values: the
-paper's, and the one that refutes the paper. No other threshold enters a verdict.
+A measured value has a 95 % interval over repetitions (Student's t). It is compared with two values: the paper's number,
+and the value at which the paper's claim would be false. A verdict depends on no other threshold.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ VERDICTS = REPRODUCED, IN_SHAPE, NOT_REPRODUCED, UNDECIDED = (
     "undecided",
 )
 OUTCOMES = HOLDS, FAILS, OPEN = "yes", "no", "undecided"
-"""What a comparison says, and each row of a page under *holds*."""
+"""Outcomes of a comparison, as the column *holds* of a page shows them."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Quantiles of Student's t at 97.5 %, by degrees of freedom from 1."""
 NORMAL = 1.96
 
 Numbers = Mapping[str, Mapping[str, float | str]]
-"""Group of a report, as ``bars`` -> case -> value."""
+"""Group of values in a report, such as ``bars`` -> case -> value."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Interval:
 
     @classmethod
     def exact(cls, value: float) -> Interval:
-        """Return the interval of a value that has no noise, as a count of bytes."""
+        """Return the interval of a value without noise, such as a number of bytes."""
         return cls(value, value, value)
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Interval:
-        """Return the interval of a mean; that of one value has no bounds."""
+        """Return the mean of the values with its interval; the interval of a single value is unbounded."""
         mean = fmean(values)
         if len(values) < 2:
             return cls(mean, -math.inf, math.inf)
@@ -51,14 +51,14 @@ class Interval:
 
     @classmethod
     def ratio(cls, here: Sequence[float], there: Sequence[float]) -> Interval:
-        """Return the interval of the geometric mean of ratios, repetition by repetition."""
+        """Return the geometric mean, with its interval, of the ratios of the same repetitions."""
         logs = cls.of([math.log(a / b) for a, b in zip(here, there, strict=True)])
         if math.isinf(logs.low):
             return cls(math.exp(logs.mean), logs.low, logs.high)
         return cls(*(math.exp(of) for of in (logs.mean, logs.low, logs.high)))
 
     def written(self, form: str) -> str:
-        """Return it as text: 1.12x (1.02x to 1.23x)."""
+        """Return the interval as text: 1.12x (1.02x to 1.23x)."""
         mean = form.format(self.mean)
         if self.low == self.high:
             return mean
@@ -67,7 +67,7 @@ class Interval:
 
 
 def student(freedom: int) -> float:
-    """Return the quantile of Student's t at 97.5 %; from 10 degrees by the expansion of Cornish and Fisher."""
+    """Return the 97.5 % quantile of Student's t; from 10 degrees of freedom by the expansion of Cornish and Fisher."""
     if freedom <= len(STUDENT):
         return STUDENT[freedom - 1]
     z = NORMAL
@@ -76,33 +76,33 @@ def student(freedom: int) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One thing that the paper says, beside what was measured.
+    """One statement of the paper, compared with a measured interval.
 
-    It holds if the interval is on the paper's side of what refutes it, and, where the paper has a number, reaches it
-    and is no wider than what lies between both. It fails if the interval does not reach the number, or lies on the
-    other side. Better than the paper holds.
+    It holds if the interval lies entirely on the paper's side of ``refuted`` and, if the paper has a number, reaches it
+    and is no wider than the distance between both. It fails if the interval does not reach the number, or lies on the
+    other side of ``refuted``. A result that is better than the paper's holds.
     """
 
     what: str
     paper: str
     here: Interval
     refuted: float | None = None
-    """The value at which the paper's sentence does not hold, as a factor of 1; None: the number has to be met."""
+    """The value at which the statement is false, such as a factor of 1; None: the paper's number must be reached."""
     number: float | None = None
-    """The paper's number, if it has one: a number that is reached or passed."""
+    """The paper's number, which the measured value must reach or surpass; None: it has none."""
     lower: bool = False
-    """Whether less is better."""
+    """Whether lower values are better."""
     form: str = "{:.2f}"
     values: str = ""
-    """What the interval is made of, as text."""
+    """The measured values from which the interval was computed, as text."""
     wide: str = ""
-    """Why the interval is as wide as it is, if that is no noise between repetitions."""
+    """Why the interval is wide, if the cause is not noise between repetitions."""
     blind: str = ""
-    """Why it can tell nothing, whatever the interval."""
+    """Why the comparison is undecided whatever the interval is; empty: it is not."""
 
     @property
     def outcome(self) -> str:
-        """Whether it holds, fails, or cannot tell."""
+        """One of OUTCOMES: whether the statement holds, fails or is undecided."""
         if self.blind:
             return OPEN
         if self.refuted is None:
@@ -118,24 +118,24 @@ class Comparison:
 
     @property
     def unknown(self) -> str:
-        """Why it cannot tell, if it cannot."""
+        """Why the statement is undecided; empty if it is decided."""
         one = self.here.low == -math.inf and self.here.high == math.inf
         noise = "one repetition: no interval" if one else "the noise is larger than the effect"
         return self.blind or self.wide or noise
 
     @property
     def said(self) -> str:
-        """Return what was measured as text."""
+        """Return the measured value, with the values of the repetitions, as text."""
         return ": ".join(filter(None, (self.values, self.here.written(self.form), self.blind)))
 
 
 def _rounded(value: float) -> float:
-    """Return a value without the rounding errors of means and logarithms, so that equal numbers compare as equal."""
+    """Return a value rounded, so that rounding errors of means and logarithms do not make equal numbers unequal."""
     return float(f"{value:.12g}")
 
 
 class Game(IntEnum):
-    """Kinds of games, from the smallest."""
+    """Kinds of games, from the simplest."""
 
     CATCH = 1
     MINATAR = 2
@@ -148,32 +148,32 @@ class Game(IntEnum):
 
 
 GAMES = {Game.CATCH: "Catch", Game.MINATAR: "MinAtar", Game.ATARI: "Atari"}
-"""As pages name them."""
+"""Kind of games -> its name on pages."""
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """A suite's report, as its JSON has it."""
+    """The report of a suite, read from its JSON."""
 
     report: Mapping[str, Any]
 
     def has(self, *cases: str, of: str = "bars") -> bool:
-        """Whether these cases were measured."""
+        """Whether the report has values of all these cases."""
         return all(case in self.report[of] for case in cases)
 
     def values(self, case: str, of: str = "bars") -> Sequence[float]:
-        """Return a case's repetitions, in the order measured; of a column of the table the number that it has."""
+        """Return the values of a case in each repetition, in order; for a column of the table, the number in it."""
         if of not in self.report:
             return (float(self.row(case)[of].split()[0].replace(",", "")),)
         group = self.report[of]
         return [float(value) for value in group[case]["values"]]
 
     def median(self, case: str, of: str = "bars") -> float:
-        """Return a case's median, of the bars or of another group of spreads."""
+        """Return the median of a case's values, in the bars or another group."""
         return median(self.values(case, of))
 
     def ratio(self, here: str, there: str, of: str = "bars") -> Interval:
-        """Return how many times the one case is the other."""
+        """Return the values of one case divided by those of another, as an interval."""
         return Interval.ratio(self.values(here, of), self.values(there, of))
 
     def row(self, first: str) -> Mapping[str, str]:
@@ -184,31 +184,31 @@ class SuiteResult:
 
 @dataclass(frozen=True)
 class Extent:
-    """Repetitions, seconds and keys by which a claim is measured."""
+    """How thoroughly a claim is measured: repetitions, seconds and keys."""
 
     repetitions: int
     seconds: float
-    """As the suite takes them: of each case, or of each run at most."""
+    """Seconds as the suite takes them: of each measurement, or the most of each run."""
     keys: tuple[str, ...] = ()
-    """Overrides of the suite's topology, behind the suite's own."""
+    """Overrides of the suite's topology, added after the suite's own."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A size of the setting on which a claim depends."""
+    """A size of the setting, such as the number of learners, on which a claim depends."""
 
     key: str
-    """Where a report has it."""
+    """Name of the size in a report."""
     what: str
     smallest: float
-    """Below this the claim cannot be tested, whatever is measured."""
+    """Smallest size at which the claim can be tested at all."""
     paper: float
-    """Below this no result is more than one in shape."""
+    """Smallest size at which numbers can be compared with the paper's; below it, only orders and directions can."""
     before: float
-    """The size in reports that do not have the key: those of suites that cannot have another, and older ones."""
+    """The size in reports without this name: those of older commits, and of suites in which the size is fixed."""
 
     def here(self, found: SuiteResult) -> float:
-        """Return the size in a report."""
+        """Return the size of the setting in a report."""
         size = found.report.get(self.key, self.before)
         return float(Game.of(size) if isinstance(size, str) else size)
 
@@ -218,12 +218,12 @@ class Size:
 
 
 def game(smallest: Game, before: Game) -> Size:
-    """Return the kind of game as a size; the papers have Atari."""
+    """Return the kind of game as a size; the papers' is Atari."""
     return Size("env", "games", smallest, Game.ATARI, before)
 
 
 def gpus(smallest: int, paper: int) -> Size:
-    """Return the number of GPUs that a measurement uses as a size; no older report has any."""
+    """Return the number of GPUs as a size; reports without it used none."""
     return Size("gpus", "GPUs", smallest, paper, 0)
 
 
@@ -233,11 +233,11 @@ class Claim:
 
     name: str
     paper: str
-    """Its system, and its authors with the year."""
+    """The paper's system, its authors and its year."""
     part: str
     """Figure, table or section."""
     says: str
-    """Its claim, in a sentence of ours."""
+    """The claim, in a sentence of our own."""
     refutation: str
     """What would refute it, in a sentence."""
     numbers: Numbers
@@ -245,40 +245,40 @@ class Claim:
     1 for a base, and scores of Breakout by a human tester and by random play (`small_games.LEARNED`, `NOTHING`).
     """
     negation: Numbers
-    """Numbers that refute it; what it does not name is as in the paper."""
+    """Numbers that would refute the claim; numbers that it does not have are as in the paper."""
     sizes: tuple[Size, ...]
     suite: str
-    """Suite of the benchmarks that measures it."""
+    """Name of the suite that measures the claim."""
     whole: Extent
     quick: Extent
-    """The reduced form: minutes."""
+    """The reduced form, which takes minutes."""
     differs: str
-    """Game, sizes, hyperparameters and machine of the whole form, where they are not the paper's."""
+    """How game, sizes, hyperparameters and machine of the full form differ from the paper's."""
     compare: Callable[[SuiteResult], Sequence[Comparison]]
     also: str = ""
-    """Other measurements of it, that are no entries of the ledger, as Markdown."""
+    """Other measurements of the claim, which are not entries of the ledger, as Markdown."""
     topology: str | None = None
-    """Shipped topology in place of the suite's own."""
+    """Shipped topology that replaces the suite's default; None: the default."""
     score: float | None = None
     """The score to reach, for suites that measure the time to it."""
 
     def too_small(self, found: SuiteResult) -> Sequence[Size]:
-        """Return the sizes below which the claim cannot be tested."""
+        """Return the sizes of a report that are too small to test the claim."""
         return [size for size in self.sizes if size.here(found) < size.smallest]
 
     def verdict(self, found: SuiteResult) -> str:
-        """Return the word for a report."""
+        """Return the verdict on a report."""
         if self.too_small(found):
             return UNDECIDED
         said = verdict(self.compare(found))
         return IN_SHAPE if said == REPRODUCED and self.reduced(found) else said
 
     def reduced(self, found: SuiteResult) -> Sequence[Size]:
-        """Return the sizes that are smaller than the paper's."""
+        """Return the sizes of a report that are smaller than the paper's."""
         return [size for size in self.sizes if size.here(found) < size.paper]
 
     def reason(self, found: SuiteResult) -> str:
-        """Return why the verdict is not *reproduced*, in some words; nothing if it is."""
+        """Return in a few words why the verdict is not *reproduced*; "" if it is."""
         if small := self.too_small(found):
             return f"too small: {_listed(small, found, 'at least', [size.smallest for size in small])}"
         comparisons = self.compare(found)
@@ -299,10 +299,12 @@ def _listed(sizes: Sequence[Size], found: SuiteResult, than: str, other: Sequenc
 
 
 def verdict(comparisons: Sequence[Comparison]) -> str:
-    """Return the word for these comparisons, in the paper's own setting.
+    """Return the verdict that follows from these comparisons, for a measurement in the paper's own setting.
 
-    Orders and directions come first. Where all hold, a claim is reproduced if all numbers do too, and in shape if not.
-    Where one fails, it is not reproduced; where one cannot tell, or there are none, numbers that fail decide.
+    Orders and directions decide first. If all of them hold, the claim is *reproduced* if all numbers hold too, and
+    otherwise *in shape*.
+    If one of them fails, the claim is *not reproduced*. If one is undecided or there are none, a number that
+    fails decides.
     """
     shapes = [one.outcome for one in comparisons if one.number is None]
     numbers = [one.outcome for one in comparisons if one.number is not None]
@@ -318,7 +320,7 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
 def faster(
     found: SuiteResult, here: str, there: str, paper: str, number: float | None = None, of: str = "bars"
 ) -> Comparison:
-    """Compare how many times as fast the first case is as the second with 1, and with the paper's factor."""
+    """Compare the speed of the first case, divided by that of the second, with 1 and with the paper's factor."""
     return Comparison(
         f"times as fast: {here}, over {there}",
         paper,

@@ -20,9 +20,9 @@ TRAFFIC = f"{PAPER_NODES} nodes"
 TRAFFIC_MIB = 263
 """MB of an update in the paper (section 2.5), which are MiB: 2 x 64 x 538,119 numbers of 4 bytes are 275.5 MB."""
 FEWEST = 32
-"""Learners of the smaller one of its two largest settings (section 3.1); figure 3 has 64."""
+"""Number of learners in the paper's second largest setting (section 3.1); figure 3 has 64."""
 GAIN_BATCH, LARGE_BATCH = 512, 2_048
-"""Steps of a batch from which a small epsilon helps (section 2.4), and of 64 nodes (3.1); figure 4 has 4,096."""
+"""Steps of a batch from which a small epsilon helps (2.4), and steps of a batch of 64 nodes (3.1, figure 4: 4,096)."""
 HOURS_ONE, HOURS_MOST = PAPER_HOURS[1], PAPER_HOURS[64]
 _ASYNC, _SYNC = "async, 64 learners", "sync, 64 of 64 learners"
 _LARGE, _SMALL = (tuple(f"{size} batch, epsilon {one}" for one in ("1e-08", "0.001")) for size in ("large", "small"))
@@ -30,7 +30,7 @@ _FULL = LEARNED - NOTHING
 
 
 def _fall(found: SuiteResult, case: str, paper: str, falls: bool) -> Comparison:
-    """Compare the largest fall of a score with half of the way from random play to a player's."""
+    """Compare the largest fall of a score with half of the difference between a player's score and random play."""
     low, high = ends(found)
     return Comparison(
         f"largest fall of the score, share of the way: {case}",

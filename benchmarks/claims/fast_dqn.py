@@ -16,11 +16,11 @@ A_FIFTH = (
     *("replay.learning_starts_steps=10_000", "replay.capacity_steps=200_000"),
     *("algorithm.epsilon_hold_steps=10_000", "algorithm.epsilon_steps=200_000"),
 )
-"""Keys by which the topology's periods are a fifth of the paper's, and screens small."""
+"""Keys with which all periods are a fifth of the paper's, and screens are small."""
 STEPS, SETTLED = 50_000_000, 25_000_000
 """Steps of a run, and those after which its games have come to their scores: "roughly halfway" (section 5.2)."""
 SEEDS = tuple(REPEATED)
-"""Two runs of a seed, and one of another."""
+"""Names of the runs: two with one seed, and one with another seed."""
 _STANDARD, _CONCURRENT, _SYNCHRONISED, _BOTH = PAPER_HOURS
 _FASTER = (
     (_CONCURRENT, _STANDARD),
@@ -28,7 +28,7 @@ _FASTER = (
     (_BOTH, _CONCURRENT),
     (_BOTH, _SYNCHRONISED),
 )
-"""Ways of which the first is faster, where the paper's hours say so."""
+"""Pairs of ways of training, of which the first is faster in the paper for some numbers of environments."""
 _RATES = {
     case(way, count): 1.0 / of
     for way, hours in PAPER_HOURS.items()
@@ -48,7 +48,7 @@ def _speed(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _orders(found: SuiteResult) -> Sequence[Comparison]:
-    """Compare ways by each number of environments with which the one is the faster one in the paper."""
+    """Compare pairs of ways, for each number of environments for which the first is faster in the paper."""
     pairs = [(case(way, count), case(other, count)) for count in COUNTS for way, other in _FASTER]
     return [
         faster(found, here, there, f"faster: {_RATES[here] / _RATES[there]:.2f}x")
@@ -62,7 +62,7 @@ def _learning(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _games(found: SuiteResult) -> Sequence[Comparison]:
-    """Compare scores with the paper's, and with those of a human tester."""
+    """Compare scores with the paper's scores and with those of the human tester."""
     compared = []
     for env in GAMES:
         one, score = games()[env], Interval.of(found.values(env))

@@ -39,11 +39,11 @@ TABLE_1 = {
 """Scores of A3C, A2C and GALA-A2C after 40 million steps, mean of ten games of the best seed."""
 COLUMNS = ("A3C", "A2C", "GALA-A2C")
 AS_GOOD, BETTER = 5, 5
-"""Games of the table in which GALA-A2C is as good as A2C or better, and better than A3C."""
+"""Number of games in the table in which GALA-A2C is at least as good as A2C, and in which it is better than A3C."""
 UNHAMPERED = (LEARNERS - 1 + 1 / SLOWER) / LEARNERS
-"""Share of the rate that is left beside a slow learner, if the others keep all of theirs."""
+"""Share of the rate that remains if one learner is slow and the others are not hampered."""
 HAMPERED = 1 / SLOWER
-"""The same if all wait for it."""
+"""Share of the rate that remains if all learners wait for the slow one."""
 _SYNC, _GOSSIP = (f"{mode}, {COUNTS[-1]} learners" for mode in ("sync", "gossip"))
 
 

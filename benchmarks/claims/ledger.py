@@ -1,8 +1,8 @@
-"""The ledger: what became of each claim when it was last measured, as files that are committed.
+"""The ledger: committed files with the last measurement of each claim.
 
 An entry is ``NAME.json`` (the command, and the suite's report with machine and commit), ``NAME.csv`` (learning curves,
-where there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and verdict follow from the report, and
-are in none of these files: ``python -m benchmarks pages`` judges all entries again and writes pages and tables.
+if there are any), ``NAME.png`` and the page ``NAME.md``. Comparisons and the verdict follow from the report; they
+are not in the JSON: ``python -m benchmarks pages`` computes them for all entries and writes pages and tables.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from launch.topology.load import load
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
 """Folder of the committed entries."""
 KEPT = "runs"
-"""Folder, in that of an entry, where suites keep single runs, so that a longer measurement goes on; not committed."""
+"""Folder in which suites keep single runs, so that a longer measurement can use them; it is not committed."""
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """A measurement of a claim: what was measured, where and how."""
+    """The last measurement of a claim."""
 
     claim: str
     command: str
     date: str
-    """The day on which it was measured, as 2026-11-23."""
+    """The day of the measurement, such as 2026-11-23."""
     repetitions: int
     seconds: float
     keys: tuple[str, ...]
@@ -54,12 +54,12 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
     @property
     def found(self) -> SuiteResult:
-        """The report, as judges read it."""
+        """The report in the form that comparisons read."""
         return SuiteResult(self.report)
 
     @property
     def comparisons(self) -> Sequence[Comparison]:
-        """Values of the paper, each beside what was measured."""
+        """The comparisons of the measurement with the paper."""
         return CLAIMS[self.claim].compare(self.found)
 
     @property
@@ -69,12 +69,12 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Why it is not *reproduced*."""
+        """Why the verdict is not *reproduced*; "" if it is."""
         return CLAIMS[self.claim].reason(self.found)
 
     @property
     def hours(self) -> float:
-        """Hours that it took; in entries that do not have them, those of the measurements at most."""
+        """Hours of the measurement; for old entries, which lack them, an upper bound."""
         if "hours" in self.report:
             return float(self.report["hours"])
         if "steps_per_s" in self.report:
@@ -84,7 +84,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 
 def claim_of(name: str) -> Claim:
-    """Return a claim; raises RunError."""
+    """Return the claim with this name; raises RunError if there is none."""
     if name not in CLAIMS:
         raise RunError(f"{name!r} is no claim: choose one of {', '.join(CLAIMS)}")
     return CLAIMS[name]
@@ -97,7 +97,7 @@ def request_of(
     overrides: Sequence[str] = (),
     repetitions: int | None = None,
 ) -> BenchmarkRequest:
-    """Return what its suite is asked for; ``repetitions`` replaces the number of the claim."""
+    """Return the request for the claim's suite; ``repetitions`` replaces the claim's number of repetitions."""
     suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
     topology = claim.topology or suite.topology
     return BenchmarkRequest(
@@ -117,9 +117,9 @@ def reproduce(
     overrides: Sequence[str] = (),
     repetitions: int | None = None,
 ) -> tuple[LedgerEntry, SuiteReport]:
-    """Measure a claim by its suite, and compare; with an ``output`` folder runs are kept in it.
+    """Measure a claim with its suite, and return the entry; ``output``: folder in which single runs are kept.
 
-    The first seed is drawn from the clock unless the overrides have one; each further repetition has the next seed. The
+    The first seed is drawn from the clock, unless the overrides have one. Each repetition has the next seed. The
     command of the entry contains it.
     """
     kept = output / KEPT if output is not None else None
@@ -154,7 +154,7 @@ def reproduce(
 
 
 def _first_seed(claim: Claim, kept: Path | None) -> int:
-    """Return the seed that an earlier command with this folder has drawn, so that its runs count, or draw one."""
+    """Return the seed that an earlier command drew for this folder, so that its runs can be used; else draw one."""
     file = kept / f"{claim.name}.seed" if kept is not None else None
     if file is not None and file.is_file():
         return int(file.read_text())
@@ -165,7 +165,7 @@ def _first_seed(claim: Claim, kept: Path | None) -> int:
 
 
 def as_json(entry: LedgerEntry) -> dict[str, Any]:
-    """Return an entry with its comparisons and the verdict."""
+    """Return an entry with its comparisons and verdict as plain values."""
     comparisons = [
         {
             **{"what": one.what, "paper": one.paper, "here": one.said, "holds": one.outcome, "number": one.number},
@@ -178,7 +178,7 @@ def as_json(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def judged(claim: Claim, entry: LedgerEntry) -> SuiteReport:
-    """Return an entry's comparisons as a table."""
+    """Return the comparisons of an entry as a table for the terminal."""
     return SuiteReport(
         suite=f"{claim.name}: {entry.verdict}",
         headings=("", "in the paper", "here", "holds"),
@@ -205,7 +205,7 @@ def write(entry: LedgerEntry, report: SuiteReport, folder: Path) -> None:
 
 
 def _csv(report: SuiteReport) -> str:
-    """Return the points of all curves, a line each."""
+    """Return the points of all learning curves as CSV, one on each line."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("run", "env_steps", "minutes", "score"))

@@ -27,7 +27,7 @@ TABLE_1 = {
 """Scores of A3C FF, and of PAAC with arch_nature, with which it is the better one in 8 games."""
 BETTER = 8
 LEAST, MOST_ALIKE = 16, 128
-"""Environments of which the numbers between them "result in similar scores"; 256 diverge."""
+"""Smallest and largest number of environments that "result in similar scores"; with 256, training diverges."""
 CPU_DROP, GPU_DROP, HALVED = 0.41, 0.22, 0.5
 """Share of the rate that arch_nature costs, and what it would cost if nothing but the network took time: the paper says
 of a network with twice the time that training takes 37 % longer, and not twice as long.

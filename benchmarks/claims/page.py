@@ -1,6 +1,6 @@
 """Pages of the ledger, made from its entries: ``python -m benchmarks pages``.
 
-Writes a page for each entry, and the tables of both READMEs, the project's and that of benchmarks, between their marks.
+Writes a page for each entry, and the tables between marks in the READMEs of the project and of benchmarks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- the ledger: made by `make pages` -->", "<!-- the ledger's end
 
 
 def page(claim: Claim, entry: LedgerEntry) -> str:
-    """Return an entry as a page of Markdown."""
+    """Return the page of an entry as Markdown."""
     report = entry.report
     differs = f"{claim.differs[0].upper()}{claim.differs[1:]}."
     where = described(report, f"{report['machine']['cores']} cores")
@@ -87,7 +87,7 @@ def _repetitions(entry: LedgerEntry) -> str:
 
 
 def summary(entries: Mapping[str, LedgerEntry]) -> str:
-    """Return a line for each paper with the number of its claims by verdict, for the README."""
+    """Return a table with a row for each paper, which counts its claims by verdict, for the project's README."""
     rows = []
     for paper in dict.fromkeys(CLAIMS[name].paper for name in entries):
         verdicts = [entry.verdict for name, entry in entries.items() if CLAIMS[name].paper == paper]
@@ -96,11 +96,11 @@ def summary(entries: Mapping[str, LedgerEntry]) -> str:
 
 
 TABLES: Mapping[str, Callable[[Mapping[str, LedgerEntry]], str]] = {"README.md": summary, "benchmarks/README.md": table}
-"""Pages with a table of the ledger between their marks -> what makes it."""
+"""Page with a table of the ledger between marks -> function that makes the table."""
 
 
 def with_table(text: str, made: str) -> str:
-    """Return a page with what was made between its marks."""
+    """Return a page with a new text between its marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"

@@ -1,6 +1,6 @@
-"""Scores of the games in which claims are measured: which are as good as others, and when a game was learned.
+"""Comparisons of scores in the games with which claims are measured: as good as another score, and learned.
 
-Most claims about learning are measured with Catch, whose scores end at a best one. The two shares that decide are those
+Most claims about learning are measured with Catch, which has a highest possible score. The two thresholds are those
 of papers.
 """
 
@@ -15,24 +15,27 @@ from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
 from launch.bench.atari_games import games
 
 CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
-"""Scores of Catch: of random play, and the best there is."""
+"""Scores of Catch: of random play, and the highest possible one."""
 AS_GOOD_GAMES = 37
-"""Games of 49 in which Fast DQN is "comparable to or better than" DQN (Daley and Amato, section 5.2)."""
+"""Number of games, of 49, in which Fast DQN is "comparable to or better than" DQN (Daley and Amato, section 5.2)."""
 AS_GOOD = sorted(
     game.fast_dqn_percent / game.dqn_percent
     if game.dqn_percent > 0
     else math.copysign(math.inf, game.fast_dqn - game.dqn)
     for game in games().values()
 )[-AS_GOOD_GAMES]
-"""Share of the way from random play that is called as good: what Fast DQN has of DQN's in the last of these games."""
+"""A score is as good as another if its distance from random play is at least this share of the other's.
+
+It is the share that Fast DQN reaches of DQN in the last of these games.
+"""
 CONVERGED = 0.5
-"""Share of the nominal score from which a run is successful (Assran et al., section 5)."""
+"""Share of the nominal score that a successful run reaches (Assran et al., section 5)."""
 NOTHING, LEARNED = games()["ALE/Breakout-v5"].random, games()["ALE/Breakout-v5"].human
-"""Scores of Breakout that stand for words of papers: nothing was learned, the game was learned."""
+"""Scores of Breakout that stand for the words of papers that nothing, or the game, was learned."""
 
 
 def ends(found: SuiteResult) -> tuple[float, float]:
-    """Return the scores of random play and of a player: of the best one in Catch, of a human tester in Atari."""
+    """Return the scores of random play and of a player: the best possible one in Catch, a human tester in Atari."""
     env = found.report.get("env", "")
     if Game.of(env) == Game.ATARI:
         return games()[env].random, games()[env].human
@@ -40,7 +43,7 @@ def ends(found: SuiteResult) -> tuple[float, float]:
 
 
 def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
-    """Return a case's scores as shares of the way from random play to a player's."""
+    """Return the scores of a case, scaled so that random play has 0 and a player 1."""
     low, high = ends(found)
     return [(score - low) / (high - low) for score in found.values(case, of)]
 
@@ -48,7 +51,7 @@ def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
 def alike(
     found: SuiteResult, case: str, base: str, paper: str, of: str = "bars", base_of: str | None = None
 ) -> Comparison:
-    """Compare a case with a base, which must have learned, and not be at the end of the scale with it."""
+    """Compare whether a case is as good as a base; undecided if the base has learned nothing, or both are perfect."""
     here, there = shares(found, case, of), shares(found, base, base_of or of)
     margin = (1 - AS_GOOD) * fmean(there)
     blind = ""
@@ -69,7 +72,7 @@ def alike(
 
 
 def learned(found: SuiteResult, case: str, paper: str = "learns", of: str = "bars", blind: str = "") -> Comparison:
-    """Compare a score with half of the way from random play to a player's."""
+    """Compare a score with the middle between random play and a player's score."""
     return Comparison(
         f"score, share of the way from random play: {case}",
         f"{paper}: more than {CONVERGED:.0%}",
@@ -83,9 +86,9 @@ def learned(found: SuiteResult, case: str, paper: str = "learns", of: str = "bar
 def won(
     what: str, pairs: Sequence[tuple[Sequence[float], Sequence[float]]], total: int, paper: int, ties: bool = False
 ) -> Sequence[Comparison]:
-    """Compare in how many games of a table the first column is the better one: with half of them, and the paper's.
+    """Compare the number of games in which the first column is better with half of the games and the paper's number.
 
-    A game counts if the interval of the difference says so; others, and those not measured, may be won or lost.
+    A game counts if the interval of the difference excludes 0. Other games, and those not measured, are undecided.
     """
     differences = [Interval.of([a - b for a, b in zip(here, there, strict=True)]) for here, there in pairs]
     sure = sum(one.low > 0 or (ties and one.low == one.high == 0) for one in differences)

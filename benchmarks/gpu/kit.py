@@ -1,7 +1,7 @@
-"""The kit: wheels that a machine with torch and CUDA lacks, for an installation without a network, and its script.
+"""Makes the kit: a folder with wheels and a script that installs this checkout without a network on a GPU machine.
 
 Run as ``python -m benchmarks gpu-kit`` (``make gpu-kit``) in a checkout. pip resolves what the project and the tests
-marked gpu need, in the versions of constraints.txt, for the Python of that machine; torch and numpy, which it has, are
+marked gpu need, in the versions of constraints.txt, for the Python of that machine. torch and numpy, which it has, are
 left out.
 """
 
@@ -24,17 +24,17 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".gpu-kit"
 PYTHON = "3.12"
 MOST_BYTES = 60_000_000
-"""Largest kit: with the working tree it has to pass through doors of 64 MiB."""
+"""Largest size of the kit: with the working tree it must fit into uploads of 64 MiB."""
 THERE = ("torch", "numpy")
-"""Packages that the machine has; the first would bring all of CUDA."""
+"""Packages that the machine has already; a wheel of torch would bring all of CUDA."""
 FOR_TESTS = ("hypothesis", "pytest", "pytest-timeout")
-"""Packages that the tests marked gpu need, of the extra dev."""
+"""Packages of the extra dev that the tests marked gpu need."""
 INSTALL = Path(__file__).with_name("install.sh")
 _GLIBC = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux2014", "manylinux_2_17", "manylinux1")
 
 
 def requirements(pyproject: Path) -> list[str]:
-    """Return what is to be downloaded: the build's, the project's and the tests' own requirements but those THERE."""
+    """Return the requirements to download: those of the build, the project and the tests, without ``THERE``."""
     told = tomllib.loads(pyproject.read_text())
     project = told["project"]
     tests = [each for each in project["optional-dependencies"]["dev"] if name_of(each) in FOR_TESTS]
@@ -48,7 +48,7 @@ def name_of(requirement: str) -> str:
 
 
 def download(wanted: Sequence[str], folder: Path) -> None:
-    """Let pip download wheels for the machine's Python, with what they need themselves; raises FailedError."""
+    """Let pip download wheels for the Python of that machine, with their dependencies; raises FailedError."""
     tag = f"cp{PYTHON.replace('.', '')}"
     platforms = [f"{platform}_x86_64" for platform in _GLIBC]
     target = ["--python-version", PYTHON, "--implementation", "cp"]
@@ -62,14 +62,14 @@ def download(wanted: Sequence[str], folder: Path) -> None:
 
 
 def leave_out(wheels: Path, names: Sequence[str] = THERE) -> None:
-    """Remove wheels of packages that others asked for and the machine has."""
+    """Remove the wheels of packages in ``THERE``, which pip downloads as dependencies of others."""
     for wheel in wheels.glob("*.whl"):
         if name_of(wheel.name.partition("-")[0]) in names:
             wheel.unlink()
 
 
 def weigh(folder: Path, most: int = MOST_BYTES) -> int:
-    """Return the bytes of all files; raises FailedError, with the largest, when they are too many."""
+    """Return the bytes of all files; raises FailedError, which names the largest files, if they exceed MOST_BYTES."""
     sizes = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     total = sum(sizes.values())
     if total > most:
@@ -82,7 +82,7 @@ def weigh(folder: Path, most: int = MOST_BYTES) -> int:
 
 
 def make(folder: Path) -> int:
-    """Make the kit anew; returns its bytes."""
+    """Make the kit; return its size in bytes."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "wheels").mkdir(parents=True)
     download(requirements(ROOT / "pyproject.toml"), folder / "wheels")
@@ -94,7 +94,7 @@ def make(folder: Path) -> int:
 
 
 def main() -> int:
-    """Make it and say what it is; returns the exit status."""
+    """Make the kit and print its size; return the exit status."""
     try:
         total = make(FOLDER)
     except FailedError as error:

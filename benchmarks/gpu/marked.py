@@ -1,4 +1,4 @@
-"""The part of a visit that runs the tests marked gpu, which no other machine does."""
+"""The part ``tests`` of the measurements on a GPU machine: runs the tests marked gpu."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = "gpu-tests.txt"
 
 
 def no_tests(host: GpuHost) -> str:
-    """Say why the tests marked gpu cannot be run; empty where they can."""
+    """Return why the tests marked gpu cannot be run; "" if they can."""
     if host.no_device:
         return host.no_device
     missing = [name for name in ("pytest", "pytest_timeout", "hypothesis") if find_spec(name) is None]
@@ -30,12 +30,12 @@ def no_tests(host: GpuHost) -> str:
 
 
 def marked_files(tests: Path = TESTS) -> list[Path]:
-    """Return the files with tests that need a GPU: others import what a machine with torch alone may not have."""
+    """Return the files with tests that need a GPU; other files import packages that the machine may not have."""
     return [path for path in sorted(tests.rglob("test_*.py")) if MARK in path.read_text()]
 
 
 def tests(stay: Stay) -> SuiteReport:
-    """Run them; raises FailedError when pytest did not come to its end in the part's time."""
+    """Run the tests; raises FailedError if pytest does not end in the time of the part."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder:
         results = Path(folder) / "results.xml"
         words = ["-m", "gpu", "-p", "pytest_timeout", "-p", "no:cacheprovider", f"--junitxml={results}"]
@@ -54,7 +54,7 @@ def tests(stay: Stay) -> SuiteReport:
 
 
 def told(results: Path, stay: Stay) -> SuiteReport:
-    """Return the report of a file of JUnit's XML; tests that failed are shortfalls, and so is that all were skipped."""
+    """Return the report of a file of JUnit XML; failed tests are listed as shortfalls, also if all were skipped."""
     rows, seconds = [], {}
     for case in ElementTree.parse(results).getroot().iter("testcase"):
         name = f"{case.get('classname', '').removeprefix('tests.')}::{case.get('name')}"

@@ -1,6 +1,6 @@
-"""The parts of a visit to a GPU machine, in their order, and the time that each has: the one place where it is written.
+"""The parts of the measurements on a GPU machine (a visit), in order, with the minutes that each may take.
 
-A part begins nothing that would be over after its minutes, and what it needs to start and to end is in them.
+A part begins no measurement that would end after its minutes. They include the time to start and to end processes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from launch.bench.report import SuiteReport
 
 VISIT_MINUTES = 25.0
 INSTALL_MINUTES = 1.0
-"""Time of a visit for the installation from the kit, and a look at the machine."""
+"""Minutes of a visit for the installation from the kit."""
 COMMAND_MINUTES = 10.0
-"""Longest part, because a command may last no longer on some machines."""
+"""Most minutes of a part, because some machines limit the time of a command."""
 
 
 @dataclass(frozen=True)
 class VisitPart:
-    """One part."""
+    """One part of a visit."""
 
     name: str
     minutes: float
     says: str
-    """Words for its row in the list of parts."""
+    """Description in the list of parts."""
     function: Callable[[Stay], SuiteReport]
     lacks: Callable[[GpuHost], str] = lambda host: host.no_device
-    """GpuHost -> why it is left out there; empty: it is not."""
+    """Function that returns why the part cannot be done on a machine; "": it can."""
     by_cores: bool = False
-    """It has cases for more cores than a machine may have."""
+    """Whether it has cases for more cores than a machine may have."""
 
 
 def _rates(
@@ -54,4 +54,4 @@ PARTS = (
     _rates("dqn", 2.0, "DQN's four ways (Fast DQN, table 1)", rates.by_ways_of_dqn),
     _rates("learners", 2.0, "several learners on one GPU", gpu.by_learners, by_cores=True),
 )
-"""All of them. Together with INSTALL_MINUTES they take no more than VISIT_MINUTES."""
+"""All parts, in order. Together with INSTALL_MINUTES they take at most VISIT_MINUTES."""

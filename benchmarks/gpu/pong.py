@@ -1,7 +1,7 @@
-"""The part of a visit that trains Pong until its mean score is at 18: configs/pong-fast.yaml with a trainer on the GPU.
+"""The part of a visit that trains Pong to a mean score of 18: configs/pong-fast.yaml with a trainer on the GPU.
 
-Its 32 environments are spread over more simulators. So a batch has the 1,024 steps with which it was tuned, and only
-the time that a step takes is another.
+Its 32 environments are divided among more simulators. A batch still has the 1,024 steps with which the topology was
+tuned, so only the time for a step differs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ ENVIRONMENTS = 32
 SEEDS = (1, 2, 3)
 REPORT_EVERY_S = 1.0
 QUICK_S = 5.0
-"""Seconds that a run is given in the quick form, which learns nothing."""
+"""Seconds of a run in the quick form, in which nothing is learned."""
 MARGIN_S = 15.0
-"""Seconds of the part's time in which a run that did not come to the score is ended and told."""
+"""Seconds that are reserved to end a run that has not reached the score, and to report it."""
 SHARE = 0.5
 """Largest share of the part's time that one run may take."""
 POINTS, COLUMNS = 300, ("steps", "minutes", "score")
-"""Most points of a curve that is kept, and what each has."""
+"""Most points of a curve that is kept, and the names of their numbers."""
 
 
 def ways(host: GpuHost) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each way to act: where the simulators are, and in a server on the device."""
+    """Return the keys of each way to act: policies in the simulators, or in an inference server on the device."""
     processes = max(count for count in (1, 2, 4, 8, CORES) if count <= max(1, host.cores))
     shape = (f"simulators.count={processes}", f"simulators.envs={ENVIRONMENTS // processes}")
     trainer = f"trainer.device={host.device}"
@@ -48,7 +48,7 @@ def ways(host: GpuHost) -> dict[str, tuple[str, ...]]:
 
 
 def pong(stay: Stay) -> SuiteReport:
-    """Train until the score, by both ways with one seed, then with the next; what has no time left is not begun."""
+    """Train to the score in both ways with one seed, then with the next; runs without enough time are not begun."""
     found, seeds = ways(stay.host), SEEDS[: 1 if stay.request.quick else None]
     overrides = stay.request.overrides
     keys = {f"{way}, seed {seed}": (*found[way], f"seed={seed}", *overrides) for seed, way in product(seeds, found)}
@@ -70,7 +70,7 @@ def pong(stay: Stay) -> SuiteReport:
 
 
 def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> float:
-    """Train once, and keep the curve; raises FailedError with the newest score where the score is not reached."""
+    """Train once and keep the curve; return the minutes. Raises FailedError if the score is not reached."""
     limit_s = QUICK_S if stay.request.quick else min(stay.left_s - MARGIN_S, SHARE * stay.seconds)
     with Running(shipped(TOPOLOGY), keys, total_steps=None, report_every_s=REPORT_EVERY_S) as run:
         first = first_report_with(run, score, limit_s)
@@ -85,7 +85,7 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
 
 
 def _keep_curve(stay: Stay, trial: str, curve: LearningCurve) -> tuple[float, float, float]:
-    """Keep some of the points in the folder, if there is one; returns the newest: steps, minutes, score."""
+    """Write at most ``POINTS`` points of the curve to the folder, if there is one; return the newest point."""
     points = [point for stretch in curve.stretches for point in stretch]
     if (path := _file(stay, trial)) is not None:
         with path.open("w", newline="") as file:
@@ -94,7 +94,7 @@ def _keep_curve(stay: Stay, trial: str, curve: LearningCurve) -> tuple[float, fl
 
 
 def _kept_curve(stay: Stay, trial: str) -> LearningCurve | None:
-    """Return the curve that this call, or one before it, has kept; None where there is none."""
+    """Return the curve that this or an earlier call has kept; None if there is none."""
     if (path := _file(stay, trial)) is None or not path.is_file():
         return None
     with path.open(newline="") as file:

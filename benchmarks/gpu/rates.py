@@ -1,4 +1,4 @@
-"""Parts of a visit that measure rates: those of the suite ``gpu``, and DQN at the settings of Fast DQN."""
+"""Parts of a visit that measure rates: the parts of the suite ``gpu``, and DQN with the settings of Fast DQN."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from launch.errors import FailedError
 
 DQN = "atari/fast-dqn.yaml"
 DQN_WARMUP_S = 5.0
-"""DQN first fills its replay."""
+"""Seconds before the measurement of DQN, in which it fills its replay."""
 DQN_ENVIRONMENTS = fast_dqn.COUNTS[-1]
 
 
 def by_ways_of_dqn(host: GpuHost, quick: bool) -> Cases:
-    """DQN standard, concurrent, synchronised and both, with 8 environments in as many simulators as there are cores.
+    """Return the cases of DQN in the four ways of Fast DQN, with 8 environments in as many simulators as cores.
 
-    Where environments act by themselves each simulator has a server of its own, which asks the device for its rows
-    alone as the paper's threads do; else one answers them all.
+    If environments are not synchronised, each simulator has its own server, which sends only its rows to the device,
+    as the threads of the paper do; otherwise one server serves all simulators.
     """
     processes = max(count for count in fast_dqn.COUNTS if count <= min(host.cores, DQN_ENVIRONMENTS))
     found = {}
@@ -41,7 +41,7 @@ def by_ways_of_dqn(host: GpuHost, quick: bool) -> Cases:
 
 
 def rates(stay: Stay, name: str, cases: Callable[[GpuHost, bool], Cases]) -> SuiteReport:
-    """Measure cases in turn while the part has time; raises FailedError when none could be."""
+    """Measure cases in turn while the part has time; raises FailedError if none could be measured."""
     request = stay.request
     wanted = {
         case: replace(each, keys=(*each.keys, *request.overrides))

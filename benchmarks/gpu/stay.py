@@ -1,4 +1,4 @@
-"""The time that one part of a visit has: measures cases in turn until it is over, and keeps each result at once."""
+"""Measures the cases of one part of a visit in turn until the time of the part is over; writes each result at once."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from launch.bench.interleaved import Spread
 KEPT = "gpu-measured"
 """Name of the file of results, without its ending."""
 START_S = 25.0
-"""Time that a first measurement is thought to need besides its own seconds: children import torch and compile."""
+"""Estimated seconds that the first measurement of a case needs to start its processes, which import torch."""
 
 
 @dataclass(frozen=True)
 class PartMeasurement:
-    """One measurement that was made, or failed."""
+    """One measurement that has ended, or failed."""
 
     part: str
     case: str
     device: str
     quick: bool
     took_s: float
-    """Its time, with that of starting and ending processes."""
+    """Seconds that it took, including the start and the end of processes."""
     value: float | None
     error: str = ""
 
 
 class Stay:
-    """One part at work: what it may use, and until when."""
+    """One part while it is measured: its machine, its request and its time."""
 
     def __init__(self, request: BenchmarkRequest, host: GpuHost, part: str, minutes: float) -> None:
-        """Begin its time now."""
+        """Start the time of the part."""
         self.request, self.host, self.part = request, host, part
         self.seconds = 60.0 * minutes
         self._until_s = time.monotonic() + self.seconds
         self.shortfalls: list[str] = []
-        """Cases that failed or were not begun, each with the reason."""
+        """Lines about the cases that failed or were not begun, each with the reason."""
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left of its time."""
+        """Seconds left for the part."""
         return self._until_s - time.monotonic()
 
     def measure(
         self, cases: Mapping[str, Callable[[], float]], repetitions: int, start_s: float = START_S
     ) -> dict[str, Spread]:
-        """Measure every case once, then again, …, while there is time; returns those that have values.
+        """Measure all cases once, then again, and so on while there is time; return the values of the measured cases.
 
-        Values of an earlier call that was broken off count. What fails is not repeated, and is told in ``shortfalls``
-        as what is not begun for want of time; ``start_s`` is thought to be needed besides the seconds of a first one.
+        Values of an earlier call that was interrupted count. Cases that fail are not repeated; ``shortfalls`` has them
+        and the cases for which there was no time. ``start_s``: estimated seconds for the start of a case.
         """
         values, took_s = self._kept(cases)
         failed: set[str] = set()
@@ -79,7 +79,7 @@ class Stay:
         return {case: Spread(tuple(found)) for case, found in values.items() if found}
 
     def _kept(self, cases: Mapping[str, object]) -> tuple[dict[str, list[float]], dict[str, float]]:
-        """Return values of each case from the folder, and the longest that one took."""
+        """Return the kept values of each case, and the longest time in seconds that a measurement of it took."""
         values: dict[str, list[float]] = {case: [] for case in cases}
         took_s: dict[str, float] = {}
         for line in read_results(self.request, KEPT, PartMeasurement):

@@ -1,8 +1,8 @@
-"""A visit to a machine with a GPU, in parts that can be chosen, broken off and gone on with.
+"""A visit: the measurements on a machine with a GPU, in parts that can be chosen, interrupted and continued.
 
-Before anything starts it says which parts the machine cannot do and why. Then part by part: each keeps its measurements
-as they are made, writes a report of its own, and leaves an outcome as a line; one that fails leaves its reason, and the
-next goes on.
+At first it prints which parts are impossible on the machine, and why. Then it does one part after another. Each part
+keeps its measurements at once, writes its own report, and adds a line with its outcome to a file. If a part fails, the
+line has the reason, and the next part begins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from launch.runs.jsonl import read_object
 KEPT = "gpu-parts"
 """Name of the file of outcomes, without its ending."""
 KIT = Path(__file__).parents[2] / ".gpu-kit" / "kit.json"
-"""File that says which commit a kit was made from, for a working tree that came without its history."""
+"""File with the commit from which the kit was made, for a working tree without its git history."""
 DONE, PARTLY, FAILED, LEFT_OUT, NOT_BEGUN = "done", "partly", "failed", "left out", "not begun"
 
 
@@ -41,7 +41,7 @@ class PartOutcome:
     device: str
     quick: bool
     state: str
-    """One of the five above."""
+    """The outcome, one of the five names above."""
     minutes: float = 0.0
     reason: str = ""
 
@@ -51,7 +51,7 @@ ALL = "all"
 
 
 def gpu(request: BenchmarkRequest) -> SuiteReport:
-    """Do the parts that are named, ALL for all of them; with none the parts are listed."""
+    """Measurements on a GPU machine, in parts: names choose parts, all takes all; without a name, lists the parts."""
     chosen = choose(request.parts)
     host = GpuHost.here(request.device)
     if request.parts and request.output is None:
@@ -69,7 +69,7 @@ def gpu(request: BenchmarkRequest) -> SuiteReport:
 
 
 def choose(names: Sequence[str]) -> list[VisitPart]:
-    """Return parts by name, in the order of the plan; all for none; raises RunError for a name that is none."""
+    """Return the parts with these names, in order; without names, all. Raises RunError for an unknown name."""
     known = {part.name: part for part in PARTS}
     if unknown := [name for name in names if name not in known and name != ALL]:
         raise RunError(f"--part {unknown[0]}: gpu has no such part; choose one of {', '.join(known)}")
@@ -77,9 +77,9 @@ def choose(names: Sequence[str]) -> list[VisitPart]:
 
 
 def do(chosen: Sequence[VisitPart], request: BenchmarkRequest, host: GpuHost) -> Mapping[str, PartOutcome]:
-    """Do one part after the other, and keep the outcome of each; returns them by name.
+    """Do one part after another, and keep the outcome of each; return the outcomes by name.
 
-    A part that is done in this folder is not done again; one that would not be over in time is not begun.
+    A part that is done in this folder is not repeated; a part that would not end in time is not begun.
     """
     began_s = time.monotonic()
     found = {
@@ -107,7 +107,7 @@ def do(chosen: Sequence[VisitPart], request: BenchmarkRequest, host: GpuHost) ->
 
 
 def _do(part: VisitPart, request: BenchmarkRequest, host: GpuHost) -> tuple[str, str]:
-    """Do one part and write its report; returns state and reason."""
+    """Do one part and write its report; return its outcome and the reason."""
     stay = Stay(request, host, part.name, part.minutes)
     try:
         made = part.function(stay)
@@ -119,7 +119,7 @@ def _do(part: VisitPart, request: BenchmarkRequest, host: GpuHost) -> tuple[str,
 
 
 def _foreseen(part: VisitPart, host: GpuHost) -> str:
-    """Say whether a part will be done on a machine."""
+    """Return the line that says whether a part will be done on a machine."""
     if why := part.lacks(host):
         return f"left out: {why}"
     if part.by_cores and host.cores < CORES:
@@ -147,5 +147,5 @@ def _report(
 
 
 def say(text: str) -> None:
-    """Tell what goes on, on standard error at once: a log of a command that was cut off ends with where it was."""
+    """Print a line on standard error and flush it, so that the log of an interrupted command shows how far it came."""
     print(text, file=sys.stderr, flush=True)

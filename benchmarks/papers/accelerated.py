@@ -1,10 +1,10 @@
-"""Suites of Stooke and Abbeel (2018), in small: their figures 3 to 6, 8 and 9.
+"""Suites that measure figures 3 to 6, 8 and 9 of Stooke and Abbeel (2018) at reduced sizes.
 
 ``a2c-environments``, ``a3c-learners`` and ``ppo-environments`` are panels of figure 3, ``dqn-batches`` is figure 4,
 ``policy-gradients`` and ``pong`` are of figure 5, ``secondary-learner`` of figures 6 and 8, ``update-rules`` is figure
-9. Environment and network are the topology's: Catch and a small layer, but for ``pong``, where none is named; what a
-figure varies, and how other numbers follow from it, is the paper's. Its own sizes are those of the suites ``scaling``
-and ``learners``, and of ``topologies``.
+9. If no topology is named, the environment is Catch with a small network (for ``pong``, Pong). The quantities that a
+figure varies, and the numbers that follow from them, are the paper's. The suites ``scaling`` and ``learners`` have
+the paper's own sizes.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from launch.runs.jsonl import Lines
 from launch.topology.load import load
 
 BASE_ENVIRONMENTS = 16
-"""Environments that A2C's learning rate is for (section 5.3)."""
+"""Number of environments for which A2C's learning rate is given (section 5.3)."""
 A2C_ENVIRONMENTS = (16, 64, 256)
 A3C_LEARNERS = (1, 2, 4)
-"""Learners of 16 environments each."""
+"""Numbers of learners; each has 16 environments."""
 PPO_BATCH = 2_048
 PPO_ENVIRONMENTS = (8, 32, 128, 512)
 DQN_BATCHES = {32: 1.0, 512: 3.0, 1_024: 6.0}
 """Steps of a minibatch -> factor of the learning rate: the paper's 2.5, 7.5 and 15 x 10^-4 (section 5.4.1)."""
 INTENSITY = 8.0
-"""Samples learned from for each step, at any batch."""
+"""Mean number of times that each step is learned from, for all sizes of minibatches."""
 SECONDARY = {"2,048 acts, 64 beside it": (2_048, 64), "64 acts, 2,048 beside it": (64, 2_048), "256 both": (256, 256)}
-"""Steps of minibatches of the learner that acts, and of the one that learns beside it (section 5.4.2)."""
+"""Minibatch sizes of the learner that acts, and of the second one that learns from the same replay (section 5.4.2)."""
 POLICY_GRADIENTS = {
     "A2C": ("algorithm.name=a2c", "mode=sync"),
     "A3C": ("algorithm.name=a2c", "mode=async"),
     "PPO": ("algorithm.name=ppo", "algorithm.normalize_reward=false", "mode=sync"),
     "APPO": ("algorithm.name=ppo", "algorithm.normalize_reward=false", "mode=async"),
 }
-"""The paper's name -> what it is here, of several learners."""
+"""The paper's name of an algorithm -> its keys, with several learners."""
 MASTERED = 18.0
-"""Mean raw score of 100 training games of Pong from which it is called mastered; the best is 21."""
+"""Mean raw score of 100 training games from which Pong counts as mastered; the best possible score is 21."""
 UPDATE_RULES: Mapping[str, Sequence[str]] = {
     "Adam": ("optimizer.name=adam",),
     "RMSProp": (
@@ -53,11 +53,11 @@ UPDATE_RULES: Mapping[str, Sequence[str]] = {
         *("optimizer.accumulator_init=0", "optimizer.clip_norm=10"),
     ),
 }
-"""As appendix C has them: RMSProp in Lasagne's form with the decay of the authors' code."""
+"""Optimizer -> its keys, as in appendix C; RMSProp is that of Lasagne, with the decay of the authors' code."""
 UPDATE_RULE_BATCHES = (64, 256, 1_024)
 """Steps of a minibatch (appendix C)."""
 NORMS = ("parameters_l2_fc0", "gradients_l2_fc0", "steps_l2_fc0")
-"""Columns of the first linear layer: weights as they are, means of gradients and of steps since the report before."""
+"""Columns for the first linear layer: norm of the weights, mean norms of gradients and steps since the last report."""
 EVALUATED = ("eval_return_mean", "eval_return_secondary")
 
 
@@ -177,7 +177,7 @@ def _known(mean: float | None, column: str) -> float:
 
 
 def update_rule(rule: str, batch: int) -> str:
-    """Return the name of a case of ``update-rules``."""
+    """Return the name of a case of the suite ``update-rules``."""
     return f"{rule}, minibatches of {batch:,}"
 
 
@@ -215,7 +215,7 @@ def secondary_learner(request: BenchmarkRequest) -> SuiteReport:
 
 
 def value_learning(batch: int) -> tuple[str, ...]:
-    """Return the keys of DQN with minibatches of so many steps, and as many updates as the intensity asks for."""
+    """Return the keys of DQN for a minibatch size; each step is learned from ``INTENSITY`` times."""
     return (
         *("algorithm.name=dqn", f"replay.batch_size={batch}", f"replay.ratio={INTENSITY}"),
         f"replay.learning_starts_steps={max(2_048, batch)}",
@@ -231,7 +231,7 @@ def _learners(count: int) -> str:
 
 
 def _evaluations(request: BenchmarkRequest, keys: Sequence[str], label: str) -> Sequence[float]:
-    """Return the last evaluations of both networks of a run, followed to its end; raises FailedError without one."""
+    """Wait for the end of a run; return the last evaluations of both networks. Raises FailedError if there is none."""
     own = (*request.overrides, *keys)
     with Running(request.topology, own, total_steps=None) as run:
         run.wait(request.seconds)

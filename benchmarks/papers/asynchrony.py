@@ -1,12 +1,12 @@
-"""The suite ``asynchrony``: what PPO loses by experience of older weights, and what each correction wins back.
+"""The suite ``asynchrony``: how much score PPO loses if experience is old, and how much each correction recovers.
 
-The lag is held at a number, as Hilton et al. (2021, figure 1) hold the age of data: each rollout is played by the
-weights of so many updates ago. All of it happens in one process (``lagged_learner.py``), with the weights, bit for bit,
-of a run whose simulators are always ahead (`simulators.blocks`: lag + 1, `simulators.weights: rollout`). Runs of a
-topology have the same steps; lag, correction and seed alone differ.
+The policy lag is fixed, as the age of data in Hilton et al. (2021, figure 1): each rollout is played with the weights
+of a fixed number of updates ago. One process plays and learns (``lagged_learner.py``). Its weights are bit for bit
+those of a run whose simulators are always ahead (`simulators.blocks`: lag + 1, `simulators.weights: rollout`). Runs of
+a topology have the same number of steps, and differ only in lag, correction and seed.
 
-Each run's result is a line of ``asynchrony.jsonl`` in the folder of the report, if there is one: what stands there is
-not run again.
+Each run's result is a line of ``asynchrony.jsonl`` in the folder of the report, if there is one. Runs that are in this
+file are not repeated.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ SUITE = "asynchrony"
 
 @dataclass(frozen=True)
 class LagResult:
-    """The end of one run."""
+    """The result of one run."""
 
     method: str
     lag: int
-    """Updates by which its rollouts were older than the weights that learned from them."""
+    """The policy lag: number of updates by which the weights that acted were older than those that learned."""
     seed: int
     score: float
     """Mean of the last 100 training games."""
     whole: float
-    """Mean of that over the learning curve."""
+    """Mean of this score over the whole learning curve."""
     steps: int
     numbers: Mapping[str, float]
     """Means of NUMBERS over the run's updates."""
 
     @property
     def case(self) -> tuple[str, int]:
-        """Correction and lag, which runs of other seeds have too."""
+        """The case, which is the same for all seeds: correction and lag."""
         return self.method, self.lag
 
 
@@ -77,12 +77,12 @@ def asynchrony(request: BenchmarkRequest) -> SuiteReport:
 
 
 def _methods(lag: int) -> Iterable[str]:
-    """Return what is compared at a lag; without one, plain PPO is what the others are."""
+    """Return the corrections to compare at a lag; at lag 0 only plain PPO, because the others do the same."""
     return METHODS if lag else (PLAIN,)
 
 
 def overrides(request: BenchmarkRequest, method: str, seed: int) -> tuple[str, ...]:
-    """Return the keys of a run; those of the request come last but for what is compared."""
+    """Return the overrides of a run: those of the request, and after them those that are compared."""
     return (
         "algorithm.name=ppo",
         "algorithm.normalize_reward=false",
@@ -105,7 +105,7 @@ def _result(method: str, lag: int, seed: int, answer: Mapping[str, Any]) -> LagR
 
 
 def report(request: BenchmarkRequest, ran: Mapping[tuple[str, int], Sequence[LagResult]]) -> SuiteReport:
-    """Return the table: interquartile means over seeds, and how they compare with lock-step."""
+    """Return the report: interquartile means over seeds, also relative to lock-step."""
     rows, bars, found = [], {}, {}
     lock_step = interval(interquartile_mean, [[one.score for one in ran[PLAIN, 0]]]).estimate
     for (method, lag), results in ran.items():

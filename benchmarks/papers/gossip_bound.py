@@ -1,16 +1,17 @@
-"""The bound on how far apart learners that mix can be (GALA, proposition 1), and the measured distance beside it.
+"""The bound on the distances between learners that gossip (GALA, proposition 1), compared with measured distances.
 
-Reads what all learners of a run logged of their exchanges (``actorlearn/parameters/exchange_log.py``), when the run is
-over; writes nothing. Source: Assran et al. (2019), proposition 1 and figure 2.
+Reads the logs of exchanges that all learners of a run have written (``actorlearn/parameters/exchange_log.py``), after
+the end of the run. Source: Assran et al. (2019), proposition 1 and figure 2.
 
-Each message is the weights all began with plus a sum of updates, each times a coefficient: 1 in the message it led to,
-and from there on what mixing makes of it. Mixing takes means of messages, so the coefficients follow from the records
-alone: which message of whom was mixed, however late, in whatever order, and by however few. Then, for a learner i,
+A message has the weights of a learner. They are the initial weights, which all learners share, plus a sum of updates,
+each multiplied by a coefficient. The coefficient is 1 in the first message after the update; later ones follow from
+mixing, which takes means of messages. So the log of which messages were mixed determines all coefficients, for any
+delays and any order. Then, for a learner i,
 
     |x_i - mean x|  <=  sum over updates of |c_i - mean c| |update|
 
-and the same with l2 norms over learners for all of them together. That is the proposition with the mixing that really
-took place instead of its constant beta. It is exact for a single update, and loose where several cancel out.
+and the same, with l2 norms over learners, for all learners together. This is the proposition with the mixing that
+really took place instead of its constant beta. It is exact for a single update, and loose if several cancel out.
 """
 
 from __future__ import annotations
@@ -26,35 +27,35 @@ from numpy.typing import NDArray
 from actorlearn.parameters.exchange_log import NAME, ExchangeRecord
 
 HISTORY = 8
-"""Newest messages of each learner whose coefficients are kept; an older one that is mixed counts as a new update."""
+"""Number of newest messages of each learner whose coefficients are kept; mixing an older one counts as a new update."""
 AGREED = 1e-9
-"""Coefficients of an update that differ by no more are folded into a remainder."""
+"""If the coefficients of an update differ by at most this among learners, the update is no longer kept separately."""
 MOST_COEFFICIENTS = 1 << 22
-"""Kept, of 8 bytes; 16 learners in a ring need half as many, 64 have 7,281 updates. Beyond, the bound begins anew."""
+"""Most coefficients in memory, of 8 bytes each. If there are more, the bound begins anew from measured distances."""
 FOLD_AFTER = 256
-"""New updates, at least, between two looks at which are agreed upon."""
+"""Least number of new updates between two searches for updates on whose coefficients all learners agree."""
 
 
 class Bound:
     """Coefficients of the updates in each learner's newest messages."""
 
     def __init__(self) -> None:
-        """Begin with learners of equal weights."""
+        """Begin with learners that have equal weights."""
         self.lost = False
-        """Whether something happened that is not recorded: there is no bound until ``start``."""
+        """Whether the log lacks something that happened; then there is no bound until ``start`` is called."""
         self._equal = True
-        """Whether a learner without records has the weights that all began with."""
+        """Whether a learner without records still has the initial weights."""
         self._left: set[int] = set()
         self._clear()
 
     @property
     def updates(self) -> int:
-        """Number of updates that have a coefficient of their own."""
+        """Number of updates that are kept separately."""
         return self._count
 
     @property
     def coefficients(self) -> int:
-        """Number of coefficients that are kept, with room for those of updates to come."""
+        """Number of coefficients in memory, including free room for later updates."""
         return self._rows.size
 
     def _clear(self) -> None:
@@ -65,7 +66,7 @@ class Bound:
         self._count, self._fold_at, self.remainder = 0, FOLD_AFTER, 0.0
 
     def start(self, versions: Mapping[int, int], distances: Mapping[int, float]) -> None:
-        """Begin anew: with these messages, {learner: version}, each so far from one and the same point."""
+        """Begin anew with these messages, {learner: version}, given the distance of each from a common point."""
         self._clear()
         self.lost = self._equal = False
         for learner, version in versions.items():
@@ -73,7 +74,7 @@ class Bound:
             self._step(learner, version, distances[learner])
 
     def keep(self, members: Sequence[int]) -> None:
-        """Forget learners that have gone; one that comes back adopts weights first."""
+        """Keep only these learners; a learner that joins again adopts weights first."""
         gone = [at for at, learner in enumerate(self._learners) if learner not in members]
         if gone:
             self._left |= {self._learners[at] for at in gone}
@@ -81,7 +82,7 @@ class Bound:
             self._rows, self._versions = np.delete(self._rows, gone, 0), np.delete(self._versions, gone, 0)
 
     def replay(self, learner: int, record: ExchangeRecord) -> None:
-        """Do with coefficients what the learner did with weights."""
+        """Apply a record of the log to the coefficients, as the learner has applied it to its weights."""
         if self.lost:
             self._clear()
             return
@@ -105,9 +106,10 @@ class Bound:
             self._row(learner)[:] = np.mean([self._row(learner), *found], axis=0)
 
     def of(self, versions: Mapping[int, int]) -> tuple[NDArray[np.float64], float] | None:
-        """Distances from the mean of these messages, {learner: version}, that cannot be exceeded.
+        """Return bounds on the distances of these messages, {learner: version}, from their mean.
 
-        Of each one's message [learners], and, as the Frobenius norm, of all together. None if a message is not known.
+        The first result has a bound for each message, [learners]; the second bounds the Frobenius norm of all
+        distances. None if a message is not known.
         """
         found = [self._find(learner, version) for learner, version in versions.items()]
         rows = [row for row in found if row is not None]
@@ -118,18 +120,18 @@ class Bound:
         return off @ norms + self.remainder, float(together)
 
     def _find(self, learner: int, version: int) -> NDArray[np.float64] | None:
-        """Coefficients in a message, [updates]; None if it is not remembered."""
+        """Return the coefficients in a message, [updates]; None if they are no longer kept."""
         if learner not in self._learners:
             return None
         at, slot = self._learners.index(learner), version % HISTORY
         return self._rows[at, slot, : self._count] if self._versions[at, slot] == version else None
 
     def _row(self, learner: int) -> NDArray[np.float64]:
-        """Coefficients in a learner's weights now, [updates]."""
+        """Return the coefficients in the present weights of a learner, [updates]."""
         return self._rows[self._learners.index(learner), HISTORY, : self._count]
 
     def _enter(self, learner: int, coefficients: NDArray[np.float64]) -> None:
-        """Take a learner in, or in again, with these coefficients and no messages."""
+        """Add a learner, or replace it, with these coefficients and without messages."""
         if learner not in self._learners:
             self._learners.append(learner)
             self._rows = np.concatenate([self._rows, np.zeros_like(self._rows, shape=(1, *self._rows.shape[1:]))])
@@ -146,7 +148,7 @@ class Bound:
         self._versions[at, slot] = version
 
     def _update(self, learner: int, norm: float) -> None:
-        """Take in that a vector of this norm was added to a learner's weights."""
+        """Add an update: a vector of this norm was added to the weights of a learner."""
         if self._count == self._fold_at:
             self._fold()
         self._norms[self._count] = norm
@@ -154,7 +156,7 @@ class Bound:
         self._row(learner)[-1] = 1.0
 
     def _fold(self) -> None:
-        """Fold updates on which all agree into the remainder: means of coefficients are never farther apart."""
+        """Stop keeping updates on whose coefficients all learners agree; mixing cannot make them differ again."""
         rows = self._rows[:, :, : self._count]
         apart = rows.max((0, 1)) - rows.min((0, 1))
         kept = apart > AGREED
@@ -169,20 +171,20 @@ class Bound:
 
 
 class Drift(NamedTuple):
-    """One comparison that a learner made while the run went on."""
+    """One comparison of a learner's weights with the mean, logged during the run."""
 
     time_ns: int
     learner: int
     distance: float
-    """l2, of its message from the mean of all that there were."""
+    """l2 distance of its message from the mean of all messages."""
     bound: float
-    """Largest value that the proposition allows for it."""
+    """Largest value that the proposition allows for this distance."""
     together: float
-    """Largest value that it allows for the Frobenius norm of all distances."""
+    """Largest value that the proposition allows for the Frobenius norm of all distances."""
 
 
 class Follower:
-    """Follows what all learners did, in the order of its time."""
+    """Reads the records of all learners in the order of their times."""
 
     def __init__(self) -> None:
         """Begin with no records."""
@@ -190,7 +192,7 @@ class Follower:
         self._done: list[tuple[int, ExchangeRecord]] = []
 
     def take(self, learner: int, record: ExchangeRecord) -> Drift | None:
-        """Take in the next record; of a comparison, what it came to, unless that cannot be known."""
+        """Apply the next record; if it is a comparison whose bound is known, return it with the bound."""
         self._done.append((learner, record))
         if record.kind != "measured":
             self.bound.replay(learner, record)
@@ -203,9 +205,9 @@ class Follower:
         return Drift(record.time_ns, learner, _finite(record.distance), float(found[0][own]), found[1])
 
     def _anew(self, measured: ExchangeRecord) -> tuple[NDArray[np.float64], float] | None:
-        """Begin with the measured distances where something happened of which there is no record.
+        """Begin anew from the measured distances after something that is not in the logs.
 
-        None where it is not known what a learner did after the step that led to its message.
+        None if it is unknown what a learner did after the step that led to its message.
         """
         since: list[tuple[int, ExchangeRecord]] = []
         awaited = dict(measured.messages)
@@ -230,7 +232,7 @@ class Follower:
 
 
 def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Drift]:
-    """Every comparison in what the learners {number: records} did, with its bound."""
+    """Return all comparisons in the logs, {learner: records}, each with its bound."""
     merged = [(learner, record) for learner, records in logs.items() for record in records]
     follower = Follower()
     taken = (follower.take(*item) for item in sorted(merged, key=_time_ns))
@@ -238,13 +240,13 @@ def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Drift]:
 
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
-    """Return the logs of a run's learners, by their numbers; empty where they were not kept (gossip.gradient_every)."""
+    """Return the logs of a run's learners by number; {} if they were not kept (gossip.gradient_every)."""
     found = {path.stem.removeprefix(f"{NAME}-"): path for path in run_dir.glob(f"{NAME}-*.jsonl")}
     return {int(number): read(path) for number, path in found.items() if number.isdecimal()}
 
 
 def read(path: Path) -> list[ExchangeRecord]:
-    """Read all records of one learner; a line that is not whole stands for weights that came from elsewhere."""
+    """Yield all records of one learner; an incomplete line stands for weights that came from elsewhere."""
     records: list[ExchangeRecord] = []
     for line in path.read_bytes().splitlines():
         try:

@@ -1,7 +1,7 @@
-"""The suite ``desk``: how soon a page of many long runs is drawn, how soon a new report is on it, and at what cost.
+"""The suite ``desk``: how fast the desk draws a page of many long runs and shows a new report, and what it costs.
 
-Needs a browser: chromium, and the package playwright, which steers it. Runs are folders written for it, alike to those
-of a real run; the cost of watching one is measured on a real one, whose environments wait.
+Needs the browser chromium, and the package playwright, which controls it. The runs are folders like those of real runs,
+written for the suite. The cost of watching one run is measured with a real run, whose environments only wait.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EVERY_S = 2.0
 """Seconds between two reports of a run."""
 UPDATE_EVERY_S = 0.25
 FLAGS = ("--no-sandbox", "--disable-background-networking", "--disable-component-update", "--no-first-run")
-"""Words for chromium: it runs as root where containers do, and asks nobody for anything."""
+"""Options of chromium, with which it can run as root in a container and makes no requests of its own."""
 _PATIENCE_MS = 60_000
 _WAITING = (
     *("env.id=benchmarks.environments:Waiting", "simulators.envs=1", "algorithm.horizon=5"),
@@ -99,7 +99,7 @@ def served(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
 
 
 def make_run(folder: Path, number: int, reports: int = REPORTS) -> Path:
-    """Write the folder of a run that learns, alive as long as this process is; returns it."""
+    """Write the folder of a run that seems alive as long as this process is; return the folder."""
     path = folder / f"made-{number:02}"
     path.mkdir(parents=True)
     group, seed = divmod(number, SEEDS)
@@ -116,7 +116,7 @@ def make_run(folder: Path, number: int, reports: int = REPORTS) -> Path:
 
 
 def _line(number: int, report: int) -> str:
-    """One report: the numbers of a real one, and as many bytes."""
+    """Return a line with one report, with the names and the size of a real one."""
     drawn = random.Random(f"{number}.{report}")
     score = 20 * math.tanh((report - 3000) / (1500 + 100 * number)) + drawn.gauss(0, 0.4)
     steps = 2000 * (report + 1)
@@ -143,7 +143,7 @@ def _first(opened: Any, address: str) -> float:
 
 
 def _drawn(page: Any, address: str) -> float:
-    """Open a page; return the milliseconds from then until the first picture was drawn."""
+    """Open a page; return the milliseconds until the first picture was drawn."""
     page.goto(address)
     page.wait_for_selector("html[data-drawn]", state="attached", timeout=_PATIENCE_MS)
     return float(page.evaluate("Number(document.documentElement.dataset.drawn)"))
@@ -172,7 +172,7 @@ def _updates(page: Any, runs: list[Path], seconds: float) -> list[float]:
 
 
 def _next_drawn(page: Any, after_ms: float) -> float:
-    """Return when the page was drawn next, in milliseconds since 1970; its policy lets it wait for no expression."""
+    """Return the time at which the page is drawn next, in milliseconds since 1970."""
     deadline_s = time.monotonic() + _PATIENCE_MS / 1000
     while time.monotonic() < deadline_s:
         drawn = [at for at in page.evaluate("window.times.splice(0)") if at > after_ms]

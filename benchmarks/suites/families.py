@@ -1,6 +1,6 @@
 """The suite ``families``: scores of runs by environment, with package and version, seeds, steps, minutes and rate.
 
-Starts nothing and measures nothing itself: the table of docs/environments.md is made of the folders of finished runs.
+Starts no run: reads the folders of finished runs. The table of docs/environments.md is made so.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from launch.runs.find import RunFolder
 
 @dataclass(frozen=True)
 class Learned:
-    """Runs that differ in name and seed alone."""
+    """Runs that differ only in name and seed."""
 
     topology: Mapping[str, Any]
     """The resolved topology of one of them."""
     runs: Sequence[str]
     seeds: Sequence[Any]
     steps: int
-    """Agent steps of the shortest."""
+    """Environment steps of the shortest run."""
     minutes: Spread
     rate: Spread
-    """Agent steps a second, of each run the median over its reports."""
+    """Environment steps per second: for each run, the median over its reports."""
     scores: Spread
-    """Mean raw score of each run: of its last evaluation, where it has one, else of its last 100 training games."""
+    """Mean raw score of each run: in its last evaluation, or else of its last 100 training games."""
     over: str
-    """The games that these are means of."""
+    """A text on the games in these means."""
 
     @property
     def env_id(self) -> str:
@@ -83,7 +83,7 @@ def families(request: BenchmarkRequest) -> SuiteReport:
 
 
 def written_score(scores: Sequence[float]) -> str:
-    """Return a mean and its sample deviation with the mean's first three digits or more: 17.3 ± 2.1."""
+    """Return a mean and its sample deviation, with at least three digits of the mean: 17.3 ± 2.1."""
     mean = fmean(scores)
     digits = next((3 - place for place in (0, 1, 2) if abs(mean) < 10**place), 0)
     deviation = f" ± {stdev(scores):,.{digits}f}" if len(scores) > 1 else ""
@@ -91,7 +91,7 @@ def written_score(scores: Sequence[float]) -> str:
 
 
 def package_of(env_id: str) -> str:
-    """Return the installed distribution that an environment comes from, and its version; its module where none is."""
+    """Return the package of an environment and its version; the name of its module if no package is found."""
     needs = ENVIRONMENTS.of(env_id).needs
     module, colon, _ = env_id.partition(":")
     if needs:
@@ -136,13 +136,13 @@ def _learned(runs: Sequence[RunFolder]) -> Learned:
 
 
 def _rate(run: RunFolder, summary: Mapping[str, Any]) -> float:
-    """Return the median over reports; of a run too short for two of them its mean, the start included."""
+    """Return the median rate over reports; for a run with fewer than two reports, its mean including the start."""
     found = rates([row for row in run.metrics().new() if row.get("env_steps") and row.get("time_s")])
     return median(found) if found else float(summary["env_steps_per_s"])
 
 
 def _score(run: RunFolder, summary: Mapping[str, Any]) -> tuple[float, str]:
-    """Return the newest score of an ended run, and of which games it is the mean."""
+    """Return the last score of an ended run, and a text on the games in this mean."""
     if not summary:
         raise RunError(f"{run.name} has not ended: its figures are those of summary.json")
     if found := evaluations.best_and_last(run.events().new()):

@@ -1,9 +1,10 @@
-"""The suite ``guard``: whether training has become slower, as a share of the rate of its own parts.
+"""The suite ``guard``: fails if training has become slower than at earlier commits.
 
-The parts of a topology (simulation, inference, learning) and its training are measured in turn, so that a slow or busy
-machine lowers both. Each measurement is a line of ``guard.jsonl`` in the folder of ``-o``. The suite fails if training
-has lost more than ``LOSS`` of the share that earlier commits had in this folder and on this kind of machine. Shares of
-single repetitions differ by 10 %, so a loss must also be significant: use nine repetitions or more.
+The measure is a share: the rate of training divided by the rate of its parts (simulation, inference, learning) if they
+took turns. Parts and training are measured in turn, so that a slow or busy machine lowers both. Each measurement is a
+line of ``guard.jsonl`` in the folder of ``-o``. The suite fails if training has lost more than ``LOSS`` of the share
+that earlier commits had in this folder and on this kind of machine. Shares of single repetitions differ by 10 %, so a
+loss must also be significant: use nine repetitions or more.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Guarded:
     case: str
     machine: str
     shares: tuple[float, ...]
-    """Rate of training over the rate of its parts in turn, one for each repetition."""
+    """Rate of training divided by the rate of its parts in turn, for each repetition."""
     slower: bool
-    """Whether it had lost more than LOSS. Later measurements are not compared with it."""
+    """Whether this commit had lost more than LOSS; later measurements are then not compared with it."""
     commit: str = ""
-    """Filled in when the result is kept."""
+    """The commit; set when the result is written to the file."""
 
 
 def guard(request: BenchmarkRequest) -> SuiteReport:
@@ -86,9 +87,9 @@ def guard(request: BenchmarkRequest) -> SuiteReport:
 
 
 def is_slower(shares: Sequence[float], earlier: Sequence[Guarded]) -> bool:
-    """Return whether the median share is lower than that of earlier measurements by more than LOSS, not by chance.
+    """Return whether the median share is lower than the earlier ones by more than LOSS, and significantly.
 
-    By chance: the bootstrap interval of 95 % of the probability that a share exceeds an earlier one contains 1/2.
+    Not significant: the 95 % bootstrap interval of the probability that a share exceeds an earlier one contains 1/2.
     """
     before = [share for one in earlier for share in one.shares]
     if not before or median(shares) >= (1 - LOSS) * median(before):
@@ -97,14 +98,14 @@ def is_slower(shares: Sequence[float], earlier: Sequence[Guarded]) -> bool:
 
 
 def kind_of_machine() -> str:
-    """Return what shares may depend on: cores, processor, and whether it computes in bf16."""
+    """Return a text on what shares depend on: number of cores, processor, and whether it computes in bf16."""
     found = machine()
     native = any(flag in cpu_flags() for flag in BF16_PRODUCTS)
     return f"{found['usable_cores']} cores of {found['cpu']}, {'with' if native else 'without'} products in bf16"
 
 
 def measure_shares(topology: str, overrides: Sequence[str], request: BenchmarkRequest) -> list[float]:
-    """Return training's share of its parts in turn, repetition by repetition."""
+    """Return, for each repetition, the rate of training divided by the rate of its parts in turn."""
     with Parts(topology, overrides) as parts:
         alone = {"simulate": parts.simulate, "infer": parts.infer, "learn": parts.learn}
         cases = {part: partial(measure, request.seconds) for part, measure in alone.items()}

@@ -1,8 +1,8 @@
-"""The suite ``handover``: time to pass a step to an inference server and its actions back.
+"""The suite ``handover``: the time to pass observations to an inference server, and actions back to simulators.
 
-Environments that do nothing (``topologies/handover.yaml``) are stepped with a server and with the policy inside the
-simulator; the difference is the hand-over, in wall time of a step and in CPU time of simulators and server together,
-less what a server saves by one pass for all. With one simulator there is nothing to save.
+Environments that do nothing (``topologies/handover.yaml``) are stepped with a server, and with the policy inside the
+simulators. The difference is the cost of the hand-over: in wall time of a step, and in CPU time of simulators and
+server together. With several simulators, it is reduced by what a server saves, because it makes one pass for all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from launch.bench.running import Running
 
 SIMULATORS = (1, 2, 4, 8, 16)
 ACTING = ("simulator", "inference")
-"""Roles that make a step together."""
+"""Roles whose processes make a step together."""
 WARMUP_S = 2.0
 
 
@@ -46,7 +46,7 @@ def handover(request: BenchmarkRequest) -> SuiteReport:
 
 
 def _step_us(seconds: float, simulators: int, servers: int, cpu_us: list[float]) -> float:
-    """Wall time of a step in which every simulator takes part; adds the CPU time of one simulator's share."""
+    """Return the wall time, in microseconds, of a step of all simulators; adds the CPU time of a simulator's share."""
     keys = (f"simulators.count={simulators}", f"inference.count={servers}")
     with Running(shipped("handover.yaml"), keys) as run:
         reading = run.read(seconds, WARMUP_S)

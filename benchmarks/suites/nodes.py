@@ -1,7 +1,7 @@
-"""The suite ``nodes``: learners on nodes of this machine beside the same learners without nodes.
+"""The suite ``nodes``: rates of learners on several nodes of this machine, compared with the same learners on one.
 
-Each learner and its node are pinned to a core; learners share cores where there are more of them. Measured too is the
-processor time that a step takes, of all processes together: it varies less than rates on a machine that others use.
+Each learner and its node are pinned to a core; more learners than cores share cores. Also measured is
+the processor time for a step, of all processes together: it varies less than rates on a machine that others use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL = (
     *("simulators.count=1", "simulators.envs=8", "inference.count=0", "evaluator.count=0"),
     *("trainer.threads=1", "checkpoint.every_steps=1_000_000_000", "checkpoint.every_s=null"),
 )
-"""Keys of each learner: two processes for one core."""
+"""Keys of each learner, which has two processes for one core."""
 _EXCHANGES: Mapping[str, Mapping[str, str]] = {
     "alone": {"mode": "sync", "learners.count": "1"},
     "gossip with nobody": {"mode": "gossip", "gossip.graph": "none"},
@@ -37,7 +37,7 @@ _EXCHANGES: Mapping[str, Mapping[str, str]] = {
 
 
 def cases(overrides: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return name of a case -> its keys, without cases that contradict ``overrides``; raises FailedError for none."""
+    """Return the keys of each case by name, without cases that contradict ``overrides``; raises FailedError if none."""
     wanted = dict(override.split("=", 1) for override in overrides)
     found = {}
     for name, exchange in _EXCHANGES.items():
@@ -91,7 +91,7 @@ def _percents(values: Sequence[float]) -> str:
 
 
 def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: str | None, cpu: list[float]) -> float:
-    """Return the steps a second of a run; adds to ``cpu`` the microseconds of processor time that a step took."""
+    """Measure a run; return its steps/s, and add the microseconds of processor time for a step to ``cpu``."""
     learners = {process.name: process.id.learner for process in first_processes(load(topology, overrides))}
     with Running(topology, overrides, engine=engine) as run:
         pin(run, learners)
@@ -103,7 +103,7 @@ def _measure(topology: str, overrides: Sequence[str], seconds: float, engine: st
 
 
 def pin(run: Running, learners: Mapping[str, int]) -> None:
-    """Pin each learner's processes, and its node's, to a core."""
+    """Pin the processes of each learner and of its node to a core."""
     allowed, head = sorted(os.sched_getaffinity(0)), psutil.Process(run.pid)
     for event in run.events("spawned"):
         core = allowed[learners[event["process"]] % len(allowed)]
