@@ -1,7 +1,7 @@
 """The suite ``dba3c-games``: the best evaluation in each game, and the hours to it (Adamski et al. 2018, table 3).
 
-A topology that plays an Atari game plays each of the table's; others play their own alone, which shows that the suite
-runs and how the topology learns, and has nothing beside it.
+A topology with an Atari game plays all games of the table. Another topology plays only its own game; this shows that
+the suite works and how the topology learns, without a comparison.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ PAPER = {
     "Seaquest": (1_832, 0.5),
     "SpaceInvaders": (650, 0.5),
 }
-"""Game -> best stable score of 64 nodes, and hours to it."""
+"""Game -> best stable score of 64 nodes, and the hours until it was reached."""
 
 
 def dba3c_games(request: BenchmarkRequest) -> SuiteReport:
     """Best evaluation by game and hours to it, beside DBA3C's table 3; --seconds is the most of each run.
 
-    A game that comes to no evaluation in that time is left without figures, and a note says so.
+    A game without an evaluation in this time has no figures, and a note says so.
     """
     loaded = load(request.topology, request.overrides)
     cases = {game: (*own, "evaluator.stop_at_score=null") for game, own in keys(loaded, request.overrides).items()}
@@ -40,7 +40,7 @@ def dba3c_games(request: BenchmarkRequest) -> SuiteReport:
 
 
 def keys(loaded: Topology, overrides: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return games -> their overrides: the table's for an Atari topology whose game was not asked for, else its own."""
+    """Return the overrides for each game: all games of the table for an Atari topology, unless one was requested."""
     if not loaded.env.id.startswith("ALE/") or any(given.startswith("env.id=") for given in overrides):
         return {loaded.env.id: ()}
     epsilon = {"Pong": ("optimizer.epsilon=1.0e-3",)}  # section 2.4
@@ -48,14 +48,14 @@ def keys(loaded: Topology, overrides: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def evaluated(one: LearningRun) -> list[Mapping[str, Any]]:
-    """Return the reports after an evaluation; ``eval_env_steps`` are the steps of its weights, which are older."""
+    """Return the reports that follow an evaluation; ``eval_env_steps`` are the steps of the evaluated weights."""
     return [row for row in one.rows if row.get(EVALUATED) is not None]
 
 
 def compare(
     request: BenchmarkRequest, loaded: Topology, ran: Mapping[str, Sequence[LearningRun]], failed: Sequence[str]
 ) -> SuiteReport:
-    """Return the table of runs by game; ``failed``: what was wrong with others."""
+    """Return the report of runs by game; ``failed``: lines about the games whose runs failed."""
     rows, bars = [], {}
     for game, all_ in ran.items():
         paper = PAPER.get(game.removeprefix("ALE/").removesuffix("-v5"))

@@ -1,8 +1,8 @@
 """Suites ``dba3c-async``, ``dba3c-rate`` and ``dba3c-epsilon``: figures 3, 4 and 5 of DBA3C (Adamski et al. 2018).
 
-Runs of one topology that differ in what a figure is about, and in the seed. Scores are those of training games, as in
-the figures, after equal steps and after equal time. Without a topology they run ``topologies/dba3c-catch.yaml``,
-which one machine learns in a minute; with ``configs/atari/dba3c.yaml`` and an engine they have the paper's sizes.
+The runs of a suite differ in the quantity that the figure varies, and in the seed. Scores are those of training games,
+as in the figures, after equal steps and after equal time. The default topology is ``topologies/dba3c-catch.yaml``,
+which one machine learns in a minute. With ``configs/atari/dba3c.yaml`` and an engine, sizes are the paper's.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from launch.errors import RunError
 from launch.topology.load import Topology, load
 
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
-"""Learning rates: the paper's 1e-3 and 2e-3 (figure 4), and one below and above."""
+"""Learning rates: the paper's 1e-3 and 2e-3 (figure 4), a smaller and a larger one."""
 EPSILONS = (1e-3, 1e-8)
 SMALLER = 16
 """Factor by which figure 5's small batch is smaller than the topology's."""
 ONLINE = ("evaluator.count=0", "evaluator.stop_at_score=null")
-"""Keys of figures whose scores are those of training games."""
+"""Keys with which scores are those of training games: no evaluator."""
 FALL = "largest fall"
-"""Group of a report, and column of its table."""
+"""Name of a group of values in the report, and of a column of its table."""
 UNSTABLE = "large instabilities, forgets how to play"
 
 
 @dataclass(frozen=True)
 class LearningCase:
-    """One line of a figure."""
+    """One line of a figure: a case that is trained."""
 
     keys: tuple[str, ...]
     paper: str
-    """Its course in the paper."""
+    """How the line goes in the paper, in words."""
 
 
 def dba3c_async(request: BenchmarkRequest) -> SuiteReport:
@@ -86,9 +86,9 @@ def dba3c_epsilon(request: BenchmarkRequest) -> SuiteReport:
 
 
 def smaller(loaded: Topology) -> tuple[str, ...]:
-    """Return keys for a batch smaller by SMALLER: fewer learners where there are as many, shorter rollouts else.
+    """Return the keys for a batch that is ``SMALLER`` times smaller: by fewer learners, or else by shorter rollouts.
 
-    Rollouts stay as long as a return, which is then the same.
+    Rollouts are not made shorter than the steps of a return, so that returns stay the same.
     """
     if loaded.learners.count >= SMALLER:
         return learners_on_nodes(loaded, loaded.learners.count // SMALLER)
@@ -97,7 +97,7 @@ def smaller(loaded: Topology) -> tuple[str, ...]:
 
 
 def learners_on_nodes(loaded: Topology, count: int) -> tuple[str, ...]:
-    """Return keys for so many learners in place of a topology's, with its share of nodes and of gradients awaited."""
+    """Return the keys for another number of learners, with nodes and the quorum in proportion."""
     learners = loaded.learners
     nodes = max(1, round(loaded.nodes.count * count / learners.count))
     quorum = max(1, round(learners.quorum * count / learners.count)) if learners.quorum else 0
@@ -105,14 +105,14 @@ def learners_on_nodes(loaded: Topology, count: int) -> tuple[str, ...]:
 
 
 def batch(loaded: Topology) -> int:
-    """Return the steps that an update of the weights is made of: the effective batch (section 2.3)."""
+    """Return the effective batch: the steps from which one update of the weights is made (section 2.3)."""
     learners = loaded.learners
     gradients = learners.quorum or (learners.count if loaded.mode == "sync" else 1)
     return gradients * loaded.simulators.environments * loaded.algorithm.horizon
 
 
 def reduced(loaded: Topology) -> str:
-    """Return what a topology has in place of the paper's sizes, as a note."""
+    """Return a note on the sizes in which a topology differs from the paper."""
     learners, nodes = loaded.learners.count, loaded.nodes.count
     return (
         f"here {loaded.env.id}, {loaded.model.name}, {learners} learner{'s' * (learners > 1)} on {nodes} "
@@ -134,7 +134,7 @@ def compare(
     cases: Mapping[str, LearningCase],
     ran: Mapping[str, Sequence[LearningRun]],
 ) -> SuiteReport:
-    """Return the table of runs: their scores after as many steps and after as much time as the shortest had."""
+    """Return the report of runs: their scores after the steps and after the time of the shortest run."""
     runs = [one for all_ in ran.values() for one in all_]
     steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
     rows, bars, falls, batches = [], {}, {}, []

@@ -1,8 +1,9 @@
 """The suite ``dba3c-nodes``: time to a score by number of nodes (Adamski et al. 2018, figure 8).
 
-Nodes are doubled up to the topology's, which has learners on each. The batch of all together grows with them as in the
-paper: 512 steps on up to 16 nodes, 32 of each node on more, and as many times smaller as the topology's is. A score is
-that of 50 games by the likeliest action; a run ends with the first evaluation that reaches it.
+The number of nodes is doubled up to the topology's. The batch of all learners together grows with it as in the paper:
+512 steps on up to 16 nodes, and 32 steps for each node on more. If the topology's batch is smaller than the paper's,
+these numbers are reduced in proportion. A score is the mean of 50 games with the likeliest actions. A run ends with the
+first evaluation that reaches --score.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from launch.errors import RunError
 from launch.topology.load import Topology, load
 
 PAPER_HOURS = {1: 14.2, 64: 0.35}
-"""Nodes -> hours to Breakout 300 (section 3.1); the others stand in a plot alone."""
+"""Number of nodes -> hours until a score of 300 in Breakout (section 3.1); other numbers are only in a plot."""
 PAPER_BATCH = 512
 PAPER_LEAST = 32
-"""Steps of each node in a batch, at least."""
+"""Least number of steps of each node in a batch."""
 EVALUATED = "eval_return_mean"
 
 
@@ -43,7 +44,7 @@ def counts(loaded: Topology) -> tuple[int, ...]:
 
 
 def keys(loaded: Topology, count: int) -> tuple[str, ...]:
-    """Return overrides by which a topology has so many nodes and the paper's batch for them."""
+    """Return the overrides for a number of nodes, with the paper's batch."""
     learners = max(1, round(loaded.learners.count * count / loaded.nodes.count))
     share = loaded.learners.count / learners
     grown = _batch(count) / _batch(loaded.nodes.count)
@@ -52,14 +53,14 @@ def keys(loaded: Topology, count: int) -> tuple[str, ...]:
 
 
 def _batch(count: int) -> int:
-    """Return the paper's steps of an update on so many nodes."""
+    """Return the steps of an update in the paper for a number of nodes."""
     return max(PAPER_BATCH, PAPER_LEAST * count)
 
 
 def compare(
     request: BenchmarkRequest, loaded: Topology, ran: Mapping[int, Sequence[LearningRun]], wanted: float
 ) -> SuiteReport:
-    """Return the table of runs on so many nodes."""
+    """Return the report of the runs on each number of nodes."""
     rows, bars = [], {}
     for count, all_ in ran.items():
         reached = [one for one in all_ if one.curve.final >= wanted]
@@ -105,5 +106,5 @@ def compare(
 
 
 def nodes_of(count: int) -> str:
-    """Return a number of nodes in words."""
+    """Return a number of nodes as text."""
     return f"{count} node{'s' * (count > 1)}"

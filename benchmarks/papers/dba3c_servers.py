@@ -35,7 +35,7 @@ SERVERS = (1, 2, 4)
 LEARNERS = 4
 NODES = tuple(f"node-{number}" for number in range(1, LEARNERS + 1))
 BATCH = 4
-"""Rows of an update of a learner, one of each environment; a tenth of Catch's are the beginnings of games, no steps."""
+"""Rows in an update of a learner, one of each environment. In Catch, a tenth of the rows begin games: no steps."""
 LINK_MBIT = 100
 RATE_BYTES = 8
 """Bytes of a learning rate in a message."""
@@ -44,19 +44,19 @@ WARMUP_S = 4.0
 
 
 class UpdateBytes(NamedTuple):
-    """Bytes of a learner's update, before encryption."""
+    """Bytes of the messages for one update of a learner, before encryption."""
 
     sent: int
     received: int
 
     def divides(self, sent: int, received: int) -> bool:
-        """Whether so many bytes are those of a whole number of updates, of one at least."""
+        """Whether a number of bytes is that of one or more whole updates."""
         updates, left = divmod(sent, self.sent)
         return updates > 0 and not left and received == updates * self.received
 
 
 def update_bytes(parameters: int, servers: int, learners: int, number_bytes: int = 4) -> UpdateBytes:
-    """Return the bytes of an update: gradients and weights of all shards, and what servers are told (docs/nodes.md)."""
+    """Return the bytes of an update: gradients and weights of all shards, and counts of steps (docs/nodes.md)."""
     shards, row = Sharding(parameters, 0, servers).statistics_shard, SHARD_ROW_BYTES
     numbers = number_bytes * parameters
     told = servers * (SHARD.size + row)
@@ -87,13 +87,13 @@ def keys(servers: int) -> tuple[str, ...]:
 
 
 class ServersReading(NamedTuple):
-    """One run."""
+    """The result of one run."""
 
     rate: float
     busiest: float | None = None
-    """Share of a link's rate that it carried, in the direction and at the node where it is largest."""
+    """Largest share of its rate that any link carried, in either direction."""
     added: float | None = None
-    """Share by which the links carried more than the messages have."""
+    """Bytes that links carried beyond those of the messages, as a share of the latter."""
 
 
 def dba3c_servers(request: BenchmarkRequest) -> SuiteReport:
@@ -127,7 +127,7 @@ def dba3c_servers(request: BenchmarkRequest) -> SuiteReport:
 
 
 def measure(run: Running, each: UpdateBytes, seconds: float, network: Namespaces | None) -> ServersReading:
-    """Measure a run that has begun; raises FailedError where a learner counted other bytes than are computed."""
+    """Measure a run that has begun; raises FailedError if a learner counted other bytes than were computed."""
     run.rate(0.0, WARMUP_S)
     first, before, count = run.seen[-1], network.carried() if network else {}, len(run.seen)
     run.rate(seconds)
@@ -146,7 +146,7 @@ def measure(run: Running, each: UpdateBytes, seconds: float, network: Namespaces
 
 
 def bytes_of(topology: Topology) -> UpdateBytes:
-    """Return the bytes of an update of a topology; builds its network in a child process to count its parameters."""
+    """Return the bytes of an update of a topology; a child process builds its network to count its parameters."""
     servers, parameters = topology.parameter_servers, describe(topology).weights
     return update_bytes(parameters, servers.count, topology.learners.count, NUMBER_BYTES[servers.wire])
 
@@ -206,7 +206,7 @@ def _check(row: Mapping[str, Any], each: UpdateBytes) -> None:
 
 
 def _away(spawned: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of messages between learners and servers that leave their node."""
+    """Return the share of the messages between learners and servers that go to another node."""
     at = {str(event["process"]): str(event["node"]) for event in spawned}
     learners, servers = (
         [node for process, node in at.items() if process.startswith(f"{role}-")] for role in ("trainer", ROLE)

@@ -25,21 +25,21 @@ from launch.bench.report import SuiteReport, percent
 from launch.bench.running import Running
 
 TOPOLOGY = "catch-defaults.yaml"
-"""Its network and algorithm are taken, and not its environment."""
+"""Topology whose network and algorithm are used; the environment is another."""
 LEARNERS = 4
 SLOW = LEARNERS - 1
-"""Number of the slow learner."""
+"""Number of the learner that is slow."""
 STEP_S = 0.02
 HORIZON = 5
 """Steps of an update, of one environment: DBA3C's learners compute for some tenths of a second, these sleep so long."""
 PAPER = (60, 64)
-"""Gradients that make an update, and learners, of the paper's best run."""
+"""Number of gradients that make an update, and number of learners, in the paper's best run."""
 WARMUP_S = 4.0
 REPORT_EVERY_S = 1.0
 
 
 class QuorumCase(NamedTuple):
-    """Four learners, of which so many make an update."""
+    """A case: four learners, and the number of gradients that make an update."""
 
     quorum: int
     slow: bool
@@ -47,7 +47,7 @@ class QuorumCase(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its words in a table."""
+        """Name of the case in the table."""
         spare = LEARNERS - self.quorum
         return f"K = N{f' - {spare}' if spare else ''}, {'one slow' if self.slow else 'even'}"
 
@@ -56,16 +56,16 @@ CASES = tuple(QuorumCase(quorum, slow) for slow in (False, True) for quorum in (
 
 
 class StragglerReading(NamedTuple):
-    """A stretch of a run."""
+    """A measured interval of a run."""
 
     rate: float
     """Updates a second."""
     rows: Sequence[Mapping[str, Any]]
-    """Its reports."""
+    """The reports of the interval."""
     named: Sequence[str]
-    """Warnings of a slow learner, until its end."""
+    """Warnings about a slow learner up to the end of the interval."""
     cores: float
-    """Cores kept busy, by all processes of the run."""
+    """Processor time of all processes of the run, in cores."""
 
 
 def dba3c_stragglers(request: BenchmarkRequest) -> SuiteReport:
@@ -114,7 +114,7 @@ def keys(quorum: int, slow: str) -> tuple[str, ...]:
 
 
 def measure_quorum(request: BenchmarkRequest, quorum: int, found: Mapping[QuorumCase, list[StragglerReading]]) -> float:
-    """Measure a run while its learners are even, and then while one is slow; returns the first rate."""
+    """Measure a run while its learners are equally fast, and then while one is slow; return the first rate."""
     with tempfile.TemporaryDirectory(prefix="actorlearn-slow-") as slow:
         overrides = (*keys(quorum, slow), *request.overrides)
         with Running(shipped(TOPOLOGY), overrides, report_every_s=REPORT_EVERY_S, engine="local") as run:
@@ -125,7 +125,7 @@ def measure_quorum(request: BenchmarkRequest, quorum: int, found: Mapping[Quorum
 
 
 def _stretch(run: Running, seconds: float) -> StragglerReading:
-    """Measure a run for so long, after a warm-up."""
+    """Measure an interval of a run after a warm-up."""
     run.rate(0.0, WARMUP_S)
     first, spent_s = len(run.seen), cpu_s(run)
     run.rate(seconds)

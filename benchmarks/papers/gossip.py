@@ -42,18 +42,18 @@ from launch.topology.modes import section_of
 COUNTS = (1, 2, 4)
 """Learners; the paper's simulator counts are these times one learner's environments."""
 GRADIENT_EVERY = 6
-"""Updates between two gradients that are compared, where the topology does not say: 480 steps of 16 environments."""
+"""Default for the updates between two gradients that are compared."""
 NO_MIXING = "no mixing"
 """Mode gossip on a graph without edges."""
 WAITING, CORRECTED, DILOCO, NOLOCO = "waiting", "age-corrected", "DiLoCo", "NoLoCo"
-"""Gossip that waits for every message, gossip that is no paper's, and outer optimizers (``optim/outer.py``)."""
+"""Names of further cases: gossip that waits for all messages, age-corrected gossip, and outer optimizers."""
 SUITE = "gossip"
 AT_THE_END = "score at the end"
 """Group of a report, and column of its table."""
 READ = ("gradient_cosine", "frames_per_kj")
-"""Columns of reports that the table and the picture are made of."""
+"""Columns of reports that the table and the picture need."""
 LOCAL_STEPS = 32
-"""Optimizer steps between two exchanges with an outer optimizer; in sync those of a batch, where it has fewer."""
+"""Optimizer steps between two exchanges with an outer optimizer; in sync at most those of a batch."""
 WAYS = {
     "sync": ("sqrt", ("mode=sync",)),
     "async": ("none", ("mode=async",)),  # A3C: each learner's batch is as large as one's
@@ -77,7 +77,7 @@ Case = tuple[str, int]
 
 @dataclass(frozen=True)
 class GossipRun:
-    """Curve and logs of one run; its time begins with its first report, so that starting processes does not count."""
+    """The learning curve and the logs of one run; its time begins with its first report."""
 
     curve: LearningCurve
     rows: Sequence[dict[str, Any]]
@@ -85,10 +85,10 @@ class GossipRun:
     mixed: frozenset[str]
     """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
     consensus: Sequence[tuple[float, float, float]] = ()
-    """Minutes, a learner's distance from the mean, and its bound."""
+    """Points (minutes, distance of a learner's weights from the mean, bound on this distance)."""
 
     def after(self, minutes: float) -> float:
-        """Return the last score of the first so many minutes; raises ValueError where there is none yet."""
+        """Return the newest score after some minutes; raises ValueError if there is none yet."""
         scores = [score for _, minute, score in self.curve.stretches[-1] if minute <= minutes]
         if not scores:
             raise ValueError(f"{self.curve.label}: no score in the first {minutes:.1f} minutes")
@@ -97,7 +97,7 @@ class GossipRun:
 
 @dataclass(frozen=True)
 class GossipResult:
-    """One run of a case."""
+    """The result of one run of a case."""
 
     mode: str
     learners: int
@@ -143,9 +143,9 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
 
 
 def modes(count: int, most: int, steps: int) -> tuple[str, ...]:
-    """Return the modes compared with so many learners: one alone, A2C with GALA; with the most all.
+    """Return the cases for a number of learners: alone for one, all for the most, and A2C and GALA between.
 
-    DiLoCo's learners exchange at the end of a batch, so they are compared only where it has several ``steps``.
+    DiLoCo's learners exchange at the end of a batch, so it is compared only if a batch has several optimizer ``steps``.
     """
     if count == 1:
         return ("sync",)
@@ -153,13 +153,13 @@ def modes(count: int, most: int, steps: int) -> tuple[str, ...]:
 
 
 def _steps_of_a_batch(topology: Topology) -> int:
-    """Return the optimizer steps of a batch; 1 where it follows from a replay ratio."""
+    """Return the optimizer steps of a batch; 1 with a replay."""
     algorithm = topology.algorithm
     return algorithm.epochs * algorithm.minibatches if isinstance(algorithm, OnPolicySettings) else 1
 
 
 def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
-    """Return the data of the four panels, from runs with so many environments to a learner."""
+    """Return the data of the four panels; ``environments``: environments of each learner."""
     most = max(count for _, count in ran)
     alone = [one.curve for one in ran["sync", 1]]
     first = median(curve.stretches[0][0][2] for curve in alone)
@@ -182,7 +182,7 @@ def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
 
 
 def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
-    """Return minutes since the first exchange, the distance of a learner from the mean, and the bound."""
+    """Return points (minutes since the first exchange, distance of a learner from the mean, bound on it)."""
     logs = logs_of(run_dir)
     began_ns = min((records[0].time_ns for records in logs.values() if records), default=0)
     return [((point.time_ns - began_ns) / 60e9, point.distance, point.bound) for point in points(logs)]
@@ -191,7 +191,7 @@ def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
 def overrides(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int) -> tuple[str, ...]:
     """Return the keys that a run changes in the loaded topology: each learner has as many simulators as one alone.
 
-    Of the request's overrides a run has those that its mode reads.
+    Of the request's overrides, a run gets those that its mode uses.
     """
     (scaling, how), count = WAYS[case[0]], case[1]
     every = section_of(loaded, GOSSIP).gradient_every or GRADIENT_EVERY
@@ -208,7 +208,7 @@ def _key(override: str) -> str:
 
 
 def run_case(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int) -> GossipRun:
-    """Run a case with a seed, to its last step or until its seconds are over."""
+    """Train a case with a seed until its last step, at most for the request's seconds."""
     with Running(request.topology, overrides(request, loaded, case, seed), total_steps=None) as run:
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
@@ -249,7 +249,7 @@ def _written(scores: Spread) -> str:
 
 
 def _cut(ran: dict[Case, list[GossipRun]], total_steps: int) -> tuple[str, ...]:
-    """That runs are no better for ending early: the paper compares them after as many steps."""
+    """Return a note that runs ended early: the paper compares them after equal steps."""
     runs = [one for all_ in ran.values() for one in all_]
     cut = sum(one.curve.stretches[-1][-1][0] < total_steps for one in runs)
     if not cut:

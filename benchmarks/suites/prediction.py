@@ -1,10 +1,10 @@
-"""The suite ``prediction``: rates of learners on nodes of this machine beside those that the model predicts.
+"""The suite ``prediction``: compares rates on several nodes of this machine with those that the model predicts.
 
-Six topologies of 1 to 4 nodes have environments that wait most of the time, as four nodes do not have a core each here:
-learners in step, K = N - 1 of N, async and gossip, in step over links of a limited rate, and with a slow learner.
-Two more, of 1 and 2 nodes pinned to a core each, compute all the time.
+Six kinds of topologies, with 1 to 4 nodes, have environments that mostly wait, so that four nodes can share the cores
+of this machine: sync, a quorum of N - 1 of N learners, async, gossip, sync over links of a limited rate, and sync with
+a slow learner. The learners of two more kinds, with 1 and 2 nodes that are pinned to a core each, compute all the time.
 
-The costs of each network and environment are measured once, with one learner, and predict all its topologies. What is
+The costs of each network and environment are measured once, with one learner, and used for all its topologies. What is
 measured is kept in the output folder at once; cases that are there already are not measured again.
 """
 
@@ -40,16 +40,16 @@ from launch.topology.load import load
 
 WARMUP_S = 4.0
 FILE = "prediction.jsonl"
-"""File of the output folder: a line for the costs of each load, and one for each measurement."""
+"""File in the output folder, with a line for the costs of each load and for each measurement."""
 LINK_MBIT_PER_S = 100
 _BUFFERS = "burst 16kb latency 1s"
 """Buffers of links, which pass on at once few bytes beside those of a message, and lose none."""
 
 STEP_S = 0.02
-"""Time of a step of environments that wait: a rollout of five takes a tenth of a second."""
+"""Seconds of a step of the environments that wait; a rollout of five steps takes a tenth of a second."""
 _WAITING = ("simulators.envs=1", "env.id=benchmarks.environments:Waiting", "algorithm.horizon=5")
 LOADS = {"waiting": _WAITING, "waiting, wide": (*_WAITING, "model.hidden_sizes=[256, 256]"), "computing": ()}
-"""Name -> keys, besides SMALL, of the topologies that have the same costs."""
+"""Name of a load -> its keys, besides ``SMALL``; topologies with the same load have the same costs."""
 _SERVED = ("mode=async", "parameter_servers.count=1")
 
 
@@ -60,9 +60,9 @@ class NodesKind(NamedTuple):
     together: tuple[str, ...]
     """Keys of several learners."""
     served: bool = False
-    """Whether one learner has these keys too."""
+    """Whether a single learner has these keys too."""
     backups: int | None = None
-    """Learners beyond the quorum; None: there is no quorum."""
+    """Number of learners above the quorum; None: there is no quorum."""
     link_mbit_per_s: float | None = None
     """Rate of each node's link in each direction; None: nodes reach one another by the loopback device."""
     slow: bool = False
@@ -70,7 +70,7 @@ class NodesKind(NamedTuple):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Numbers of nodes; what computes all the time has a core for each."""
+        """Numbers of nodes that are measured; learners that compute all the time need a core each."""
         return (1, 2) if self.load == "computing" else (1, 2, 3, 4)
 
 
@@ -93,7 +93,7 @@ def keys_of(load_name: str, slow: str = "/") -> tuple[str, ...]:
 
 
 class NodesCase(NamedTuple):
-    """Learners on so many nodes, one each."""
+    """One case: a kind of topology, and a number of nodes with one learner each."""
 
     name: str
     """Name of its kind."""
@@ -101,16 +101,16 @@ class NodesCase(NamedTuple):
 
     @property
     def kind(self) -> NodesKind:
-        """Its topology."""
+        """The kind of topology with this name."""
         return KINDS[self.name]
 
     @property
     def title(self) -> str:
-        """Its words in a table."""
+        """Name of the case in the table."""
         return f"{self.name}, {self.nodes} node{'s' * (self.nodes > 1)}"
 
     def keys(self, slow: str = "/") -> list[str]:
-        """Return the overrides of its run, but for the nodes; ``slow`` as in `keys_of`."""
+        """Return the overrides of the run except those of nodes; ``slow``: as in `keys_of`."""
         kind = self.kind
         keys = [*keys_of(kind.load, slow), f"learners.count={self.nodes}"]
         keys += kind.together if self.nodes > 1 or kind.served else ()
@@ -120,18 +120,18 @@ class NodesCase(NamedTuple):
 
 
 class NodesRate(msgspec.Struct, frozen=True):
-    """Measurement of a case."""
+    """The measured rate of a case."""
 
     case: str
     nodes: int
     steps_per_s: float
-    """Environment steps that weights were changed by."""
+    """Environment steps per second that changed weights."""
     staleness: float | None
     """Mean staleness of gradients in mode async."""
 
 
 class Priced(msgspec.Struct, frozen=True):
-    """Costs of a load, and the number of its network's weights."""
+    """The costs of a load, and the number of weights of its network."""
 
     load: str
     costs: Costs
