@@ -1,4 +1,4 @@
-"""The suite ``dba3c-prediction``: figures 6 to 8 of Adamski et al. (2018) as the model predicts them; measures nothing.
+"""The suite ``dba3c-prediction``: predicts figures 6 to 8 of Adamski et al. (2018) by simulation; measures nothing.
 
 The costs of the paper's machines are not in the paper. Three numbers follow from three points of its figures: the time
 of a data point and of a round without its messages, and the rate of links. All else is predicted. The points of
@@ -18,28 +18,28 @@ from launch.simulate.scenario import Costs, Scenario, Work
 from launch.topology.schema import SimulatorsSection
 
 POINT_S = 4.18e-3
-"""Seconds of a data point in a gradient of a worker, from figures 6 and 7: see `calibrate`."""
+"""Seconds for a data point in the gradient of a worker, from figures 6 and 7 (`calibrate`)."""
 ROUND_S = 16.4e-3
-"""Seconds of a round that neither its batch nor its messages explain, the wait for the slowest worker among them."""
+"""Seconds of a round besides those for its batch and its messages; they include the wait for the slowest worker."""
 LINK_BYTES_PER_S = 2.71e9
 CORES = 12
 BATCH = 32
 
 
 class FigurePoint(NamedTuple):
-    """One point of a figure."""
+    """One point of a figure of the paper."""
 
     figure: str
     case: Scenario
     low: float
-    """End of the paper's axis below it."""
+    """Lower end of the paper's axis."""
     high: float
     given: bool = False
-    """Whether a cost was worked out from it."""
+    """Whether a cost was computed from this point, so that it is no prediction."""
 
 
 def worker_round(workers: int, servers: int, weights: int, batch: int) -> Scenario:
-    """Return workers that make a step together through parameter servers, on a machine each."""
+    """Return the scenario of workers, on a machine each, that make a step together through parameter servers."""
     return Scenario(
         costs=Costs(step_s=0.0, pass_s=0.0, gradient_s=batch * POINT_S, wake_s=ROUND_S if workers > 1 else 0.0),
         work=Work(horizon=batch, simulators=SimulatorsSection(count=1, envs=1)),
@@ -59,7 +59,7 @@ def worker_round(workers: int, servers: int, weights: int, batch: int) -> Scenar
 
 
 def calibrate(one_server: float, eight_servers: float, smallest: float) -> tuple[float, float, float]:
-    """Return POINT_S, ROUND_S and LINK_BYTES_PER_S that give these data points a second and worker.
+    """Return the POINT_S, ROUND_S and LINK_BYTES_PER_S that explain these data points per second and worker.
 
     Figure 7 with 1 and 8 servers (32 workers, batches of 4, 332k weights), and figure 6 with 16 neurons (4 servers).
     All gradients come into a server's link, and as many weights go out of it: 2 x 32 x 4 P / k bytes.

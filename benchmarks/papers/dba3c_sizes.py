@@ -17,7 +17,7 @@ from launch.plan.probe import describe
 from launch.topology.load import load
 
 PAPER_PARAMETERS = {256: 538_119, 128: 332_295, 64: 229_383, 32: 177_927, 16: 152_199}
-"""Table 2, of a game with six actions: units of the layer behind the convolutions -> parameters."""
+"""Table 2, for a game with six actions: units of the layer after the convolutions -> number of parameters."""
 PAPER_NODES = 64
 """Nodes of the paper's largest runs, for whose traffic section 2.5 gives 263 MB an update: it means MiB."""
 TOPOLOGY = "atari/dba3c.yaml"
@@ -26,7 +26,7 @@ WARMUP_S = 4.0
 
 
 def keys(units: int) -> tuple[str, ...]:
-    """Overrides of configs/atari/dba3c.yaml: another size, and as many learners as one machine bears."""
+    """Return overrides of configs/atari/dba3c.yaml: another size, and as many learners as one machine can run."""
     return (
         "env.id=ALE/Pong-v5",
         f"model.hidden_units={units}",
@@ -91,7 +91,7 @@ def dba3c_sizes(request: BenchmarkRequest) -> SuiteReport:
 
 
 def traffic_bytes(parameters: int, learners: int) -> int:
-    """Return the bytes of one update: a gradient from each learner and weights to each, in float32 (section 2.5)."""
+    """Return the bytes of one update: a gradient from each learner, and weights to each, in float32 (section 2.5)."""
     return 2 * learners * parameters * 4
 
 

@@ -1,11 +1,11 @@
-"""The suite ``experience``: learners that share weights, experience, both or neither (SAPO, arXiv 2509.08721).
+"""The suite ``experience``: compares learners that share weights, experience, both or neither (SAPO, arXiv 2509.08721).
 
 SAPO's learners learn from rollouts of others as much as from their own and mix no weights; ours are corrected for the
-policies that acted. Runs of a topology have the same steps, each learner its own share of them, and steps of others are
-no steps of a run: weights, experience and seed alone differ.
+policies that acted. Runs of a topology have the same steps, of which each learner makes an equal share; the steps of
+others that a learner learns from do not count. Runs differ only in what is shared, and in the seed.
 
-Each run's result is a line of ``experience.jsonl`` in the folder of the report, if there is one: what stands there is
-not run again.
+Each run's result is a line of ``experience.jsonl`` in the folder of the report, if there is one. Runs that are in this
+file are not repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BOTH, WEIGHTS, EXPERIENCE, NEITHER = "weights and experience", "weights", "exper
 CASES = {BOTH: (True, True), WEIGHTS: (True, False), EXPERIENCE: (False, True), NEITHER: (False, False)}
 """Name of a case -> whether weights are shared, whether experience is."""
 PARTS = (0.25, 0.5, 1.0)
-"""Parts of the steps after which scores are compared."""
+"""Scores are compared after these parts of the steps."""
 SUITE = "experience"
 
 
@@ -43,9 +43,9 @@ class SharingResult:
     case: str
     seed: int
     scores: Sequence[float]
-    """Mean over learners of the last 100 training games, after each of PARTS of the steps."""
+    """Score (mean of the last 100 training games, over learners) after each of ``PARTS`` of the steps."""
     whole: float
-    """Mean of that over the run's reports."""
+    """Mean of this score over all reports of the run."""
     steps: int
 
 
@@ -67,9 +67,9 @@ def experience(request: BenchmarkRequest) -> SuiteReport:
 
 
 def overrides(request: BenchmarkRequest, case: str, seed: int) -> tuple[str, ...]:
-    """Return the keys of a run; those of the request come last but for what is compared.
+    """Return the overrides of a run: those of the request, and after them those that are compared.
 
-    A learner shows others all its environments: with a ring there are as many foreign rows as own ones.
+    A learner shares the rows of all its environments: in a ring, it learns from as many foreign rows as own ones.
     """
     own = ("algorithm.name=impala", "mode=gossip", f"learners.count={LEARNERS}", "simulators.count=1")
     loaded = load(request.topology, (*own, *ONLINE, *request.overrides))
@@ -82,7 +82,7 @@ def overrides(request: BenchmarkRequest, case: str, seed: int) -> tuple[str, ...
 
 
 def run(request: BenchmarkRequest, case: str, seed: int) -> SharingResult:
-    """Run one case to the end of its steps, or of the request's seconds."""
+    """Train one case until its last step, at most for the request's seconds."""
     with Running(request.topology, overrides(request, case, seed), total_steps=None) as running:
         curve_of(running, f"{case}, seed {seed}", request.seconds)
         rows = [row for row in Lines(running.run_dir / "metrics.jsonl").new() if row.get(SCORE) is not None]
@@ -101,7 +101,7 @@ def _score_after(rows: Sequence[Mapping[str, Any]], steps: float) -> float:
 
 
 def report(request: BenchmarkRequest, ran: Mapping[str, Sequence[SharingResult]]) -> SuiteReport:
-    """Return the table: interquartile means over seeds after each part of the steps, and over the whole curve."""
+    """Return the report: interquartile means over seeds after each part of the steps, and over the whole curve."""
     rows, bars, found = [], {}, {}
     for case, results in ran.items():
         after = [interval(interquartile_mean, [[one.scores[part] for one in results]]) for part in range(len(PARTS))]

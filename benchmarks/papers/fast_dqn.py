@@ -40,7 +40,7 @@ PAPER_HOURS = {
     "synchronised": (None, 19.32, 15.74, 14.60),
     "both": (None, 14.72, 11.08, 9.02),
 }
-"""Table 1: mean hours of 50 million steps. A single environment has no others to be synchronised with."""
+"""Table 1: mean hours for 50 million steps. A single environment cannot be synchronised with others."""
 CONCURRENT, BY_THEMSELVES = ("concurrent", "both"), ("standard", "concurrent")
 SOON = (
     "evaluator.count=0",
@@ -50,23 +50,23 @@ SOON = (
     "algorithm.epsilon_initial=0.1",
     "algorithm.epsilon_final=0.1",
 )
-"""Keys by which learning, and so a measurement, begins at once."""
+"""Keys with which learning begins at once, so that the measurement can."""
 
 REPEATED: Mapping[str, tuple[int, Sequence[str]]] = {
     "seed 1, all cores": (1, ()),
     "seed 1, one core": (1, ("taskset", "--cpu-list", "0")),
     "seed 2, all cores": (2, ()),
 }
-"""Runs of ``fast-dqn-repeated`` -> seed, and the command that starts them."""
+"""Name of a run of ``fast-dqn-repeated`` -> its seed, and the command that is put before its own."""
 
 
 def keys(way: str, environments: int) -> tuple[str, ...]:
-    """Return overrides of configs/atari/fast-dqn.yaml by which a measurement begins at once."""
+    """Return overrides of configs/atari/fast-dqn.yaml with which learning begins at once."""
     return (*SOON, *shape(way, environments))
 
 
 def shape(way: str, environments: int) -> tuple[str, ...]:
-    """Return the keys of a way: who waits for whom, and whose weights act."""
+    """Return the keys of one of the four ways: which processes wait for which, and which weights act."""
     processes = min(environments, 2, begun_cores())
     each = environments // processes
     concurrent = way in CONCURRENT

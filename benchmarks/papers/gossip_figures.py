@@ -20,14 +20,14 @@ NOT_SAID = "no run reported it"
 
 @dataclass(frozen=True)
 class Figures:
-    """The data that is drawn."""
+    """The data of the four panels."""
 
     environments: int
     """Environments of one learner."""
     threshold: float
     """Score from which a run is convergent."""
     convergent: Mapping[tuple[str, int], float]
-    """Mode and learners -> share of runs."""
+    """Mode and number of learners -> share of the runs that are convergent."""
     curves: Mapping[str, Sequence[LearningCurve]]
     """Mode -> a curve for each seed, with the most learners."""
     consensus: Sequence[Sequence[tuple[float, float, float]]]
@@ -38,7 +38,7 @@ class Figures:
     """Pairs of learners of which one mixes the other's weights."""
 
     def said(self) -> dict[str, Any]:
-        """Return the numbers that are drawn: for JSON, and as two lines of text."""
+        """Return the numbers of the panels for JSON, and two lines of text about them."""
         points = [point for run in self.consensus for point in run]
         within = sum(distance <= bound for _, distance, bound in points)
         shares = sorted(distance / bound for _, distance, bound in points if bound > 0)

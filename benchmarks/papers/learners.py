@@ -26,11 +26,11 @@ class System:
     """One row of a table of the paper."""
 
     topology: str
-    """Shipped, under configs/atari."""
+    """Name of a shipped topology in configs/atari."""
     paper_hours: tuple[float | None, ...]
-    """By number of learners, as COUNTS."""
+    """The paper's hours for each number of learners in ``COUNTS``; None: not given."""
     keys: Callable[[int], tuple[str, ...]] = lambda _count: ()
-    """Keys that so many learners change."""
+    """Function that returns the keys for a number of learners."""
 
 
 def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[str, ...]]:

@@ -14,7 +14,7 @@ from launch.bench.running import Reading, Running
 from launch.machine.cores import begun_cores
 
 ENVIRONMENTS = (16, 32, 64, 128, 256)
-"""The paper's n_e."""
+"""Numbers of environments: n_e in the paper."""
 RATE = 0.0007
 """Learning rate for each environment (section 5.2)."""
 NETWORKS = ("nips", "nature")
@@ -22,7 +22,7 @@ WARMUP_S = 4.0
 
 
 def keys(environments: int) -> tuple[str, ...]:
-    """Overrides for so many environments in all, on as many simulators as there are cores to begin with."""
+    """Return overrides for a number of environments in all, divided among about as many simulators as cores."""
     processes = max(count for count in (1, 2, 4, 8) if count <= max(1, begun_cores()))
     return (f"simulators.count={processes}", f"simulators.envs={environments // processes}")
 
@@ -42,7 +42,7 @@ def paac_environments(request: BenchmarkRequest) -> SuiteReport:
 
 
 def environments(count: int) -> str:
-    """Return a number of environments in words."""
+    """Return a number of environments as text."""
     return f"{count} environments"
 
 

@@ -23,7 +23,7 @@ BASE_RATE = 7e-4
 
 
 def runs(cores: int, quick: bool) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return name of a curve -> its shipped topology and the keys that it changes."""
+    """Return the runs: name of a curve -> its shipped topology, and its overrides."""
     simulators = max(n for n in (1, 2, 4, 8) if n <= max(1, cores))
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for environments in (16, 64, 256)[: 2 if quick else 3]:
@@ -81,6 +81,6 @@ def scaling(request: BenchmarkRequest) -> SuiteReport:
 
 
 def _curve(request: BenchmarkRequest, name: str, topology: str, overrides: tuple[str, ...]) -> LearningCurve:
-    """Return the learning curve of one run, which is ended when its seconds are over."""
+    """Train one run for its seconds; return its learning curve."""
     with Running(topology, overrides, total_steps=None) as run:
         return curve_of(run, name, request.seconds)

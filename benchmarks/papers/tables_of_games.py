@@ -29,7 +29,7 @@ GALA = {"A3C": _of_several("async"), "A2C": _of_several("sync"), "GALA-A2C": _of
 HALF_RATE = ("optimizer.learning_rate=0.0112", "optimizer.schedule=constant")
 """PAAC's 0.0007 for each of a learner's 16 environments."""
 PAAC = {"A3C": ("simulators.count=1", *HALF_RATE, *_of_several("async")), "PAAC": ()}
-"""Columns of each table -> the keys by which a topology becomes them."""
+"""Column of each table -> the keys with which it is trained."""
 
 
 def gala_games(request: BenchmarkRequest) -> SuiteReport:
@@ -43,7 +43,7 @@ def paac_games(request: BenchmarkRequest) -> SuiteReport:
 
 
 def cases(games: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the keys of each game and column."""
+    """Return the keys for each game and column."""
     return {case(game, of): (f"env.id=MinAtar/{game}-v1", *columns[of]) for game in games for of in columns}
 
 

@@ -1,4 +1,4 @@
-"""Compares training rates with other programs on the same work, each in an environment of its own, interleaved.
+"""Compares training rates with other programs, each in its own virtual environment, on the same work and in turn.
 
 ``benchmarks/peers/works.py`` lists the programs and their work. ``install.sh`` installs them; a suite never does.
 """
@@ -42,24 +42,24 @@ class PeerProgram:
     script: str
     arguments: tuple[str, ...]
     against: str
-    """Case of ours that does the same work."""
+    """Name of the case of actorlearn that does the same work."""
     also: str | None = None
-    """Another case of ours that a user would compare it with."""
+    """Name of another case of actorlearn with which a user would compare it."""
 
 
 @dataclass(frozen=True)
 class PeerWork:
-    """Work that all programs do, and the programs."""
+    """The work that all programs do, and the programs."""
 
     topology: str
     ours: Mapping[str, tuple[str, ...]]
-    """Case -> overrides of the topology."""
+    """Case of actorlearn -> overrides of the topology."""
     theirs: Mapping[str, PeerProgram]
     note: str
 
 
 def compare(suite: str, work: PeerWork, request: BenchmarkRequest) -> SuiteReport:
-    """Report the rates of all cases and the ratio of ours to each of theirs; raises FailedError."""
+    """Measure all cases in turn; return the report of rates and of ratios of ours to theirs. Raises FailedError."""
     pythons = {name: environment(name) for name in sorted({peer.environment for peer in work.theirs.values()})}
     first = next(iter(work.ours.values()))
     with Parts(work.topology, first) as parts:
@@ -105,7 +105,10 @@ def _rate(python: Path, peer: PeerProgram, seconds: float) -> float:
 
 
 def answer(python: Path, peer: PeerProgram, seconds: float) -> dict[str, Any]:
-    """Return the JSON of a peer's script, measured in so many seconds after its own warm-up; raises FailedError."""
+    """Run the script of a peer, which measures for ``seconds`` after its own warm-up; return its JSON.
+
+    Raises FailedError.
+    """
     script = HERE / "scripts" / peer.script
     command = [str(python), str(script), str(seconds), *peer.arguments]
     pipe = subprocess.PIPE

@@ -1,6 +1,6 @@
-"""The comparison ``neighbours``: ours, a plain loop and Stable-Baselines3's A2C beside other busy processes.
+"""The comparison ``neighbours``: training rates of several programs while other processes use the same cores.
 
-The suite ``neighbours`` of ``actorlearn bench``, with two more programs on the same work.
+It is the suite ``neighbours`` of ``actorlearn bench``, with a plain loop and Stable-Baselines3's A2C on the same work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def neighbours(request: BenchmarkRequest) -> SuiteReport:
 
 
 def peers_of(topology: Topology, cores: int) -> dict[str, PeerProgram]:
-    """Return the other programs that do a topology's work, by name; none where they do not play its game."""
+    """Return the other programs that do the work of a topology, by name; {} if they do not play its game."""
     s, network, precision = topology.simulators, topology.model.name, topology.trainer.precision
     if topology.env.id != GAME or network not in NETWORKS or topology.algorithm.name != "a2c":
         return {}
@@ -55,7 +55,7 @@ def peers_of(topology: Topology, cores: int) -> dict[str, PeerProgram]:
 
 
 def their_rates(python: Path, peer: PeerProgram, request: BenchmarkRequest) -> Sequence[float]:
-    """Return the steps a second of a peer's program, by window (``scripts/windows.py``), as long as our reports."""
+    """Return the steps/s of a peer's program in successive windows (``scripts/windows.py``), as long as our reports."""
     rates = [float(rate) for rate in answer(python, peer, request.seconds)["windows"]]
     if not rates:
         raise FailedError(f"{peer.script}: no update ended in time; give it more than --seconds {request.seconds:g}")

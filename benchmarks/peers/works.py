@@ -1,4 +1,4 @@
-"""The comparisons ``peers``: the programs compared with this one, and their workloads.
+"""The comparisons ``peers``: other programs, and the work on which their rates are compared with those of actorlearn.
 
 Same game, preprocessing size, environments and horizon on both sides; each case says network and precision. Sample
 Factory is asynchronous, so it is compared with PPO at one update of lag.
@@ -23,7 +23,7 @@ from launch.topology.load import Topology, load
 T = TypeVar("T")
 
 WHOLE_SCREEN = ("env.preset=dqn", "model.normalize_observation=false", "algorithm.entropy_cost_final=null")
-"""Keys by which pong.yaml does the peers' work: frames of 84x84, as in DQN, and no statistics of observations."""
+"""Keys with which pong.yaml does the same work as the peers: frames of 84x84, and no normalisation of observations."""
 PPO = (
     *WHOLE_SCREEN,
     "algorithm.name=ppo",
@@ -48,17 +48,17 @@ OURS: Mapping[str, tuple[str, ...]] = {
 
 
 IN_BF16 = ("bf16", "auto precision")
-"""Words by which a case's name says that it computes in bfloat16, where the processor has it."""
+"""Parts of the names of cases that compute in bfloat16, if the processor supports it."""
 
 
 def where_fast(cases: Mapping[str, T], flags: Collection[str]) -> dict[str, T]:
-    """Return cases without those in bfloat16 on a processor that would emulate it; ours would be another's in fp32."""
+    """Return the cases; those in bfloat16 are left out on a processor that would emulate it."""
     native = any(flag in flags for flag in BF16_PRODUCTS)
     return {name: case for name, case in cases.items() if native or not any(word in name for word in IN_BF16)}
 
 
 def on_pong(cores: int) -> dict[str, PeerProgram]:
-    """Return the peers' cases on Pong, on so many cores."""
+    """Return the other programs for Pong by name, each with its options for this number of cores."""
     bf16, fp32, nature, ppo, ppo_auto, appo, appo_auto = OURS
     threads = str(cores)
 
@@ -98,7 +98,7 @@ CHEAP: Mapping[str, tuple[str, ...]] = {
 
 
 def on_cartpole() -> dict[str, PeerProgram]:
-    """Return the peers' cases on CartPole, whose steps cost next to nothing."""
+    """Return the other programs for CartPole by name; its steps take hardly any time."""
     ours, ahead, _ = CHEAP
 
     def loop(vector: str) -> PeerProgram:
@@ -123,7 +123,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def on_values() -> dict[str, PeerProgram]:
-    """Return the peers' cases of value learning on Pong."""
+    """Return the other programs for value learning on Pong by name."""
     as_shipped, fp32, _ = VALUES
     return {
         "Stable-Baselines3 DQN, nature, fp32": PeerProgram(
