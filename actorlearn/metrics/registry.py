@@ -309,12 +309,20 @@ _BETWEEN_LEARNERS = (
     ),
 )
 SIMULATION_LIMIT_SHARE = "simulation_limit_share"
+_STAGES = {
+    "simulate": "stepping environments",
+    "infer": "running the policy to choose actions",
+    "learn": "computing losses, gradients and new weights",
+    "copy": "gathering rollouts into batches, and other copies of data",
+    "publish": "writing new weights to shared memory",
+    "wait": "waiting for another process",
+}
 _TIME = (
     *(
         _share(
             f"share_{section}",
             "share",
-            f"share of the time of all processes that was spent in the stage {section}",
+            f"share of the time of all processes that was spent in the stage {section}: {_STAGES[section]}",
             merge=Merge.FIRST,
         )
         for section in SECTIONS

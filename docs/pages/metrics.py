@@ -10,9 +10,14 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics
 
-This page lists the columns of a run's `metrics.jsonl`. The file has one row for each report, every `report.every_s`
-seconds. TensorBoard shows the same names over `env_steps`. The page is generated from `actorlearn/metrics/registry.py`
-and the specs of the algorithms by `make pages`.
+This page lists the metrics of a run, that is, of a training by actorlearn. They are the columns of the file
+`metrics.jsonl` in the run's folder. The file has one row for each *report*, which the run writes every
+`report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`. The page is generated from
+`actorlearn/metrics/registry.py` and the specs of the algorithms by `make pages`.
+
+A *learner* is a trainer with its simulators, which step the environments; a run has one learner by default. The
+*acting* policy or weights are those that chose an action. They may be some updates older than those that learn. A step
+is *in flight* while it is neither learned from nor dropped. The [glossary](concepts.md#glossary) defines all terms.
 
 The column *kind* of the tables says over which time a metric is taken:
 
@@ -24,14 +29,15 @@ The column *learners* says how the values of several learners become the one val
 value, or the first learner's value. *Counted together* means that all learners add to one shared count. Metrics
 marked `*` are also listed for each learner under `{LEARNERS}`.
 
-The unit *share* is a fraction from 0 to 1 of what the meaning names.
+The unit *share* means a fraction from 0 to 1. For example, `policy_lag_0` is the fraction of the steps that the column
+*meaning* describes.
 
 * A column is missing or null if there was nothing to count, or if the number was not finite.
 * A name that starts with `{SECONDARY}` is the same metric of the secondary learner (`replay.secondary_batch_size`).
 * A name that starts with `{OWN_RATE}` is the learning rate of one of several networks (`optimizer.groups`); the name
   of the network follows.
-* A column that is not on this page belongs to a plug-in. The plug-in's spec can describe it (`metrics`). Without a
-  description, it is a gauge and is averaged over learners.
+* A column that is not on this page belongs to an algorithm or process of a [plug-in](plugins.md). The plug-in can
+  describe it. Without a description, it is a gauge and is averaged over learners.
 """
 
 
