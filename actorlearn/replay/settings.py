@@ -25,7 +25,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=1,
             le=10_000,
-            description="transitions of a sequence that are learned from; 1 = single transitions are drawn",
+            description="transitions of a sequence that are learned from; 1 = single transitions are drawn, as dqn, "
+            "c51 and sac require",
         ),
     ] = 1
     burn_in_steps: Annotated[
@@ -33,8 +34,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=0,
             le=10_000,
-            description="transitions of a sequence before those that are learned from; the network only passes over "
-            "them, to bring its recurrent state up to date",
+            description="r2d1: transitions of a sequence before those that are learned from; the network only passes "
+            "over them, to bring its recurrent state up to date",
         ),
     ] = 0
     sequence_every: Annotated[
@@ -42,8 +43,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=1,
             le=10_000,
-            description="steps from the start of a sequence to the start of the next; if less than sequence_steps, "
-            "sequences overlap",
+            description="r2d1: steps from the start of a sequence to the start of the next; if less than "
+            "sequence_steps, sequences overlap",
         ),
     ] = 1
     base_batch_size: Annotated[

@@ -44,7 +44,8 @@ Hang = Annotated[
     Meta(
         ge=2,
         le=1_000_000,
-        description="a process hangs if it gives no sign of life and uses no processor time for this long",
+        description="a process hangs if it gives no sign of life and uses no processor time for this long; it is then "
+        "killed and started again",
     ),
 ]
 Spin = Annotated[
@@ -52,7 +53,8 @@ Spin = Annotated[
     Meta(
         ge=2,
         le=1_000_000,
-        description="a process hangs if it gives no sign of life for this long, although it uses processor time",
+        description="a process hangs if it gives no sign of life for this long, although it uses processor time; it is "
+        "then killed and started again",
     ),
 ]
 

@@ -14,16 +14,32 @@ from launch.topology.schema import TOPOLOGY
 
 _HEAD = """# Topology reference
 
-This page lists all keys of a topology. It is generated from the settings by `make pages`.
+A *topology* is the YAML file that describes one training by actorlearn (a *run*): the environment, the network, the
+algorithm, and how many processes of each kind the run has. This page lists all keys of a topology. It is generated from
+the settings by `make pages`.
 
-A topology is one YAML file. Only `env.id` is required. [Concepts](concepts.md#glossary) defines the terms. Steps are
-agent steps: actions in one environment.
+A topology consists of sections, such as `algorithm`, with keys, such as `algorithm.horizon`. Only the key `env.id` is
+required. `actorlearn check FILE --all` prints the value of every key in a topology FILE.
+
+These terms are used in the descriptions of many keys; the [glossary](concepts.md#glossary) defines all terms:
+
+* A *step* is an agent step: one action in one environment.
+* A *simulator* is a process that steps environments. A *trainer* is the process that learns, and an *inference server*
+  is a process that runs the policy for simulators.
+* A *learner* is a trainer with its simulators and inference servers. A run has one learner by default.
+* A *rollout* is the experience of all environments of a learner for `algorithm.horizon` steps. An *update* learns from
+  one rollout.
+* The *acting* weights are those that chose an action. They may be some updates older than the weights that learn.
 
 If the column *default* has two values, a / b, then a is the default for Atari games (ids that start with `ALE/` or
 `envpool:ALE/`), and b for all other environments. These are the defaults with the algorithm a2c. The
-[last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A heading such as `model: mlp` means
-that the keys below it exist only with `model.name: mlp`. The kind of environment, as in `env: atari`, follows from
-`env.id`.
+[last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A description such as *null = no
+limit* says what the value means.
+
+A heading such as `model: mlp` means that the keys below it exist only with `model.name: mlp`. A heading such as `env:
+atari` names a kind of environments. The kind follows from `env.id`: *atari* for ids that start with `ALE/`,
+*envpool-atari* and *envpool* for the prefix `envpool:`, *pettingzoo* for the prefix `pettingzoo:`, and *gymnasium* for
+all others.
 
 You can change every key on the command line, which has precedence over the file:
 
@@ -32,8 +48,8 @@ You can change every key on the command line, which has precedence over the file
 * `@FILE` reads changes from a file, one per line.
 
 If the command line chooses another algorithm, network, optimizer, kind of environment or mode than the file, the file
-may have keys that the new choice does not use. These keys are ignored, and `check`, `run` and `top` list them. Keys
-that both choices use keep the value of the file. For example, `algorithm.name=ppo` on a file for A2C keeps the
+may have keys that the new choice does not use. actorlearn ignores these keys, and `check`, `run` and `top` list them.
+Keys that both choices use keep the value of the file. For example, `algorithm.name=ppo` with a file for A2C keeps the
 `algorithm.horizon` of the file. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`.
 
 In all other cases a key that nothing uses is an error, in the file and on the command line.
@@ -42,10 +58,10 @@ In all other cases a key that nothing uses is an error, in the file and on the c
 _BY_ALGORITHM = """
 ## Defaults by algorithm
 
-The defaults of some keys depend on `algorithm.name` and on the kind of the environment. There is one table for each
-algorithm and one column for each kind: *atari* for ids that start with `ALE/`, *continuous* for other environments with
-Box actions, and *vector* for the rest. To find out whether an environment has Box actions, actorlearn makes it once, in
-a child process, when it reads the topology.
+The defaults of some keys depend on `algorithm.name` and on the environment. There is one table for each algorithm, with
+one column for each group of environments: *atari* for ids that start with `ALE/` or `envpool:ALE/`, *continuous* for
+other environments with Box actions, and *vector* for the rest. To find out whether an environment has Box actions,
+actorlearn makes it once, in a child process, when it reads the topology.
 
 * If a cell is empty, the default in the tables above applies.
 * If a table has no column *continuous*, the column *vector* applies to environments with Box actions, too.

@@ -477,8 +477,8 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
         Meta(
             ge=1,
             le=10**12,
-            description="agent steps of all environments together, after which the run ends; the last batch is learned "
-            "from whole, so the run ends at up to a batch more",
+            description="agent steps of all environments together, after which the run ends; it learns from whole "
+            "batches, so it may end up to one batch later",
         ),
     ]
     schedule_steps: Annotated[
@@ -520,7 +520,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     nodes: NodesSection
     roles: Annotated[
         dict[str, RoleSection],
-        Meta(description="processes of plug-in roles, by name and number: {auditor: {count: 1}}"),
+        Meta(description="roles of plug-ins, each with the number of its processes: {auditor: {count: 1}}"),
     ] = {}
 
     # Facts about the file and the overrides, which `load.parse` sets. They are not keys.
