@@ -8,16 +8,18 @@ from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REP
 
 _HEAD = f"""# Health of learning
 
-A **rule** is a condition on the metrics of a run that shows a common error in learning, such as a policy that has
-collapsed to one action. The supervisor checks all rules on every row of `metrics.jsonl`. A rule never stops or changes
-a run. If its condition has held for long enough, the rule **fires**:
+actorlearn detects common errors in learning by rules. A **rule** is a condition on the [metrics](metrics.md) of a run
+(a training), for example that the policy has collapsed to one action. The run's supervisor checks all rules on every
+report, that is, on every row of `metrics.jsonl`. A rule never stops or changes a run. If its condition has held for
+long enough, the rule **fires**:
 
-* An event `ill` is written, with the numbers and a remedy to try.
-* The screens of `run` and `top`, the [desk](desk.md), and the column `health` of `metrics.jsonl` name the rule.
+* The run writes an event `ill` to `events.jsonl`, with the numbers and a remedy to try.
+* The screens of `actorlearn run` and `actorlearn top`, the [desk](desk.md), and the column `health` of `metrics.jsonl`
+  name the rule.
 * When the condition has not held in {WELL_REPORTS} consecutive reports, an event `well again` follows.
 
-`actorlearn health RUN` checks the same rules on a run that is alive or has ended.
-
+`actorlearn health RUN` checks the same rules on a run that still trains or has ended. The table at the end of this page
+lists the rules. The following holds for all of them:
 * *How long a condition must hold*: for the number of optimizer steps in the table, and for at least {REPORTS} reports.
   It must hold in 90 % of these reports, or in all of them if the table says so. Reports without a new update do not
   count. An update counts as `algorithm.epochs` times `algorithm.minibatches` optimizer steps, or with a replay as one.
@@ -28,7 +30,8 @@ a run. If its condition has held for long enough, the rule **fires**:
   are not compared.
 * *Missing metrics*: a rule does not fire if the algorithm does not report its metric. For example, Q-learning has no
   `divergence`, and Box actions have no `entropy_share`. [Metrics](metrics.md) describes all columns.
-* *Several learners*: the rules are checked for each learner, and the event names the learner.
+* *Several learners*: if a run has several trainers, each with its simulators, the rules are checked for each of them,
+  and the event names the trainer.
 * *Limits*: a run in which no rule fires is not necessarily healthy. The thresholds were chosen so that no rule fires in
   healthy runs of the topologies in `configs/`.
 

@@ -27,11 +27,13 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
 
-A program in any language can control a living run by messages. This page describes them. They have protocol version
-{PROTOCOL_VERSION}. The page is generated from `actorlearn/wire/messages.py` by `make pages`.
+A *run* is one training by actorlearn. It has several processes: a supervisor, simulators, which step the environments,
+a trainer, which learns, and others ([concepts](concepts.md#the-processes-of-a-run)). While a run trains, a program in
+any language can control it by messages. This page describes the messages of protocol version {PROTOCOL_VERSION}. The
+page is generated from `actorlearn/wire/messages.py` by `make pages`.
 
-A program of yours sends a [Request](#request) to the supervisor of the run and receives a [Reply](#reply). The other
-messages on this page are those between the supervisor and the processes of the run; you do not need them.
+Your program sends a [Request](#request) to the supervisor of the run and receives a [Reply](#reply). The other messages
+on this page are those between the supervisor and the processes of the run; you do not need them to control a run.
 
 * *Connection*: the run's `meta.json` names a folder in `sockets`. In this folder the supervisor has a ZeroMQ ROUTER
   socket, the file `control.sock`, which only the user who started the run can open. Connect a DEALER socket to
@@ -40,7 +42,7 @@ messages on this page are those between the supervisor and the processes of the 
 * *Format*: a message is one ZeroMQ frame. It contains a MessagePack map of at most {LIMIT_BYTES:,} bytes. The key
   `type` names the message; the other keys are its fields. You may omit a field that has a default. A message with an
   unknown field or a field of another type is refused.
-* *Versions*: `protocol` must be {PROTOCOL_VERSION}, and `version` must be the one in `meta.json`.
+* *Versions*: the field `protocol` must be {PROTOCOL_VERSION}, and the field `version` must be that in `meta.json`.
 * *Errors*: if the request is wrong or cannot be read, the `Reply` has `ok: false` and the reason in `text`.
 * *Time*: the replies to `attach`, `detach` and `save` come when the request is carried out, at most 60 s later; the
   others come at once. A run that has ended sends no reply. Its `meta.json` then has the time of the end in `ended`.

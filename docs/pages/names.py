@@ -11,8 +11,9 @@ from launch.names.stable_baselines3 import STABLE_BASELINES3
 
 _STABLE_BASELINES3 = """# From Stable-Baselines3
 
-This page translates the hyperparameters of PPO, A2C, DQN and SAC of Stable-Baselines3 2.9 into [keys](topology.md) of
-actorlearn. It also translates the additional names in the files of RL Baselines3 Zoo, such as `n_envs` and `normalize`.
+This page is for users of Stable-Baselines3 who want to train with actorlearn. It translates the hyperparameters of PPO,
+A2C, DQN and SAC of Stable-Baselines3 2.9 into [keys](topology.md) of actorlearn, which describe a training. It also
+translates the additional names in the files of RL Baselines3 Zoo, such as `n_envs` and `normalize`.
 
 `actorlearn.from_stable_baselines3` converts a dictionary of hyperparameters. It returns two dictionaries: the keys,
 with which you can call [`train`](python.md), and the names that could not be converted, with reasons:
@@ -104,7 +105,8 @@ score in training games. `run.policy(at="best")` loads it.""",
 
 _CLEANRL = """# From CleanRL
 
-This page translates the arguments of six scripts of CleanRL into [keys](topology.md): `ppo.py`, `ppo_atari.py`,
+This page is for users of CleanRL who want to train with actorlearn. It translates the arguments of six scripts of
+CleanRL into [keys](topology.md) of actorlearn, which describe a training: `ppo.py`, `ppo_atari.py`,
 `ppo_continuous_action.py`, `dqn.py`, `dqn_atari.py` and `sac_continuous_action.py`.
 
 `actorlearn.from_cleanrl` converts the arguments of a script, which you give as its `Args` object or as a dictionary. It
