@@ -62,7 +62,7 @@ Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report 
 At = Annotated[
     str,
     typer.Option(
-        "--at", metavar="CHECKPOINT", help="The checkpoint: newest, best, or the environment steps of one that is kept."
+        "--at", metavar="CHECKPOINT", help="Checkpoint: newest, best, or the environment steps of a kept checkpoint."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]

@@ -34,7 +34,7 @@ def _command(name: str, command: Any) -> str:
     given = [_written(parameter) for parameter in command.params if not parameter.opts[0].startswith("-")]
     usage = " ".join(["actorlearn", name, *given, "[OPTION]..."])
     rows = [(f"`{_written(own)}`", own.help, _default(own)) for own in command.params]
-    return f"\n### {name}\n\n`{usage}`\n\n{command.help}\n\n{table(('', '', 'default'), rows)}"
+    return f"\n### {name}\n\n`{usage}`\n\n{command.help}\n\n{table(('argument or option', 'meaning', 'default'), rows)}"
 
 
 def _written(parameter: Any) -> str:
