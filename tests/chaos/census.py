@@ -146,9 +146,19 @@ def files_left(run: Living, keep: int, learners: int) -> list[str]:
     newest = {folder: sorted(steps)[-keep - spared :] for folder, steps in checkpoints.items()}
     kept = sum(map(len, newest.values()))
     kept += sum(_best(run, steps) not in (None, *newest[folder]) for folder, steps in checkpoints.items())
-    if (count := sum(map(len, checkpoints.values()))) > min(kept, (keep + spared + 1) * learners):
+    most = min(kept, (keep + spared + 1) * learners) + _earlier_best(run, checkpoints)
+    if (count := sum(map(len, checkpoints.values()))) > most:
         found.append(f"{count} checkpoints of {learners} learners that keep {keep} each, {spared} more, and the best")
     return found
+
+
+def _earlier_best(run: Living, checkpoints: dict[Path, list[int]]) -> int:
+    """1 if a score was the best after the newest checkpoint was saved: only a save removes the best one before it."""
+    newest = [folder / f"{max(steps):012d}" / "manifest.json" for folder, steps in checkpoints.items()]
+    with suppress(OSError, ValueError):
+        scored = (run.folder / "checkpoints" / "best.json").stat().st_mtime_ns
+        return int(scored > max(path.stat().st_mtime_ns for path in newest))
+    return 0
 
 
 def _best(run: Living, steps: list[int]) -> int | None:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,3 +192,18 @@ def test_a_survivor_may_open_what_it_first_needs_and_nothing_twice(
 ) -> None:
     found = census.grown(survivors(*before), survivors(*after))
     assert bool(found) == bool(told) and told in "".join(found)
+
+
+@pytest.mark.parametrize(("scored_ns", "told"), [(0, True), (2_000_000_000, False)])
+def test_the_best_checkpoint_of_before_stays_only_until_the_next_save(
+    tmp_path: Path, scored_ns: int, told: bool
+) -> None:
+    for steps in (10, 20, 30):
+        (tmp_path / "checkpoints" / f"{steps:012d}").mkdir(parents=True)
+        (tmp_path / "checkpoints" / f"{steps:012d}" / "manifest.json").touch()
+        os.utime(tmp_path / "checkpoints" / f"{steps:012d}" / "manifest.json", ns=(1_000_000_000, 1_000_000_000))
+    best = tmp_path / "checkpoints" / "best.json"
+    best.write_text('{"env_steps": 25}')
+    os.utime(best, ns=(scored_ns, scored_ns))
+    run: Any = SimpleNamespace(folder=tmp_path)
+    assert bool(census.files_left(run, keep=2, learners=1)) == told
