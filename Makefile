@@ -16,6 +16,8 @@ SHELL := /bin/bash
 # The folder of this file, so that `make -f path/to/Makefile test` works from anywhere.
 ROOT := $(shell cd "$$(dirname "$(strip $(MAKEFILE_LIST))")" && pwd)
 BIN := .venv/bin
+# Keep compiled modules: without them, every pytest worker compiles all tests, and every process of a run its imports.
+unexport PYTHONDONTWRITEBYTECODE
 # The stamp holds the folder it was made in: a virtual environment does not survive being moved.
 STAMP := .venv/.installed
 
