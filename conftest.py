@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +48,18 @@ MOST_DESCRIPTORS = 32
 """A module may leave so many: some are opened by imports, some by whatever waits to be collected."""
 COLLECTED_FROM = 256
 """So many open descriptors are collected between two tests: mappings of runs in one process are held by cycles."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while all tests are imported, and afterwards never again among what they have defined."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
