@@ -54,8 +54,7 @@ lint: setup  ## ruff, mypy --strict and the import contracts
 
 test: lint  ## lint, every unit test, and a few whole runs: at most eight minutes on two cores
 	@cd "$(ROOT)"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not system and not nightly and not slow and not gpu"
-	$(BIN)/python -m pytest -n 2 -m smoke tests/chaos tests/nasty tests/system
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "smoke or not (system or nightly or slow or gpu)"
 
 nightly: lint  ## every test but slow ones, which are for hands, and those for a GPU; then the guard of the rates
 	@cd "$(ROOT)"

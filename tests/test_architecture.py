@@ -292,10 +292,3 @@ def test_no_test_imports_another_test() -> None:
         and any(part.startswith("test_") for part in name.split(".")[1:-1])
     ]
     assert not found, "\n".join([*found, "put what tests share into a module of its own"])
-
-
-def test_make_test_collects_the_folders_of_all_smoke_tests() -> None:
-    (command,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if "-m smoke" in line]
-    marked = [file for file in source_files(*TESTS) if re.search(r"mark\.smoke\b", file.read_text())]
-    folders = {"/".join(file.relative_to(ROOT).parts[:2]) for file in marked}
-    assert folders == {*command.partition("-m smoke ")[2].split()}
