@@ -19,6 +19,7 @@ import pytest
 
 from launch.desk.watched import WatchedRuns, id_of
 from launch.errors import RunError
+from launch.runs import view
 from tests.launch.desk.folders import row, write_run
 from tests.launch.runs.folders import me
 
@@ -106,7 +107,10 @@ def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(sta
     assert long.status == 413 and "10,000 bytes" in json.loads(long.read())["text"]
 
 
-def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(start: Any, tmp_path: Path) -> None:
+def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "ANSWER_S", 0.01)  # no supervisor answers
     run = write_run(tmp_path / "run", [row(n) for n in range(3)], **me())
     desk = start()
     stream = desk.ask(f"/stream?run={id_of(run)}&token={TOKEN}")
