@@ -52,7 +52,7 @@ SEARCHES = 3
 """Number of searches without a marked process after which none is left: while a process replaces its program (exec), it
 shows no environment.
 """
-_STACK_S = 2.0
+STACK_S = 2.0
 """Time that a process has to write its stack, in seconds."""
 _REQUEST_BYTES = 1 << 16
 
@@ -209,7 +209,7 @@ class CapturedCommand:
         if not ended and stack_signal is not None:
             with suppress(OSError):
                 signal.pidfd_send_signal(self._pidfd, stack_signal)
-            exits.poll(1000 * _STACK_S)
+            exits.poll(1000 * STACK_S)
         returncode = self._reap() if ended else 0
         texts = [file.read() for file in (self._out, self._err) if file.seek(0) == 0]
         if not ended:

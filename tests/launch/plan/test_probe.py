@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from launch.plan import probe
+from launch.spawning import guardian
 from launch.topology.load import TopologyError, parse
 from tests.sizes import ROOT
 
@@ -34,7 +35,8 @@ def gone(pid: int, within_s: float = 5.0) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_an_environment_that_is_never_made_is_one_line(slow: Path) -> None:
+def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardian, "STACK_S", 0.1)
     with pytest.raises(
         TopologyError, match=r"env.id 'slow:Env': trying the environment and the network takes longer than 2 s, "
     ) as caught:

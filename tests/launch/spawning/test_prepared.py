@@ -149,6 +149,7 @@ def test_a_task_without_an_answer_is_reported_although_the_guardian_is_lost(
     with prepared():
         wait_for_imports()
         monkeypatch.setattr("launch.spawning.guardian.ANSWER_S", 0.5)
+        monkeypatch.setattr("launch.spawning.guardian.STACK_S", 0.1)
         with pytest.raises(TooSlowError):
             spaces(2.0)
 
