@@ -115,7 +115,7 @@ class Replayed(Minibatches):
 
     @property
     def shared_tensors(self) -> list[Tensor]:
-        """The weights of the target network, which a learner in lock-step takes from the others when it joins."""
+        """The weights of the target network, which a learner in mode sync takes from the others when it joins."""
         return [self.target.weights]
 
     def counts(self) -> list[int]:
@@ -129,7 +129,7 @@ class Replayed(Minibatches):
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
         """Take the counts of learner ``best``, which also gave its weights; ``counts`` [learners, 4] is of `counts`.
 
-        Learners in lock-step also take its period of the target network; other learners have their own target networks.
+        Learners in mode sync also take its period of the target network; other learners have their own target networks.
         Learning begins anew if a learner has not stored anything yet.
         """
         self._credited, self._ahead, period = (int(count) for count in counts[best, :3])

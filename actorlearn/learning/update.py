@@ -175,7 +175,7 @@ class Learning:
     def lacks_statistics(self) -> bool:
         """Whether the next rollout was played with statistics of too few observations, so that it is not learned from.
 
-        Such a rollout only updates the statistics. Learners in lock-step have the same statistics, so they all begin to
+        Such a rollout only updates the statistics. Learners in mode sync have the same statistics, so they all begin to
         learn with the same update.
         """
         return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
@@ -385,7 +385,7 @@ class Learning:
     def _moved_too_far(self, metrics: Mapping[str, Tensor]) -> bool:
         """Whether the policy has moved so far from the acting policy that no more steps are taken for this rollout.
 
-        The result is the same for learners in lock-step. The divergence is computed from each minibatch before its
+        The result is the same for learners in mode sync. The divergence is computed from each minibatch before its
         step, so an update that was broken off ends at the same step when it is continued.
         """
         limit = self.algorithm_settings.divergence_limit
@@ -394,7 +394,7 @@ class Learning:
     def _rate_share(self, metrics: Mapping[str, Tensor]) -> float:
         """Return the factor of learning rates for the effective sample size (``optimizer.sample_size_scaling``).
 
-        It is the same for learners in lock-step.
+        It is the same for learners in mode sync.
         """
         scaling = self.optimizer_settings.sample_size_scaling
         if scaling == "none":
@@ -402,7 +402,7 @@ class Learning:
         return scale_rate(1.0, self._mean(metrics.get(SAMPLE_SIZE, 1.0)), scaling)
 
     def _mean(self, number: Tensor | float) -> float:
-        """Return the mean of a number over the learners in lock-step; in other modes, the number itself."""
+        """Return the mean of a number over the learners in mode sync; in other modes, the number itself."""
         return float(self.exchange.mean(torch.tensor([float(number)])))
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:

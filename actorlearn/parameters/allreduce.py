@@ -112,7 +112,7 @@ class _NextBatch(NamedTuple):
 
 
 class Sync(Alone):
-    """The exchange of a learner in mode sync, which learns in lock-step with other learners."""
+    """The exchange of a learner in mode sync: all learners make every update together."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Open the shared memory, or the connection to the hub, at which learners meet; does not wait for others."""

@@ -177,7 +177,7 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
     """Return the checkpoint from which a learner continues, and the one whose weights it takes.
 
     They are the same, except in modes with central weights: there the weights come from the newest checkpoint of any
-    learner. Learners in lock-step continue from the newest steps at which all have saved, if there are any. A learner
+    learner. Learners in mode sync continue from the newest steps at which all have saved, if there are any. A learner
     without checkpoints begins from the first learner's. A learner whose checkpoints are all damaged continues from
     another learner's, if the weights that a trainer learns survive it in this mode (``ModeSpec.outlived``). Raises
     CheckpointError if there is no valid checkpoint.
@@ -202,7 +202,7 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
     """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
-    Learners in lock-step continue from these. Checkpoints of step 0 are returned only if all have no others in common
+    Learners in mode sync continue from these. Checkpoints of step 0 are returned only if all have no others in common
     and no learner has more than two. A run thus never starts from the beginning because of damaged checkpoints.
     """
     common = find_common_steps(directories)

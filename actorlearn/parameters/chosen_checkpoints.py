@@ -85,7 +85,7 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
 def best_of_each(root: Path, in_step: bool) -> list[Path]:
     """Return the best checkpoint of each learner that has one.
 
-    With learners in lock-step (``in_step``), also return the best of the steps at which all have a checkpoint. These
+    With learners in mode sync (``in_step``), also return the best of the steps at which all have a checkpoint. These
     are other steps if a learner has lost a checkpoint that another still has.
     """
     best = read_best(root)
@@ -165,7 +165,7 @@ def nearest(directory: Path, env_steps: int) -> Path | None:
 def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
     """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
-    For every other learner, this is the checkpoint that is nearest in steps. With learners in lock-step (``in_step``),
+    For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
     only steps at which all learners have a checkpoint can be chosen. Raises ValueError if there is no such checkpoint,
     and CheckpointError if one is damaged.
     """

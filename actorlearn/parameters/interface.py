@@ -46,12 +46,12 @@ class Carried:
     """
 
     together = 0
-    """Number of learners in lock-step. Each of them takes the optimizer steps that are due for the environment steps of
+    """Number of learners in mode sync. Each of them takes the optimizer steps that are due for the environment steps of
     all. 0: each learner takes only those due for its own steps."""
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
-        """Tensors that are equal in all learners in lock-step; a joining learner copies them with the weights."""
+        """Tensors that are equal in all learners in mode sync; a joining learner copies them with the weights."""
         return ()
 
     def counts(self) -> Sequence[int]:
@@ -116,7 +116,7 @@ class Stopped(RuntimeError):
 
 
 class Disagreement(RuntimeError):
-    """Learners in lock-step have different weights."""
+    """Learners in mode sync have different weights."""
 
 
 class Stepped(NamedTuple):

@@ -132,7 +132,7 @@ class ModeSpec(Spec):
     alone: bool = False
     """Whether there is only one learner."""
     in_step: bool = False
-    """Whether all learners make every update together (in lock-step). One that cannot continue then stops all."""
+    """Whether all learners make every update together, as in mode sync. One that cannot continue then stops all."""
     central: bool = False
     """Whether learners share one copy of the weights and the optimizer state (central weights)."""
     own_weights: bool = False

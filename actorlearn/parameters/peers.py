@@ -69,7 +69,7 @@ class Peers:
 
     @property
     def in_step(self) -> bool:
-        """Whether learners are in lock-step. Others then wait for this learner, which must make every update."""
+        """Whether learners are in mode sync. Others then wait for this learner, which must make every update."""
         return self._mode.in_step
 
     @property
@@ -81,7 +81,7 @@ class Peers:
     def going_on(self, finish_s: float) -> bool:
         """Whether to continue an update; called exactly once between two optimizer steps.
 
-        Learners in lock-step decide this together. ``finish_s`` is the time, in seconds, for which this learner
+        Learners in mode sync decide this together. ``finish_s`` is the time, in seconds, for which this learner
         continues after an order to leave.
         """
         alive, now_s = self._poll(), time.monotonic()

@@ -222,7 +222,7 @@ class ExchangeSettings(Settings, frozen=True, kw_only=True, tag_field="mode"):
 
     @property
     def together(self) -> int:
-        """Number of learners in lock-step; 0 if learners are not in lock-step."""
+        """Number of learners in mode sync; 0 in other modes."""
         return 0
 
     @property
@@ -236,7 +236,7 @@ class AloneExchangeSettings(ExchangeSettings, tag="alone", frozen=True, kw_only=
 
 
 class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=True):
-    """Settings of a learner in lock-step with others."""
+    """Settings of a learner in mode sync."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
     """Index of this learner among those that exchange with each other (a generation); set when it joins them."""

@@ -252,7 +252,7 @@ class Checkpoints:
     def _spared(self) -> set[int]:
         """Return the steps of the checkpoints that must not be removed, although they are not among the newest.
 
-        These are the best checkpoint and, with learners in lock-step, the newest and the best that all learners have.
+        These are the best checkpoint and, with learners in mode sync, the newest and the best that all learners have.
         """
         best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:

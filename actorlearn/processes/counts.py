@@ -71,7 +71,7 @@ class TrainerCounts:
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
         """Count a rollout that this trainer learned before it was restarted, and that the weights contain.
 
-        ``in_step``: the learners are in lock-step. Steps that were not used had then been left out of the batch, and
+        ``in_step``: the learners are in mode sync. Steps that were not used had then been left out of the batch, and
         are not lost. ``statistics``: the first rollouts only update the statistics of observations.
         """
         steps = self.account.steps

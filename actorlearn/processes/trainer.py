@@ -216,7 +216,7 @@ class Trainer:
         """Whether a checkpoint has become due since the count of ``env_steps`` environment steps of all learners.
 
         Checkpoints are due at multiples of ``checkpoint_every_steps``. They are also due by time, or for a new best
-        score; about this, learners agree with the update, so that learners in lock-step save at the same steps.
+        score; about this, learners agree with the update, so that learners in mode sync save at the same steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every

@@ -76,7 +76,7 @@ class Endpoints:
     def router(self, host: str, limit_bytes: int, generation: int = 0) -> Routers:
         """Open a socket for requests of other processes, on a free port of ``host``, and report its address.
 
-        ``generation``: generation of learners in lock-step whose hub, through which they exchange, this process runs.
+        ``generation``: generation of learners in mode sync whose hub, through which they exchange, this process runs.
         Raises ChannelError if the socket cannot be opened.
         """
         remote, local = Router(Tcp(host, 0), self._keys, limit_bytes), self._local()
@@ -85,7 +85,7 @@ class Endpoints:
         return opened
 
     def begin(self, generation: int) -> None:
-        """Report that this process takes part in a generation of learners in lock-step, and in no earlier one."""
+        """Report that this process takes part in a generation of learners in mode sync, and in no earlier one."""
         self._listens(None, None, generation)
 
     def closed_hub(self, generation: int) -> None:

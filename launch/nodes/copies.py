@@ -186,7 +186,7 @@ def steps_beside(folder: Path) -> list[str]:
 def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
     """Write ``set.json``, and return the folders that it names; raises OSError.
 
-    If the learners train in lock-step (``in_step``), these are the checkpoints of the newest steps at which all of them
+    If the run is in mode sync (``in_step``), these are the checkpoints of the newest steps at which all of them
     have saved; otherwise, the newest checkpoint of each learner. Without any checkpoint the file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}

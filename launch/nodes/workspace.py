@@ -199,7 +199,7 @@ class NodeWorkspace:
 def _lane(event: ev.OfProcess) -> str:
     """Return the lane of the outbox for an event of a process.
 
-    A copy of a checkpoint delays all messages behind it in its lane. Other learners in lock-step wait for a trainer's
+    A copy of a checkpoint delays all messages behind it in its lane. Other learners in mode sync wait for a trainer's
     messages about its generation, so these messages have a lane of their own.
     """
     message = event.message if isinstance(event, ev.Received) else None

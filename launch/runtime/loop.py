@@ -115,7 +115,7 @@ def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[in
 def _no_longer(run_dir: Path, topology: Topology) -> list[Path]:
     """Return the folders with checkpoints of learners that the run no longer has.
 
-    Returns none if the run has several learners that do not train in lock-step.
+    Returns none if the run has several learners in another mode than sync.
     """
     if not (mode(topology).in_step or mode(topology).alone):
         return []
