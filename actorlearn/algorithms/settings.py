@@ -204,7 +204,10 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def lag_limit(self) -> int | None:
-        """``max_policy_lag`` if transitions above it are dropped; None: they are avoided by opening fewer rollouts."""
+        """``max_policy_lag`` if the learner ignores older transitions (``on_policy_lag: drop``), otherwise None.
+
+        None: `open_rollouts` limits the lag, because simulators then wait.
+        """
         return self.max_policy_lag if self.on_policy_lag == "drop" else None
 
     @property

@@ -345,7 +345,7 @@ class Blocks:
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
-        """Return the rollout below which all rollouts are complete."""
+        """Return the number of complete rollouts, which is also the number of the first incomplete one."""
         return int(self._completed[group, 0])
 
     def rows(self, group: int, rollout: int) -> int:

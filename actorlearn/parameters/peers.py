@@ -160,7 +160,7 @@ class Peers:
         return self._stragglers.read(metrics, seconds, lambda rank: self._joined.trainers[rank].name)
 
     def present(self) -> Present:
-        """Return the learners that the newest order lists."""
+        """Return the learners of the run, as the supervisor's newest message `Order` lists them."""
         order = self._control.order
         return Present([own.learner for own in order.learners], order.phase == "run")
 

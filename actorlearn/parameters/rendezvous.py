@@ -91,7 +91,7 @@ class SharedRendezvous:
             if not self._alive() and not stay:
                 absent = [rank for rank, met in enumerate(self._met) if met < self.meetings]
                 raise Stopped(
-                    f"this process was told to end before learners {absent} had come to meeting {self.meetings}"
+                    f"this process was told to end while it waited for learners {absent} at exchange {self.meetings}"
                 )
             if not self._waiter.wait(_POLL_MS):
                 self._miss()

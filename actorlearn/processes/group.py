@@ -27,8 +27,8 @@ class GameStarts:
     def __init__(self, env: VectorEnv, reset: str) -> None:
         """Start with new games in all environments of ``env``.
 
-        ``reset`` is "inside" if the next game begins in the same block in which a game ends, and "wait" if it begins
-        with the next block.
+        ``reset`` (`simulators.reset`) is "inside" if the next game begins in the rollout in which a game ends, and
+        "wait" if it begins with the next rollout.
         """
         self._env = env
         self._waits = reset == "wait"

@@ -1,16 +1,17 @@
 """The simulator's side of snapshots: writes its state to a file, from which a new process can continue.
 
 The trainer requests a snapshot by the words ``hold`` and ``hold_from`` in shared memory (``memory/rollout.py``). The
-simulator takes it between two steps: the state of its environments, and the rows that are not learned from yet. It
-writes the file ``<name>.npz``, puts it in place by a rename, and then sets the word ``held``.
+simulator takes it between two steps: the state of its environments, and the steps that the trainer has not learned
+from yet. It writes the file ``<name>.npz``, puts it in place by a rename, and then sets the word ``held``.
 
-A new process restores its environments from the file. It writes the saved rows to its blocks when the trainer has
-admitted it to the rollout with which they begin.
+A new process restores its environments from the file. When the trainer has admitted the process to the rollout of the
+first saved step, it writes the saved steps to shared memory.
 
-With an inference server, one thing is special. The actions of a batch are drawn together, and another simulator may
-still need its action for a timestep whose action this one has already carried out. The server therefore chooses the
-actions of these rows again, for all, with the same result. The saved rows are then written over them, so that rows
-always have the actions that were carried out. A simulator with its own policy skips this.
+With an inference server, there is one more step. The server draws the actions of several simulators together, and
+another simulator may still need its action for a timestep at which this one has already acted. The server therefore
+draws the actions of this timestep again for all simulators, with the same result. Then this simulator writes its saved
+steps over them, so that shared memory always has the actions that were carried out. A simulator with its own policy
+does not need this.
 """
 
 from __future__ import annotations

@@ -106,7 +106,10 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def batches(self) -> float:
-        """Size of a minibatch, divided by the size for which the optimizer's settings were chosen."""
+        """Ratio of the minibatch's size to ``base_batch_size``, for which the optimizer's settings were chosen.
+
+        Learning rates are scaled by it. It is 1 without ``base_batch_size``.
+        """
         return self.batch_size / (self.base_batch_size or self.batch_size)
 
     def of_secondary(self) -> Self:

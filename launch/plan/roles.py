@@ -56,7 +56,9 @@ def plan_of(role: RoleSpec) -> TypedRolePlan:
         return SHIPPED[role.name]
     what = f"roles.{role.name}"
     if role.planned_by is None:
-        raise TopologyError(f"{what}: the role has no plan; set planned_by in its spec")
+        raise TopologyError(
+            f"{what}: processes of this role cannot be planned; set planned_by in its RoleSpec to its RolePlan, as module:NAME"
+        )
     try:
         found = imports.attribute(role.planned_by, what)
     except ValueError as error:

@@ -113,7 +113,7 @@ AnyFact = Begun | Trial | Started | Ended | Dropped | Retried
 
 @dataclass
 class History:
-    """The state of a sweep that follows from its facts; facts by number of the trial or by run."""
+    """The state of a sweep: the facts of sweep.jsonl, ordered by the trial or the run that they are about."""
 
     begun: Begun | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
