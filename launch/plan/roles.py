@@ -57,7 +57,7 @@ def plan_of(role: RoleSpec) -> TypedRolePlan:
     what = f"roles.{role.name}"
     if role.planned_by is None:
         raise TopologyError(
-            f"{what}: processes of this role cannot be planned; set planned_by in its RoleSpec to its RolePlan, as module:NAME"
+            f"{what}: nothing plans its processes; set planned_by in its RoleSpec to module:NAME of a RolePlan"
         )
     try:
         found = imports.attribute(role.planned_by, what)
