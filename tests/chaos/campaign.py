@@ -23,11 +23,11 @@ from tests.sizes import ROOT
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try what is left to be tried, and show what all has come to."""
     wanted = _parsed(arguments)
-    path = wanted.results or ROOT / "runs" / "chaos" / f"seed-{wanted.seed}.jsonl"
+    only = "-".join(["", *filter(None, wanted.modes)])
+    path = wanted.results or ROOT / "runs" / "chaos" / f"seed-{wanted.seed}{only}.jsonl"
     results = Results(path)
-    trials = list(schedule.trials(wanted.faults, wanted.seed, wanted.each))
-    left = [trial for trial in trials if trial.number not in results.tried]
-    left = [trial for trial in left if trial.mode.startswith(tuple(wanted.modes))][: wanted.most]
+    trials = list(schedule.trials(wanted.faults, wanted.seed, wanted.each, schedule.modes(wanted.modes)))
+    left = [trial for trial in trials if trial.number not in results.tried][: wanted.most]
     print(f"make chaos FAULTS={wanted.faults} SEED={wanted.seed}: {len(left)} of {len(trials)} runs, into {path}")
     about = {"commit": commit(ROOT)["commit"], "machine": machine()["cpu"], "cores": machine()["usable_cores"]}
     tell = partial(print, flush=True) if wanted.verbose else _silent
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wanted.summary:
         lines = "".join(f"{json.dumps(line)}\n" for line in summarised(results.records))
         wanted.summary.write_text(lines)
-    missed = wanted.most is None and wanted.modes == [""] and results.tried != {trial.number for trial in trials}
+    missed = wanted.most is None and results.tried != {trial.number for trial in trials}
     return int(missed or any(record["violations"] for record in results.records if record["kind"] == "trial"))
 
 
@@ -69,7 +69,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
-    parser.add_argument("--modes", nargs="*", default=[""], help="only runs whose mode begins so, as alone, for now")
+    parser.add_argument("--modes", nargs="*", default=[""], help="draw only modes that begin so, as nodes")
     parser.add_argument("--summary", type=Path, default=None, help="JSON lines to write: one for each run so far")
     parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")
     wanted = parser.parse_args(arguments)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.chaos import topologies
 from tests.chaos.living import Living
 
 GONE = " (deleted)"
@@ -34,8 +35,9 @@ def survivors(run: Living) -> dict[str, Survivor]:
     pids = {process.name: process.pid for process in run.life.processes.values()}
     if run.process is not None:
         pids["supervisor"] = run.process.pid
-    if guardian := run.guardian():
-        pids["guardian"] = guardian
+    pids |= {f"guardian {node}": pid for node, pid in run.guardians().items()}
+    if topologies.over_nodes(run.mode):
+        pids |= {f"agent {node}": pid for node, pid in run.agents().items()}
     for name, pid in pids.items():
         with suppress(OSError):
             found[f"{name} {pid}"] = survivor(pid, str(run.rows.folder))
@@ -101,7 +103,7 @@ def _of_the_living(fd: str) -> bool:
 
 def segments(run: Living) -> list[str]:
     """Files of the run in its /dev/shm."""
-    return sorted(path.name for path in run.shared("").iterdir())
+    return [path.name for path in run.shared("*")]
 
 
 def listeners(run: Living) -> list[str]:
@@ -129,6 +131,7 @@ def left(run: Living) -> list[str]:
     found = [f"process {pid}: {_command(pid)}" for pid in run.all_pids()]
     found += [f"/dev/shm/{path.name}" for path in run.stage.shared.iterdir() if path.name != "ballast"]
     found += [f"in the folder of sockets: {path.name}" for path in run.stage.sockets.iterdir()]
+    found += [f"in the folder of nodes: {path.name}" for path in run.stage.temporary.iterdir()]
     sockets = Path("/proc/net/unix").read_text().splitlines()
     found += [line for line in sockets if str(run.stage.sockets) in line]
     return found

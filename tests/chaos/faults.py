@@ -8,11 +8,10 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from tests.chaos import topologies
-from tests.chaos.living import Living, Process, alive
+from tests.chaos.living import MARKED, Living, Process, alive
 from tests.chaos.schedule import HANG_S, Fault, Trial
 from tests.chaos.stage import Stage
 
@@ -30,6 +29,8 @@ class Faults:
         self.trial, self.stage, self.run, self.violations = trial, stage, run, violations
         self.expected: set[tuple[str, int]] = set()
         """Names and incarnations of who is to die of a hang."""
+        self.losses = 0
+        """Number of nodes that are to be lost in this life of the run."""
         self._random = random.Random(f"inflict {trial.seed}")
 
     # Getting over it ------------------------------------------------------------------------------------------------
@@ -52,14 +53,14 @@ class Faults:
         return seconds(mark.last_ns - mark.first_ns) / mark.count * parts
 
     def _replaced(self, record: Record, targets: list[Process], since_ns: int) -> Watch:
-        """Until newer incarnations of all of them do what they are for; an evaluator, until it is there."""
+        """Until newer incarnations of all of them do what they are for; of other roles, until they are there."""
         for target in targets:
             while not self._works_again(target):
                 yield
         newest = [(t, self.run.life.processes.get(t.name)) for t in targets]
         spawns, firsts = [], []
         for target, now in newest:
-            if target.role != "evaluator":
+            if target.role in MARKED:
                 firsts.append(seconds(self.run.first_use_ns(target.name, target.incarnation) - since_ns))
             if now and now.up_s is not None:
                 spawns.append(now.up_s - now.spawned_s)
@@ -67,7 +68,7 @@ class Faults:
 
     def _works_again(self, target: Process) -> bool:
         now = self.run.life.processes.get(target.name)
-        if target.role == "evaluator":
+        if target.role not in MARKED:
             return now is not None and now.incarnation > target.incarnation and now.up_s is not None
         return self.run.first_use_ns(target.name, target.incarnation) > 0
 
@@ -82,21 +83,25 @@ class Faults:
         yield from self.goes_on(record, since_ns)
 
     def kill_guardian(self, fault: Fault, record: Record) -> Watch:
-        targets = list(self.run.life.processes.values())
+        node, guardian = _chosen(fault, self.run.guardians())
+        targets = [process for process in self.run.life.processes.values() if process.node == node]
         since_ns = time.monotonic_ns()
-        if guardian := self.run.guardian():
-            os.kill(guardian, signal.SIGKILL)
+        os.kill(guardian, signal.SIGKILL)
         yield from self._replaced(record, targets, since_ns)
-        if guardian and alive(guardian):
+        if alive(guardian):
             self.violations.append(f"guardian {guardian} lives on")
         yield from self.goes_on(record, since_ns)
 
     def stop(self, fault: Fault, record: Record, target: Process | None = None) -> Watch:
         """A short one: nobody is restarted because of it."""
         assert self.run.process is not None
-        pid = target.pid if target else self.run.process.pid if fault.role == "supervisor" else self.run.guardian()
-        if pid is None:
-            return
+        named = {"guardian": self.run.guardians, "agent": self.run.agents}
+        if target:
+            pid = target.pid
+        elif fault.role in named:
+            pid = _chosen(fault, named[fault.role]())[1]
+        else:
+            pid = self.run.process.pid
         since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -105,7 +110,7 @@ class Faults:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
         yield from self.goes_on(record, since_ns)
-        if target and target.role != "evaluator":
+        if target and target.role in MARKED:
             now_ns = time.monotonic_ns()
             while self._same(target) and self.run.used_last_ns(target.name) <= now_ns:
                 yield
@@ -113,6 +118,32 @@ class Faults:
     def _same(self, target: Process) -> bool:
         now = self.run.life.processes.get(target.name)
         return now is not None and now.incarnation == target.incarnation
+
+    def agent(self, fault: Fault, record: Record) -> Watch:
+        """A node is lost, and its learners go on elsewhere; when it is back, one of them returns to it."""
+        node, pid = _chosen(fault, self.run.agents())
+        record["target"] = node
+        there = [process.pid for process in self.run.life.processes.values() if process.node == node]
+        joined, since_ns = self.run.life.joined.count(node), time.monotonic_ns()
+        self.losses += 1
+        signals = {"kill": signal.SIGKILL, "drain": signal.SIGTERM, "hang": signal.SIGSTOP}
+        os.kill(pid, signals[fault.kind])
+        if fault.kind == "drain":  # its learners save first
+            while alive(pid):
+                yield
+        if fault.kind != "hang":
+            self.run.replace_agent(node)
+        while len(self.run.life.lost) < self.losses:
+            yield
+        record["detect_s"] = seconds(time.monotonic_ns() - since_ns)
+        if left := [pid for pid in there if alive(pid)]:
+            self.violations.append(f"processes {left} live on though node {node} was lost")
+        if fault.kind == "hang":
+            os.kill(pid, signal.SIGCONT)
+        while self.run.life.joined.count(node) == joined or not self.run.settled:
+            yield
+        record["recovery_s"] = seconds(time.monotonic_ns() - since_ns)
+        yield from self.goes_on(record, since_ns)
 
     def freeze(self, fault: Fault, record: Record) -> Watch:
         """All processes stand still for longer than a hang may last, and nobody is restarted because of it."""
@@ -154,9 +185,10 @@ class Faults:
 
     def wakeup(self, fault: Fault, record: Record, target: Process) -> Watch:
         """The wakeup of a process is gone, another's, or full: it looks by itself, later."""
-        path = Path(self.run.meta["sockets"], f"{target.name}.wakeup")
         since_ns = time.monotonic_ns()
         with suppress(OSError):
+            found = self.run.stage.sockets.glob(f"*/{target.name}.wakeup")
+            path = max(found, key=lambda path: path.lstat().st_ctime)  # those of a killed node are left for a while
             if fault.how == "full":
                 handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
                 with suppress(OSError):
@@ -191,6 +223,11 @@ class Faults:
         since_ns = time.monotonic_ns()
         yield from self._replaced(record, targets, since_ns)
         yield from self.goes_on(record, since_ns)
+
+
+def _chosen(fault: Fault, pids: dict[str, int]) -> tuple[str, int]:
+    """Which of these, by node, it hits."""
+    return sorted(pids.items())[min(int(fault.which * len(pids)), len(pids) - 1)]
 
 
 def seconds(nanoseconds: int) -> float:

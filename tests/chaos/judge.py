@@ -4,10 +4,13 @@
   from it, and as many rows are in all of them as ``steps_used`` says.
 * Environments say what they have produced: used + dropped + in flight, but for what was made after the last look.
 * A replay has every row at most once.
+* A run says that it does not know its steps only if it has lost a node without its counts, and then says which.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,18 +19,23 @@ import numpy.typing as npt
 
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of
+from launch.nodes.copies import SET_FILE
 from launch.runs.jsonl import read_object
 from tests.chaos import topologies
-from tests.chaos.living import Living
+from tests.chaos.living import STOPPED, Living
 from tests.chaos.rows import SIZE, STEP, Rows
 from tests.ledger.env import DamagedRowError, read
+
+COUNT = re.compile("steps_(made|used|dropped|in_flight)|dropped_")
+"""Names of the counts of a summary that are null where steps are not known."""
 
 
 @dataclass(frozen=True)
 class Rollback:
     """The end of a life of the run."""
 
-    killed: bool
+    abrupt: bool
+    """Whether steps may be lost with it: it was killed, or had lost a node."""
     lost: int
     """Steps produced that no count of the checkpoints knows of: made since."""
 
@@ -45,13 +53,35 @@ def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
     return [checkpoint.newest(folder) for folder in folders]
 
 
-def rollback(run: Living, killed: bool) -> Rollback:
+def rollback(run: Living, abrupt: bool) -> Rollback:
     """Steps that are lost with this life, as the checkpoints have it that the next one goes on from."""
-    known = 0
-    for saved in checkpoints(run):
+    root, known = run.folder / "checkpoints", 0
+    together = read_object(root / SET_FILE).get("checkpoints")  # that are at the head, where learners are on nodes
+    for saved in map(checkpoint.load, map(root.joinpath, together.values())) if together else checkpoints(run):
         counts = saved.state["account"]
         known += counts["used"] + sum(counts["dropped"].values()) + saved.state.get("in_flight", 0)
-    return Rollback(killed, len(produced(run.rows)) - known)
+    return Rollback(abrupt, len(produced(run.rows)) - known)
+
+
+def unknown(said: dict[str, Any], screen: str, lost: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """Whether a summary says of its steps that they are not known, and violations.
+
+    ``screen``: what the run printed in this life; ``lost``: nodes that it lost, and the newest cause of each.
+    """
+    counts = {name: value for name, value in said.items() if COUNT.match(name)}
+    if not counts:
+        return True, ["the summary has no counts of steps"]
+    if None not in counts.values():
+        return False, []
+    if set(counts.values()) != {None}:
+        return True, [f"some counts are null and others are not: {counts}"]
+    why = re.search("the steps of the run are not known, because ([^\n]*)", screen)
+    if why is None:
+        return True, ["the counts are null, and the run does not say why"]
+    killed = [f"node {node} was lost" for node, cause in lost.items() if STOPPED not in cause]
+    if why[1] not in killed:
+        return True, [f"the counts are null, {why[0]!r}; lost were {dict(lost)}"]
+    return True, []
 
 
 def produced(rows: Rows) -> npt.NDArray[np.int64]:
@@ -65,7 +95,10 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     """Violations, and the numbers that they were found by."""
     kind, algorithm = topologies.split(run.mode)
     taken, said, found = produced(run.rows), summary(run), []
-    used, dropped, in_flight = (int(said.get(k) or 0) for k in ("steps_used", "steps_dropped", "steps_in_flight"))
+    is_unknown, more = unknown(said, run.said, run.life.lost_nodes)
+    found += more
+    said.setdefault("steps_used", None)
+    used, dropped, in_flight = said["steps_used"], said.get("steps_dropped", 0), said.get("steps_in_flight", 0)
     if len(np.unique(taken)) != len(taken):
         raise AssertionError("a row was stepped from twice: the environment of the tests is wrong")
     if run.rows.kind[SIZE - 1]:
@@ -79,11 +112,12 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
     tally[SIZE - 1] = 0
     if algorithm != "dqn":
         found += exactly_once(run.rows, taken, tally, used, kind, topologies.EPOCHS[algorithm])
-        if kind in ("alone", "sync") or (kind == "async" and run.lives == 1):
-            found += counted(tally, used)
+        if kind in ("alone", "sync") or (kind == "async" and run.lives == 1 and not is_unknown):
+            found += counted(tally, said["env_steps"] if is_unknown else used)
     else:
         found += _stored_once(run, saved)
-    found += _conserved(len(taken), used, dropped, in_flight, rollbacks, run)
+    if not is_unknown:
+        found += _conserved(len(taken), used, dropped, in_flight, rollbacks, run)
     return {
         "violations": found,
         "produced": len(taken),
@@ -91,15 +125,18 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
         "dropped": {k[8:]: v for k, v in said.items() if k.startswith("dropped_") and v},
         "in_flight": in_flight,
         "learned_rows": int((tally[taken] > 0).sum()),
-        "rollbacks": [[r.killed, r.lost] for r in rollbacks],
+        "rollbacks": [[r.abrupt, r.lost] for r in rollbacks],
         "deaths": said.get("deaths"),
     }
 
 
 def exactly_once(
-    rows: Rows, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int, kind: str, epochs: int
+    rows: Rows, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int | None, kind: str, epochs: int
 ) -> list[str]:
-    """Violations: rows in more gradients than there may be, rows of nobody, and what was shown to others twice."""
+    """Violations: rows in more gradients than there may be, rows of nobody, and what was shown to others twice.
+
+    ``used``: what the run says; None if it does not know.
+    """
     found = []
     if len(more := np.flatnonzero(tally > epochs + 1e-3)):
         found.append(f"{len(more)} rows in more than {epochs} surviving gradients: {_words(rows, more, tally)}")
@@ -113,7 +150,7 @@ def exactly_once(
             found.append(f"{len(again)} rows shown to others more than once: {_words(rows, again, shown)}")
         if not shown.any():
             found.append("no learner has said what it shows to others")
-        if used > (times := int((gradients > 0).sum())):
+        if (used or 0) > (times := int((gradients > 0).sum())):
             found.append(f"steps_used is {used}, and {times} rows were learned from")
         return found
     if len(part := np.flatnonzero((tally > 0) & (tally < epochs))):
@@ -157,7 +194,7 @@ def _conserved(made: int, used: int, dropped: int, in_flight: int, rollbacks: li
     horizon = 8 if run.mode.endswith("dqn") else topologies.HORIZON
     simulators = 2 if run.mode.startswith("alone") else topologies.learners(run.mode)
     room = 2 * horizon * topologies.ENVS * simulators
-    most = known + room * (1 + len(rollbacks)) + sum(max(r.lost, 0) for r in rollbacks if r.killed)
+    most = known + room * (1 + len(rollbacks)) + sum(max(r.lost, 0) for r in rollbacks if r.abrupt)
     most += topologies.ENVS * sum(1 for _, name, _ in run.rows.processes().values() if name.startswith("simulator"))
     if not known <= made <= most:
         said = f"used {used} + dropped {dropped} + in flight {in_flight} = {known}"

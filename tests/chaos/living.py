@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,13 @@ from tests.system.launched import hear_ctrl_c
 TOKEN_VARIABLE = "ACTORLEARN_TEST_CHAOS_TOKEN"
 """In the environment of every process that such a run starts, and of no other."""
 PACE_S = 0.012
+NODES_PACE_S = 0.03
+"""More, because to get over the loss of a node takes many seconds, and a run has a limited number of rows."""
 GONE = ("died", "ended", "detached", "refused", "gave up")
+STOPPED = "its agent was stopped"
+"""Cause for which a node is lost that has sent its counts before."""
+MARKED = ("simulator", "inference", "trainer")
+"""Roles whose processes say when they do what they are for."""
 
 
 @dataclass
@@ -34,6 +41,8 @@ class Process:
     incarnation: int
     pid: int
     spawned_s: float
+    node: str = ""
+    """Node on which it was started; empty on one machine."""
     up_s: float | None = None
     """When its Hello was accepted, as all times of events in seconds of the run's clock."""
 
@@ -51,6 +60,20 @@ class Life:
     processes: dict[str, Process] = field(default_factory=dict)
     died: list[dict[str, Any]] = field(default_factory=list)
     """Their events."""
+    head: dict[str, Any] = field(default_factory=dict)
+    """The event by which it said where nodes can join."""
+    joined: list[str] = field(default_factory=list)
+    """Nodes, in order; one that joined again, again."""
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    """Events of lost nodes."""
+    screen: int = 0
+    """Characters that the lives before had printed."""
+
+    @property
+    def lost_nodes(self) -> dict[str, str]:
+        """Causes for which nodes were lost, by node; of one that was lost again, the one that leaves counts unknown."""
+        causes = sorted((event["cause"] for event in self.lost), key=lambda cause: STOPPED not in cause)
+        return {cause.removeprefix("node ").partition(":")[0]: cause for cause in causes}
 
 
 class Living:
@@ -69,6 +92,10 @@ class Living:
         self._topology = stage.folder / "chaos.yaml"
         self._topology.write_text(topologies.text())
         self._marks: dict[str, Mark] = {}
+        self._replacements: list[subprocess.Popen[bytes]] = []
+        """Agents that were started instead of those that had been killed; the engine starts no others."""
+        stage.temporary.mkdir()
+        (stage.folder / "screen").touch()
 
     # Starting and ending --------------------------------------------------------------------------------------------
 
@@ -79,29 +106,62 @@ class Living:
         else:
             arguments = ["run", str(self._topology), *topologies.overrides(self.mode, self._seed), *changes]
             arguments += ["--run-dir", str(self.stage.run_dir)]
+        if topologies.over_nodes(self.mode):
+            arguments += ["--engine", "local"]
+        list(self._events.new())  # those of the life before are not of this one
+        self.life = Life(screen=len(self.screen()))
+        self.lives += 1
+        self.process = self._started(arguments, self.stage.folder / "screen")
+
+    def _started(self, arguments: Sequence[str], output: Path) -> subprocess.Popen[bytes]:
+        """A command of actorlearn, inside the stage."""
+        over_nodes = topologies.over_nodes(self.mode)
         environment = {
             **{name: value for name, value in os.environ.items() if name != "ACTORLEARN_TEST_SESSION"},
             "PYTHONPATH": str(ROOT),
             "XDG_RUNTIME_DIR": str(self.stage.sockets),
+            "TMPDIR": str(self.stage.temporary),
             "TERM": "dumb",
             rows_of.VARIABLE: str(self.rows.folder),
-            rows_of.PACE_VARIABLE: str(PACE_S),
+            rows_of.PACE_VARIABLE: str(NODES_PACE_S if over_nodes else PACE_S),
+            rows_of.LIFE_VARIABLE: str(self.lives),
             TOKEN_VARIABLE: self.token,
         }
-        list(self._events.new())  # those of the life before are not of this one
-        self.life = Life()
-        self.lives += 1
-        with (self.stage.folder / "screen").open("ab") as screen:
-            self.process = subprocess.Popen(
+        with output.open("ab") as out:
+            return subprocess.Popen(
                 self.stage.command([sys.executable, "-m", "launch", *arguments]),
                 stdin=subprocess.DEVNULL,
-                stdout=screen,
-                stderr=screen,
+                stdout=out,
+                stderr=out,
                 cwd="/",
                 env=environment,
                 process_group=0,
                 preexec_fn=hear_ctrl_c,
             )
+
+    def replace_agent(self, node: str) -> None:
+        """Start an agent with the key of a node whose agent is no more."""
+        key = self.stage.outside(Path(self.life.head["keys"], f"{node}.key"))
+        own = self.stage.folder / f"{node}.key"
+        own.touch(mode=0o600)
+        own.write_bytes(key.read_bytes())
+        words = [
+            "node",
+            "--join",
+            self.life.head["address"],
+            "--key",
+            str(own),
+            "--folder",
+            str(self.stage.folder / node),
+        ]
+        self._replacements.append(self._started(words, self.stage.folder / f"{node}.log"))
+
+    def kill_replacements(self) -> None:
+        """Kill those agents, as the engine ends those that it has started."""
+        for agent in self._replacements:
+            agent.kill()
+            agent.wait()
+        self._replacements.clear()
 
     def clear_away(self) -> None:
         """End what there is, for want of a better end."""
@@ -109,6 +169,7 @@ class Living:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+        self.kill_replacements()
         for pid in self.all_pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -120,6 +181,11 @@ class Living:
     def screen(self) -> str:
         """Everything it printed."""
         return (self.stage.folder / "screen").read_text(errors="replace")
+
+    @property
+    def said(self) -> str:
+        """Everything it printed in this life."""
+        return self.screen()[self.life.screen :]
 
     # What it says ---------------------------------------------------------------------------------------------------
 
@@ -133,7 +199,7 @@ class Living:
         for event in self._events.new():
             kind, name, incarnation = event["kind"], str(event.get("process")), int(event.get("incarnation", 0))
             if kind == "spawned":
-                life.processes[name] = Process(name, incarnation, event["pid"], event["time_s"])
+                life.processes[name] = Process(name, incarnation, event["pid"], event["time_s"], event.get("node", ""))
             elif kind in ("ready", "restarted", "attached"):
                 process = life.processes.get(name)
                 if process is None or process.incarnation != incarnation:  # no room for that event on a full disk
@@ -146,6 +212,18 @@ class Living:
                     life.died.append(event)
                 if (known := life.processes.get(name)) and known.incarnation == incarnation:
                     del life.processes[name]
+            else:
+                self._take_of_nodes(kind, event)
+        for agent in self._replacements:
+            agent.poll()  # else it is a zombie of ours
+
+    def _take_of_nodes(self, kind: str, event: dict[str, Any]) -> None:
+        if kind == "awaiting":
+            self.life.head = event
+        elif kind == "joined":
+            self.life.joined.append(event["node"])
+        elif kind == "lost":
+            self.life.lost.append(event)
 
     def _pid(self, name: str, incarnation: int) -> int:
         return next(iter(pids_with(f"ACTORLEARN_PROCESS={name}.{incarnation}", f"{TOKEN_VARIABLE}={self.token}")), 0)
@@ -161,9 +239,10 @@ class Living:
         n, several = topologies.learners(self.mode), topologies.split(self.mode)[0] != "alone"
         trainers = [f"trainer-{k}" for k in range(n)] if several else ["trainer"]
         simulators = range(n if several else 2)
-        evaluators = ["evaluator-0"] if topologies.split(self.mode)[0] in ("alone", "async") else []
+        others = ["evaluator-0"] if topologies.evaluates(self.mode) else []
+        others += ["parameter_server-0"] if self.mode.startswith("nodes-async") else []
         servers = [f"inference-{k}" for k in range(n)]
-        return [*trainers, *servers, *(f"simulator-{k}" for k in simulators), *evaluators]
+        return [*trainers, *servers, *(f"simulator-{k}" for k in simulators), *others]
 
     @property
     def all_up(self) -> bool:
@@ -171,15 +250,41 @@ class Living:
         known = self.life.processes
         return all(name in known and known[name].up_s is not None for name in self.names)
 
-    def guardian(self) -> int | None:
-        """Its process id."""
-        return guardian_of(self.process.pid) if self.process is not None else None
+    @property
+    def settled(self) -> bool:
+        """Whether all are up and at work, and over nodes each has a learner."""
+        trainers = [process for process in self.life.processes.values() if process.role == "trainer"]
+        spread = not topologies.over_nodes(self.mode) or len({one.node for one in trainers}) == len(trainers)
+        return self.all_up and spread and all(map(self.used_last_ns, self.marked_names))
+
+    @property
+    def marked_names(self) -> list[str]:
+        """Names of the processes that say when they do what they are for."""
+        return [name for name in self.names if name.startswith(MARKED)]
+
+    def guardians(self) -> dict[str, int]:
+        """Process ids of guardians, by node; on one machine that has no name."""
+        parents = self.agents() if topologies.over_nodes(self.mode) else {}
+        if self.process is not None and not parents:
+            parents = {"": self.process.pid}
+        found = {node: guardian_of(pid) for node, pid in parents.items()}
+        return {node: pid for node, pid in found.items() if pid is not None}
+
+    def agents(self) -> dict[str, int]:
+        """Process ids of the agents that live, by node, which is the name of the file that they print to."""
+        found = {}
+        for pid in self.all_pids():
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"--join" in words and not words[0].endswith(b"sh"):
+                    found[Path(os.readlink(f"/proc/{pid}/fd/1")).stem] = pid
+        return found
 
     # Whether it works -----------------------------------------------------------------------------------------------
 
     def mark(self, name: str, incarnation: int) -> Mark | None:
         """When one incarnation of this life did what it is for; None while it has not begun to."""
-        key = f"{self.life.run_id}.{name}.{incarnation}"
+        key = f"{self.lives}.{name}.{incarnation}"
         if key not in self._marks:
             path = self.rows.folder / "marks" / key
             if not path.exists():
@@ -211,9 +316,9 @@ class Living:
         marks = [self.mark(process.name, process.incarnation) for process in known if process]
         return sum(mark.count for mark in marks if mark)
 
-    def shared(self, name: str) -> Path:
-        """A file of the run in its /dev/shm."""
-        return self.stage.shared / f"actorlearn-{os.getuid()}-{self.life.run_id}" / name
+    def shared(self, pattern: str) -> list[Path]:
+        """Files of the run in its /dev/shm, of all nodes."""
+        return sorted(self.stage.shared.glob(f"actorlearn-{os.getuid()}-*/{pattern}"))
 
 
 def guardian_of(supervisor: int) -> int | None:

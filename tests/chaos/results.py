@@ -80,9 +80,12 @@ def table(records: list[Record]) -> str:
     counted: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for fault in faults:
         counted[fault["fault"], fault["role"]][fault["mode"]] += 1
-    lines = [_row("fault", "role", *modes, "all")]
-    lines += [_row(*key, *(by[mode] or "" for mode in modes), by.total()) for key, by in sorted(counted.items())]
-    lines.append(_row("all", "", *(sum(f["mode"] == mode for f in faults) for mode in modes), len(faults)))
+    wide = max([12, *(len(mode) + 2 for mode in modes)])
+    lines = [_row("fault", "role", *modes, "all", wide=wide)]
+    for key, by in sorted(counted.items()):
+        lines.append(_row(*key, *(by[mode] or "" for mode in modes), by.total(), wide=wide))
+    every = (sum(f["mode"] == mode for f in faults) for mode in modes)
+    lines.append(_row("all", "", *every, len(faults), wide=wide))
     lines += [
         "",
         _row("recovery", "role", "faults", "median s", "p95 s", "max s", "start s", "beyond s", "in time"),
@@ -126,6 +129,6 @@ def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
     return [_row(kind, role, len(times), *numbers, *others, f"{within} of {len(judged)}" if judged else "")]
 
 
-def _row(*cells: object) -> str:
+def _row(*cells: object, wide: int = 12) -> str:
     first, second, *others = map(str, cells)
-    return f"{first:10}{second:12}" + "".join(f"{cell:>12}" for cell in others)
+    return f"{first:10}{second:18}" + "".join(f"{cell:>{wide}}" for cell in others)

@@ -24,6 +24,8 @@ VARIABLE = "ACTORLEARN_TEST_CHAOS"
 """Names the folder of a run's rows, for all its processes."""
 PACE_VARIABLE = "ACTORLEARN_TEST_CHAOS_PACE"
 """Seconds that a step takes while there is a file ``paced`` in that folder."""
+LIFE_VARIABLE = "ACTORLEARN_TEST_CHAOS_LIFE"
+"""Number of the run's life, of which a process is; a node's processes have a run id of its own."""
 SIZE = 1 << 17
 """Most rows of a run; those beyond have no number, and are judged no more."""
 BLOCK = 64
@@ -145,8 +147,9 @@ class Mark:
 
 def own_mark(folder: Path) -> Mark | None:
     """The mark of this process of a run; None of one that has no name there."""
-    run_id = os.environ.get("ACTORLEARN_RUN_ID")
-    return Mark(folder / "marks" / f"{run_id}.{os.environ['ACTORLEARN_PROCESS']}") if run_id else None
+    if "ACTORLEARN_RUN_ID" not in os.environ:
+        return None
+    return Mark(folder / "marks" / f"{os.environ.get(LIFE_VARIABLE)}.{os.environ['ACTORLEARN_PROCESS']}")
 
 
 _own: dict[int, tuple[Rows, int, Mark | None]] = {}

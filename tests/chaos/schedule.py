@@ -7,12 +7,15 @@ later, by its number. Which process a fault hits is drawn as a number from 0 to 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 SHORT_S = (0.1, 1.2)
 """Longest stop that must restart nobody; the hang limits of these runs are ``HANG_S``."""
 HANG_S = 4.0
+
+LEASE_S = 20.0
+"""Of nodes, after which an agent ends its processes if the head does not answer; after 1.5 of them a node is lost."""
 
 ENDINGS = ("drain", "drain", "drain", "finish")
 
@@ -72,30 +75,69 @@ FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 )
 """Full file systems come alone, or with a kill of one of that role while there is no room."""
 
+FAULTS_OVER_NODES: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
+    ("kill", "simulator", 20.0, ()),
+    ("kill", "trainer", 10.0, ()),
+    ("kill", "inference", 5.0, ()),
+    ("kill", "evaluator", 2.0, ()),
+    ("kill", "parameter_server", 4.0, ()),
+    ("kill", "guardian", 2.0, ()),
+    ("kill", "agent", 4.0, ()),
+    ("kill", "supervisor", 2.0, ()),
+    ("drain", "agent", 2.0, ()),
+    ("drain", "supervisor", 1.0, ()),
+    ("stop", "simulator", 5.0, ()),
+    ("stop", "trainer", 6.0, ()),
+    ("stop", "inference", 4.0, ()),
+    ("stop", "evaluator", 2.0, ()),
+    ("stop", "parameter_server", 4.0, ()),
+    ("stop", "guardian", 2.0, ()),
+    ("stop", "agent", 6.0, ()),
+    ("stop", "supervisor", 4.0, ()),
+    ("hang", "simulator", 1.5, ()),
+    ("hang", "trainer", 1.5, ()),
+    ("hang", "inference", 1.0, ()),
+    ("hang", "parameter_server", 1.0, ()),
+    ("hang", "agent", 2.0, ()),
+    ("wakeup", "simulator", 3.0, ("removed", "replaced", "full", "file")),
+    ("wakeup", "trainer", 3.0, ("removed", "replaced", "full", "file")),
+    ("wakeup", "inference", 3.0, ("removed", "replaced", "full", "file")),
+    ("disk", "run folder", 2.0, ("alone", "simulator", "trainer", "inference")),
+    ("memory", "/dev/shm", 2.0, ("alone", "simulator", "trainer", "inference")),
+)
+"""The supervisor is at the head, and the agent of each node has a guardian; the nodes share one /dev/shm."""
+
 MODES = {
     "alone": ("alone-a2c", "alone-ppo", "alone-dqn"),
     "sync": ("sync-a2c", "sync-ppo", "sync-dqn"),
     "async": ("async-a2c", "async-ppo"),
     "gossip": ("gossip-a2c",),
+    "nodes": ("nodes-sync-a2c", "nodes-async-a2c", "nodes-gossip-a2c"),
 }
-ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), strict=False) for name in names][:24]
+ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), strict=False) for name in names]
 """Each mode as often as the others, each of its algorithms in turn."""
 
 
-def trials(faults: int, seed: int, each: int = 84) -> Iterator[Trial]:
-    """Trials with so many faults together, ``each`` in one run but for the last."""
+def modes(prefixes: Collection[str] = ("",)) -> list[str]:
+    """Modes of a campaign, in the order of its trials: those that begin so."""
+    return [mode for mode in ALL_MODES if mode.startswith(tuple(prefixes))]
+
+
+def trials(faults: int, seed: int, each: int = 84, among: Sequence[str] = ALL_MODES) -> Iterator[Trial]:
+    """Trials of these modes with so many faults together, ``each`` in one run but for the last."""
     number = 0
     while faults > 0:
-        yield trial(number, seed, min(each, faults))
+        yield trial(number, seed, min(each, faults), among)
         faults -= each
         number += 1
 
 
-def trial(number: int, seed: int, faults: int, mode: str = "") -> Trial:
+def trial(number: int, seed: int, faults: int, among: Sequence[str] = ALL_MODES) -> Trial:
     """The trial of that number."""
     drawn = random.Random(f"{seed}.{number}")
-    mode = mode or ALL_MODES[(seed + number) % len(ALL_MODES)]
-    chosen = drawn.choices(FAULTS, [weight for _, _, weight, _ in FAULTS], k=faults)
+    mode = among[(seed + number) % len(among)]
+    kinds = FAULTS_OVER_NODES if mode.startswith("nodes-") else FAULTS
+    chosen = drawn.choices(kinds, [weight for _, _, weight, _ in kinds], k=faults)
     return Trial(
         number,
         mode,

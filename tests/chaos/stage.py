@@ -79,6 +79,11 @@ class Stage:
         return self.folder / "s"
 
     @property
+    def temporary(self) -> Path:
+        """Where nodes of this machine have their files."""
+        return self.folder / "t"
+
+    @property
     def run_dir(self) -> Path:
         """The run's folder, as it is called inside."""
         return self._inside / "run"

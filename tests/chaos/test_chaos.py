@@ -18,10 +18,10 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.models.make import flatten
 from actorlearn.optim.interface import make as make_optimizer
 from tests import named
-from tests.chaos import census, schedule
+from tests.chaos import census, judge, schedule
 from tests.chaos.results import Results
-from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, VARIABLE, Row, Rows
-from tests.chaos.schedule import FAULTS, MODES
+from tests.chaos.rows import BLOCK, PACE_VARIABLE, SIZE, STEP, VARIABLE, Row, Rows
+from tests.chaos.schedule import FAULTS, FAULTS_OVER_NODES, MODES
 from tests.chaos.stage import Stage, StageError
 from tests.chaos.witness import Witness
 from tests.runaways import lives
@@ -54,9 +54,57 @@ def test_a_seed_is_a_campaign() -> None:
     assert first == again != [*schedule.trials(1000, 8)]
     assert sum(len(trial.faults) for trial in first) == 1000
     tried = {(fault.kind, fault.role) for trial in first for fault in trial.faults}
-    assert tried == {(kind, role) for kind, role, _, _ in FAULTS}
+    assert tried == {(kind, role) for kind, role, _, _ in (*FAULTS, *FAULTS_OVER_NODES)}
     assert {trial.mode.partition("-")[0] for trial in first} == set(MODES)
     assert [*schedule.trials(924, 7)] == first[:11]
+
+
+def test_a_campaign_can_be_of_some_modes_alone() -> None:
+    trials = [*schedule.trials(300, 7, 30, schedule.modes(["nodes"]))]
+    assert sum(len(trial.faults) for trial in trials) == 300
+    assert {trial.mode for trial in trials} == set(MODES["nodes"])
+
+
+COUNTS = {"steps_made": 9, "steps_used": 9, "steps_dropped": 0, "steps_in_flight": 0, "dropped_unfinished": 0}
+NO_COUNTS = dict.fromkeys(COUNTS)
+LOST = "the steps of the run are not known, because node node-1 was lost\n"
+KILLED = {"node-1": "node node-1: it has sent nothing for 12 s"}
+
+
+@pytest.mark.parametrize(
+    ("summary", "screen", "lost", "is_unknown", "told"),
+    [
+        (COUNTS, "", {}, False, ""),
+        (COUNTS, "", KILLED, False, ""),
+        (NO_COUNTS, LOST, KILLED, True, ""),
+        (NO_COUNTS, LOST, {}, True, "lost were {}"),
+        (NO_COUNTS, LOST, {"node-1": "node node-1: its agent was stopped"}, True, "lost were"),
+        (NO_COUNTS, LOST.replace("node-1", "node-0"), KILLED, True, "lost were"),
+        (NO_COUNTS, "", KILLED, True, "does not say why"),
+        (COUNTS | {"steps_used": None}, LOST, KILLED, True, "some counts are null"),
+        ({}, LOST, KILLED, True, "no counts"),
+    ],
+)
+def test_steps_may_be_unknown_only_of_a_run_that_names_a_lost_node(
+    summary: dict[str, int | None], screen: str, lost: dict[str, str], is_unknown: bool, told: str
+) -> None:
+    answer, found = judge.unknown(summary, screen, lost)
+    assert answer is is_unknown and bool(found) == bool(told) and told in "".join(found)
+
+
+def test_a_row_that_is_learned_from_twice_or_not_counted_is_told(rows: Rows) -> None:
+    rows.kind[:8] = STEP
+    rows.origin[:8] = np.arange(8)
+    taken, tally = np.arange(8), np.zeros(SIZE, np.float32)
+    tally[:5] = 1
+    assert judge.exactly_once(rows, taken, tally, 5, "sync", 1) == judge.counted(tally, 5) == []
+    assert judge.counted(tally, 6) == ["steps_used is 6, and 5 rows are in the final weights"]
+    tally[2] = 2
+    (twice,) = judge.exactly_once(rows, taken, tally, 5, "sync", 1)
+    assert twice.startswith("1 rows in more than 1 surviving gradients: 2 of")
+    tally[2], tally[9] = 1, 1
+    (stranger,) = judge.exactly_once(rows, taken, tally, 6, "sync", 1)
+    assert stranger.startswith("1 rows learned from that nobody stepped from: 9 of")
 
 
 def test_no_number_is_given_twice(rows: Rows) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.schedule import HANG_S
+from tests.chaos.schedule import HANG_S, LEASE_S
 from tests.chaos.witness import OPTIMIZER
 
 TOTAL_STEPS = 1_000_000
@@ -58,6 +58,12 @@ MODES = {
     "async": ("mode=async", "learners.count=2", "simulators.count=1", "learners.chunks=4", "learners.pull_rows=0"),
     "gossip": ("mode=gossip", "learners.count=3", "simulators.count=1", "gossip.graph=ring", "gossip.max_staleness=20"),
 }
+OVER_NODES = (
+    # both learners fit on each node, and the machine's cores do not matter
+    *("learners.count=2", "nodes.count=2", f"nodes.lease_s={LEASE_S:g}", "checkpoint.every_steps=200"),
+    f"supervision.parameter_server_hang_s={HANG_S:g}",
+)
+"""Instead of what these modes have on one machine."""
 EVALUATED = ("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=4")
 
 EPOCHS = {"a2c": 1, "ppo": 2}
@@ -65,9 +71,14 @@ EPOCHS = {"a2c": 1, "ppo": 2}
 
 
 def split(mode: str) -> tuple[str, str]:
-    """Mode and algorithm of a trial's mode."""
-    kind, _, algorithm = mode.partition("-")
+    """The run's mode, and its algorithm, by the mode of a trial: ``nodes-sync-a2c`` is sync over nodes."""
+    kind, algorithm = mode.split("-")[-2:]
     return kind, algorithm
+
+
+def over_nodes(mode: str) -> bool:
+    """Whether the learners of a trial are on several nodes."""
+    return mode.startswith("nodes-")
 
 
 def text() -> str:
@@ -78,13 +89,21 @@ def text() -> str:
 def overrides(mode: str, seed: int) -> list[str]:
     """Arguments that the command line adds."""
     kind, algorithm = split(mode)
-    evaluated = EVALUATED if kind in ("alone", "async") else ()
-    return [f"seed={seed}", *COMMON, *MODES[kind], *ALGORITHMS[algorithm], *evaluated]
+    evaluated = EVALUATED if evaluates(mode) else ()
+    shared = MODES[kind]
+    if over_nodes(mode):
+        shared = (*(word for word in shared if not word.startswith("learners.chunks")), *OVER_NODES)
+    return [f"seed={seed}", *COMMON, *shared, *ALGORITHMS[algorithm], *evaluated]
+
+
+def evaluates(mode: str) -> bool:
+    """Whether a run has an evaluator."""
+    return split(mode)[0] in ("alone", "async")
 
 
 def learners(mode: str) -> int:
     """Number of learners."""
-    return {"alone": 1, "sync": 2, "async": 2, "gossip": 3}[split(mode)[0]]
+    return 2 if over_nodes(mode) else {"alone": 1, "sync": 2, "async": 2, "gossip": 3}[split(mode)[0]]
 
 
 def learner_of(mode: str, simulator: str) -> int:

@@ -23,8 +23,8 @@ from tests.chaos.stage import Stage
 
 PATIENCE_S = 300.0
 """In which a run must have got over a fault; generous, because the machine may be training at the same time."""
-GONE_S = 10.0
-"""In which nothing is left of a supervisor that was killed."""
+GONE_S, NODES_GONE_S = 10.0, 40.0
+"""In which nothing is left of a supervisor that was killed, and of its nodes, which first wait for their lease."""
 MOST_AT_ONCE = 5
 ALONE = ("freeze", "disk", "memory", "drain")
 """Faults that come when all others have been got over; so does the end of the supervisor."""
@@ -50,11 +50,13 @@ class Attempt:
         self._segments: list[str] = []
         self._judged = 0
         self._metrics = Lines(self.run.folder / "metrics.jsonl")
-        self._versions: dict[str, tuple[Published, int]] = {}
+        self._versions: dict[Path, tuple[Published, int]] = {}
         self._look_s = 0.0
         self._env_steps = 0
         self._trainers: dict[str, int] = {}
         """Incarnations when the newest row of metrics was seen."""
+        self._lost = 0
+        """Number of nodes that were lost in this life."""
         self._all_gone = False
         """Whether no trainer that had learned was left, at some time since steps went back."""
 
@@ -92,27 +94,31 @@ class Attempt:
     def _begin(self, *changes: str) -> None:
         """Start the run, or go on with it, until it learns."""
         self._versions, self._env_steps, self._trainers = {}, 0, {}
+        self._lost = self.faults.losses = 0
         self.run.start(*changes)
         self._metrics = Lines(self.run.folder / "metrics.jsonl")
         list(self._metrics.new())
         self._judged = 0
         self._wait(lambda: self.run.all_up, "all processes up", PATIENCE_S)
         self._goes_on_now()
-        self._wait(lambda: not [n for n in self.run.names if "evaluator" not in n and not self._worked(n)], "work")
+        self._wait(lambda: self.run.settled, "work")
         self._wait(lambda: self._trainers, "row of metrics")  # whoever writes them has opened what it writes to
-        self._baseline = census.survivors(self.run)
-        self._segments = census.segments(self.run)
-        if ports := census.listeners(self.run):
+        self._count_all()
+        if not topologies.over_nodes(self.trial.mode) and (ports := census.listeners(self.run)):
             self.violations.append(f"listens on {ports}")
 
-    def _worked(self, name: str) -> bool:
-        return self.run.used_last_ns(name) > 0
+    def _count_all(self) -> None:
+        """Note what everybody has, before more faults."""
+        self._baseline = census.survivors(self.run)
+        self._segments = census.segments(self.run)
 
     def _end(self) -> None:
         """Let the run end, in the way the trial has."""
         self._quiet()
         finishes = self.trial.ending == "finish"
         self._drain()
+        if finishes and self.run.life.lost:
+            self.rollbacks.append(judge.rollback(self.run, abrupt=True))
         if finishes:
             rows.clear(self.run.rows.folder)
             taken = judge.summary(self.run)["env_steps"]
@@ -161,6 +167,8 @@ class Attempt:
 
     def _over(self, number: int) -> None:
         del self._watches[number]
+        if self.records[number]["role"] == "agent" and self.records[number]["fault"] != "stop":
+            self._count_all()  # learners were on other nodes meanwhile
         self.tell(f"    {self.records[number]}")
 
     def _deaths(self) -> None:
@@ -171,19 +179,22 @@ class Attempt:
                 self.violations.append(f"killed for a hang that was none: {event}")
             if event["cause"].startswith("exit"):
                 self.violations.append(f"ended by itself: {event}")
+        if len(lost := self.run.life.lost) > max(self.faults.losses, self._lost):
+            self.violations.append(f"a node was lost that nobody had harmed: {lost[-1]}")
+        if len(lost) > self._lost:
+            self._lost, self._all_gone = len(lost), True
 
     def _numbers(self) -> None:
         """Versions of weights never go back; steps only where weights do."""
-        for learner in range(topologies.learners(self.trial.mode)):
-            name = f"weights-{learner}"
-            if name not in self._versions:
+        for path in self.run.shared("weights-*"):
+            if path not in self._versions:
                 with suppress(OSError, ValueError):
-                    self._versions[name] = Published(Segment.open(self.run.shared(name))), -1
-            if name in self._versions:
-                published, before = self._versions[name]
+                    self._versions[path] = Published(Segment.open(path)), -1
+            if path in self._versions:
+                published, before = self._versions[path]
                 if (version := published.version) < before:
-                    self.violations.append(f"{name} went back from version {before} to {version}")
-                self._versions[name] = published, version
+                    self.violations.append(f"{path.name} went back from version {before} to {version}")
+                self._versions[path] = published, version
         self._all_gone |= bool(self._trainers) and not self._now_trainers()
         for row in self._metrics.new():
             if row["env_steps"] < self._env_steps and not self._rolls_back():
@@ -202,7 +213,8 @@ class Attempt:
         """Whether a checkpoint may have been gone back to since the newest row: each mode has its reason."""
         mode, all_gone = topologies.split(self.trial.mode)[0], self._all_gone
         self._all_gone = False
-        return mode in ("alone", "gossip") or (mode == "sync" and all_gone)
+        served = topologies.over_nodes(self.trial.mode) and mode == "async"
+        return mode in ("alone", "gossip") or ((mode == "sync" or served) and all_gone)
 
     # One fault ------------------------------------------------------------------------------------------------------
 
@@ -212,7 +224,9 @@ class Attempt:
         self._wait(lambda: time.monotonic() >= until_s, "time")
         last = fault.kind in ALONE or (fault.kind == "kill" and fault.role in ("supervisor", "guardian"))
         self._wait(lambda: len(self._watches) < (1 if last else MOST_AT_ONCE), "moment for the next fault")
-        if last:
+        if fault.role in ("agent", "guardian"):  # one node at a time
+            self._wait(lambda: not any("agent" in names for _, _, names in self._watches.values()), "agents")
+        if last or (fault.role == "agent" and fault.kind != "stop"):
             self._wait(lambda: self.run.all_up, "all processes up")
         record: Record = {"kind": "fault", "trial": self.trial.number, "number": number, "mode": self.trial.mode}
         record |= {"fault": fault.kind, "role": fault.role, "how": fault.how, "beside": len(self._watches)}
@@ -225,7 +239,9 @@ class Attempt:
             self._wait(lambda: number not in self._watches, "end of this fault", 2 * PATIENCE_S)
 
     def _inflict(self, fault: Fault, record: Record) -> tuple[Watch, tuple[str, ...]]:
-        if fault.role in ("supervisor", "guardian", "all", "run folder", "/dev/shm"):
+        if fault.role == "agent" and fault.kind != "stop":
+            return self.faults.agent(fault, record), ("agent",)
+        if fault.role in ("supervisor", "guardian", "agent", "all", "run folder", "/dev/shm"):
             if fault.kind in ("disk", "memory"):
                 return self.faults.full(fault, record), ()
             named = {"kill": self.faults.kill_guardian, "stop": self.faults.stop, "freeze": self.faults.freeze}
@@ -270,13 +286,15 @@ class Attempt:
         if fault.kind == "kill":
             self.run.process.kill()
             self.run.process.wait()
-            if not wait_until(lambda: not self.run.all_pids(), GONE_S):
+            self.run.kill_replacements()
+            gone_s = NODES_GONE_S if topologies.over_nodes(self.trial.mode) else GONE_S
+            if not wait_until(lambda: not self.run.all_pids(), gone_s):
                 self.violations.append(f"left after the supervisor was killed: {census.left(self.run)}")
             record["gone_s"] = seconds(time.monotonic_ns() - since_ns)
         else:
             self._drain()
             self._nothing_left()
-        self.rollbacks.append(judge.rollback(self.run, killed=fault.kind == "kill"))
+        self.rollbacks.append(judge.rollback(self.run, abrupt=fault.kind == "kill" or bool(self.run.life.lost)))
         since_ns = time.monotonic_ns()
         watches, self._watches = self._watches, {}
         self._begin()
@@ -319,6 +337,7 @@ class Attempt:
         said = judge.summary(self.run)
         if self.run.process.returncode != exit_code or said.get("status") != status:
             self.violations.append(f"ended with {self.run.process.returncode}, {said.get('status')}: {said}")
+        self.violations += judge.unknown(said, self.run.said, self.run.life.lost_nodes)[1]
 
     def _nothing_left(self) -> None:
         if not wait_until(lambda: not census.left(self.run), 5.0):
