@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.optim.groups import GroupedOptimizer
+from actorlearn.parameters.request_line import AGAIN_S
 from actorlearn.parameters.shard_frames import (
     APPLIED,
     CHANGE,
@@ -48,8 +49,12 @@ from actorlearn.parameters.shard_frames import (
 from actorlearn.parameters.shard_layout import HEAD_WORDS
 from actorlearn.parameters.waits import Stragglers
 
-OFFERS_S = 10.0
-"""Longest time, in seconds from the first offer on, for which an empty shard waits for the offers of all learners."""
+OFFERS_S = 2 * AGAIN_S
+"""Longest time, in seconds from the first offer on, for which an empty shard waits for the offers of all learners.
+
+A server ignores the requests of a learner until the order that lists it arrives. The learner sends its request again
+after AGAIN_S, and its weights may be the newest.
+"""
 _DROPPED_COLUMN = HANDLED + 1
 Answers = dict[int, ShardFrame]
 """Frames to send, by learner."""

@@ -14,6 +14,7 @@ from actorlearn.optim.groups import GroupedOptimizer, make_groups
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import Learner
+from actorlearn.parameters.request_line import AGAIN_S
 from actorlearn.parameters.settings import AloneExchangeSettings
 from actorlearn.parameters.shard import OFFERS_S, OptimizerRule, Shard, StatisticsRule, UpdateRule
 from actorlearn.parameters.shard_frames import (
@@ -326,6 +327,22 @@ def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
         assert shard.due([0, 1, 2], 1.0 + OFFERS_S / 2) == {}
     answers = shard.due([0, 1, 2], 1.0 + OFFERS_S)
     assert answers.keys() == {0, 2} and shard.version == 5 and answers[0].values.tolist() == [5.0, 5.0]
+
+
+def test_an_empty_shard_waits_for_a_learner_whose_first_request_was_ignored() -> None:
+    """A server ignores a learner until the order that lists it has come; the learner asks again after AGAIN_S."""
+    shard = Shard(0, counting(2), 2)
+    older, newer = (
+        sent(ShardFrame(FILL, 0, 1, version=version, values=torch.full((2,), float(version)), table=new_table(2)))
+        for version in (0, 5)
+    )
+    assert shard.take(0, older, 1.0) == {}
+    again_s = 1.0 + AGAIN_S + 1.0
+    assert shard.due([0, 1], again_s) == {}
+    assert shard.take(1, sent(ShardFrame(PULL, 0, 9)), again_s)[1].kind == EMPTY
+    assert shard.take(1, newer, again_s) == {}
+    answers = shard.due([0, 1], again_s)
+    assert answers[0].values.tolist() == answers[1].values.tolist() == [5.0, 5.0]
 
 
 def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() -> None:
