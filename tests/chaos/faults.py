@@ -29,8 +29,8 @@ class Faults:
         self.trial, self.stage, self.run, self.violations = trial, stage, run, violations
         self.expected: set[tuple[str, int]] = set()
         """Names and incarnations of who is to die of a hang."""
-        self.losses = 0
-        """Number of nodes that are to be lost in this life of the run."""
+        self.harmed: list[str] = []
+        """Nodes that are to be lost, and are not yet."""
         self._random = random.Random(f"inflict {trial.seed}")
 
     # Getting over it ------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class Faults:
         record["target"] = node
         there = [process.pid for process in self.run.life.processes.values() if process.node == node]
         joined, since_ns = self.run.life.joined.count(node), time.monotonic_ns()
-        self.losses += 1
+        self.harmed.append(node)
         signals = {"kill": signal.SIGKILL, "drain": signal.SIGTERM, "hang": signal.SIGSTOP}
         os.kill(pid, signals[fault.kind])
         if fault.kind == "drain":  # its learners save first
@@ -133,7 +133,7 @@ class Faults:
                 yield
         if fault.kind != "hang":
             self.run.replace_agent(node)
-        while len(self.run.life.lost) < self.losses:
+        while node in self.harmed:
             yield
         record["detect_s"] = seconds(time.monotonic_ns() - since_ns)
         if left := [pid for pid in there if alive(pid)]:

@@ -114,6 +114,8 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
         found += exactly_once(run.rows, taken, tally, used, kind, topologies.EPOCHS[algorithm])
         if kind in ("alone", "sync") or (kind == "async" and run.lives == 1 and not is_unknown):
             found += counted(tally, said["env_steps"] if is_unknown else used)
+        elif kind == "async" and not is_unknown:
+            found += not_more(tally, used, topologies.HORIZON * topologies.ENVS * run.lives)
     else:
         found += _stored_once(run, saved)
     if not is_unknown:
@@ -166,6 +168,16 @@ def counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
     """
     if used != (learned := int((tally > 0).sum())):
         return [f"steps_used is {used}, and {learned} rows are in the final weights"]
+    return []
+
+
+def not_more(tally: npt.NDArray[np.float32], used: int, room: int) -> list[str]:
+    """No more rows are counted than are in the final weights, but for a change of each life that died with its server.
+
+    Of a run in mode async that was resumed, where fewer may be counted.
+    """
+    if used > (learned := int((tally > 0).sum())) + room:
+        return [f"steps_used is {used}, and only {learned} rows are in the final weights"]
     return []
 
 

@@ -106,6 +106,8 @@ def table(records: list[Record]) -> str:
     if off:
         counted, there = (sum(t[key] for t in off) for key in ("used", "learned_rows"))
         lines.append(f"of these, in runs in mode async that were resumed: used {counted:,}, in the weights {there:,}")
+    if starved := sum(t.get("starved") or 0 for t in trials):
+        lines.append(f"nodes that were lost although nobody had harmed them, on a busy machine: {starved}")
     found = [f"trial {t['trial']} ({t['mode']}): {violation}" for t in trials for violation in t["violations"]]
     lines += [
         f"{len(trials)} runs, {sum(t['lives'] for t in trials)} lives, {len(faults)} faults, {len(found)} violations"

@@ -99,6 +99,8 @@ def test_a_row_that_is_learned_from_twice_or_not_counted_is_told(rows: Rows) -> 
     tally[:5] = 1
     assert judge.exactly_once(rows, taken, tally, 5, "sync", 1) == judge.counted(tally, 5) == []
     assert judge.counted(tally, 6) == ["steps_used is 6, and 5 rows are in the final weights"]
+    assert judge.not_more(tally, 6, room=1) == []
+    assert judge.not_more(tally, 7, room=1) == ["steps_used is 7, and only 5 rows are in the final weights"]
     tally[2] = 2
     (twice,) = judge.exactly_once(rows, taken, tally, 5, "sync", 1)
     assert twice.startswith("1 rows in more than 1 surviving gradients: 2 of")

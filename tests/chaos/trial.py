@@ -25,6 +25,8 @@ PATIENCE_S = 300.0
 """In which a run must have got over a fault; generous, because the machine may be training at the same time."""
 GONE_S, NODES_GONE_S = 10.0, 40.0
 """In which nothing is left of a supervisor that was killed, and of its nodes, which first wait for their lease."""
+BUSY = 2
+"""Processes that wait for a core, for each core, beyond which a node may be lost that nobody has harmed."""
 MOST_AT_ONCE = 5
 ALONE = ("freeze", "disk", "memory", "drain")
 """Faults that come when all others have been got over; so does the end of the supervisor."""
@@ -57,6 +59,8 @@ class Attempt:
         """Incarnations when the newest row of metrics was seen."""
         self._lost = 0
         """Number of nodes that were lost in this life."""
+        self.starved = 0
+        """Number of nodes that were lost because the machine was too busy for them to give a sign of life in time."""
         self._all_gone = False
         """Whether no trainer that had learned was left, at some time since steps went back."""
 
@@ -87,6 +91,7 @@ class Attempt:
             "faults": len(self.records),
             "lives": self.run.lives,
             "wall_s": round(time.monotonic() - began_s, 1),
+            "starved": self.starved,
             "violations": self.violations,
             **found,
         }
@@ -94,7 +99,8 @@ class Attempt:
     def _begin(self, *changes: str) -> None:
         """Start the run, or go on with it, until it learns."""
         self._versions, self._env_steps, self._trainers = {}, 0, {}
-        self._lost = self.faults.losses = 0
+        self._lost = 0
+        self.faults.harmed.clear()
         self.run.start(*changes)
         self._metrics = Lines(self.run.folder / "metrics.jsonl")
         list(self._metrics.new())
@@ -179,10 +185,15 @@ class Attempt:
                 self.violations.append(f"killed for a hang that was none: {event}")
             if event["cause"].startswith("exit"):
                 self.violations.append(f"ended by itself: {event}")
-        if len(lost := self.run.life.lost) > max(self.faults.losses, self._lost):
-            self.violations.append(f"a node was lost that nobody had harmed: {lost[-1]}")
-        if len(lost) > self._lost:
-            self._lost, self._all_gone = len(lost), True
+        for event in self.run.life.lost[self._lost :]:
+            self._lost, self._all_gone = self._lost + 1, True
+            if event["node"] in self.faults.harmed:
+                self.faults.harmed.remove(event["node"])
+            elif os.getloadavg()[0] > BUSY * (os.cpu_count() or 1):
+                self.starved += 1
+                self._baseline, self._segments = {}, []  # learners are on other nodes now
+            else:
+                self.violations.append(f"a node was lost that nobody had harmed: {event}")
 
     def _numbers(self) -> None:
         """Versions of weights never go back; steps only where weights do."""
@@ -313,7 +324,7 @@ class Attempt:
 
         def settled() -> bool:
             grown[:] = census.grown(self._baseline, census.survivors(self.run))
-            if len(now := census.segments(self.run)) > len(self._segments):
+            if self._baseline and len(now := census.segments(self.run)) > len(self._segments):
                 grown.append(f"in the run's /dev/shm {now}; there were {self._segments}")
             return not grown
 
