@@ -29,6 +29,8 @@ NODES_PACE_S = 0.03
 GONE = ("died", "ended", "detached", "refused", "gave up")
 STOPPED = "its agent was stopped"
 """Cause for which a node is lost that has sent its counts before."""
+EXCHANGED = 10
+"""Gradients after which a trainer has opened its lines to those on other nodes."""
 MARKED = ("simulator", "inference", "trainer")
 """Roles whose processes say when they do what they are for."""
 
@@ -252,10 +254,14 @@ class Living:
 
     @property
     def settled(self) -> bool:
-        """Whether all are up and at work, and over nodes each has a learner."""
+        """Whether all are up and at work, and over nodes each has a learner that has exchanged with the others."""
+        if not self.all_up or not all(map(self.used_last_ns, self.marked_names)):
+            return False
         trainers = [process for process in self.life.processes.values() if process.role == "trainer"]
-        spread = not topologies.over_nodes(self.mode) or len({one.node for one in trainers}) == len(trainers)
-        return self.all_up and spread and all(map(self.used_last_ns, self.marked_names))
+        marks = [self.mark(trainer.name, trainer.incarnation) for trainer in trainers]
+        exchanged = all(mark and mark.count >= EXCHANGED for mark in marks)
+        spread = len({trainer.node for trainer in trainers}) == len(trainers)
+        return not topologies.over_nodes(self.mode) or (spread and exchanged)
 
     @property
     def marked_names(self) -> list[str]:

@@ -213,10 +213,10 @@ def test_eight_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_
 
 
 @pytest.mark.system
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_sixty_faults_leave_nothing_lost_and_nothing_behind(tmp_path: Path, has_stage: None) -> None:
-    """Four runs, one of each mode, two at a time: of a campaign whose heavy faults are few."""
-    assert campaign(tmp_path / "r", faults=60, each=15, jobs=2) == set(MODES)
+    """Five runs, one of each mode and one over nodes, two at a time: of a campaign whose heavy faults are few."""
+    assert campaign(tmp_path / "r", faults=60, each=12, jobs=2) == set(MODES)
 
 
 def survivors(*fds: str) -> dict[str, census.Survivor]:
