@@ -1,21 +1,51 @@
-"""Hints for error messages: the key of a topology that is meant if a user writes the name of another library. Pure."""
+"""Hints for error messages: the key of a topology that is meant if a user writes the name of another library."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSpec
 from launch.names.cleanrl import CLEANRL
 from launch.names.library import Library, Name
 from launch.names.stable_baselines3 import STABLE_BASELINES3
 
-LIBRARIES = (STABLE_BASELINES3, CLEANRL)
-OTHERS = {
-    "lr": "optimizer.learning_rate",
-    "gae_lam": "algorithm.gae_lambda",
-    "lam": "algorithm.gae_lambda",
-    "rollout": "algorithm.horizon",
-    "num_workers": "simulators.count",
-    "max_episode_steps": "env.time_limit_steps",
-}
-"""Names of programs that have no table -> keys."""
+OTHERS = Library(
+    title="other programs",
+    table=tuple(
+        Name(name, (), (key,), how)
+        for name, key, how in (
+            ("lr", "optimizer.learning_rate", ""),
+            ("gae", "algorithm.gae_lambda", ""),
+            ("gae_lam", "algorithm.gae_lambda", ""),
+            ("lam", "algorithm.gae_lambda", ""),
+            ("lambda", "algorithm.gae_lambda", ""),
+            ("lambda", "algorithm.q_lambda", ""),
+            ("rollout", "algorithm.horizon", ""),
+            ("reward_scale", "algorithm.normalize_reward", ""),
+            ("lstm", "model.recurrence", ""),
+            ("use_lstm", "model.recurrence", ""),
+            ("layers", "model.hidden_sizes", ""),
+            ("num_workers", "simulators.count", ""),
+            ("max_episode_steps", "env.time_limit_steps", ""),
+            ("precision", "trainer.precision", ""),
+            ("threads", "trainer.threads", ""),
+            ("render", "evaluator.record", "or the command actorlearn eval RUN --record"),
+            ("eval_freq", "evaluator.every_steps", ""),
+            ("evaluator_freq", "evaluator.every_steps", ""),
+            ("save_freq", "checkpoint.every_steps", ""),
+            ("checkpoint_freq", "checkpoint.every_steps", ""),
+            ("wandb", "report.writers", ""),
+        )
+    ),
+    other_defaults={},
+    fixed={},
+    names_here={},
+)
+"""Names of programs that have no table of their own; each is valid for all algorithms that have its key."""
+LIBRARIES = (STABLE_BASELINES3, CLEANRL, OTHERS)
+_RUN_DIR = "give the folder of the run with the option --run-dir, in Python with run_dir="
+OPTIONS = dict.fromkeys(("log_dir", "logdir", "run_dir"), _RUN_DIR)
+"""Names whose counterpart is an option of a command -> remedy."""
 NAMED_ELSEWHERE = {
     "mlppolicy": "mlp",
     "cnnpolicy": "nature",
@@ -27,32 +57,68 @@ NAMED_ELSEWHERE = {
 """Networks and algorithms of other libraries, in small letters -> the nearest one of actorlearn."""
 
 
-def hint(word: str) -> str:
-    """Return a hint for a name of another library: its key, or why there is none; "" for an unknown name."""
-    if word in OTHERS:
-        return f"did you mean {OTHERS[word]}?"
+def hint(word: str, algorithm: str, same: Iterable[str] = ()) -> str:
+    """Return a hint for a name of another library: its key, or why there is none; "" for an unknown name.
+
+    ``algorithm``: the value of ``algorithm.name``; if there is no such algorithm, the hint is for all. ``same``: the
+    keys of this name, which are proposed if the libraries know no key.
+    """
+    if word in OPTIONS:
+        return OPTIONS[word]
     found = [(library, name) for library in LIBRARIES for name in library.table if name.name == word]
+    chosen = [(library, name) for library, name in found if algorithm in _algorithms(library, name)]
+    if not any(name.keys for _, name in found):
+        found += [(OTHERS, Name(word, (), (key,))) for key in same]
     having: dict[str, list[tuple[Library, Name]]] = {}
-    for library, name in found:
-        if name.keys:
+    keys = dict.fromkeys(key for _, name in found for key in name.keys[:1])
+    read = read_by(algorithm, keys)
+    for library, name in chosen or found:
+        if name.keys and name.keys[0] in read:
             having.setdefault(name.keys[0], []).append((library, name))
     if having:
-        of_some = len(having) > 1 or sum(map(len, having.values())) < len(found)
-        return f"did you mean {' or '.join(_counterpart(entries, of_some) for entries in having.values())}?"
+        several = len(having) > 1
+        return f"did you mean {' or '.join(_counterpart(entries, several) for entries in having.values())}?"
+    if keys and chosen:
+        return f"{algorithm} has no counterpart of {word}: {chosen[0][1].how}"
+    if keys:
+        readers = [spec.name for spec in ALGORITHMS.specs() if any(_has(spec, key) for key in keys)]
+        having_one = f"{', '.join(readers)} ha{'ve' if readers[1:] else 's'} one"
+        return f"{algorithm} has no counterpart of {word}; only {having_one}"
     return f"{word} of {found[0][0].title} has no counterpart: {found[0][1].how}" if found else ""
 
 
-def _counterpart(entries: list[tuple[Library, Name]], of_some: bool) -> str:
+def read_by(algorithm: str, keys: Iterable[str]) -> list[str]:
+    """Return those of the keys that have a meaning for an algorithm; all if there is no such algorithm."""
+    try:
+        spec = ALGORITHMS.spec(algorithm)
+    except ValueError:
+        return [*keys]
+    return [key for key in keys if _has(spec, key)]
+
+
+def _has(spec: AlgorithmSpec, key: str) -> bool:
+    section, _, name = key.partition(".")
+    if section == "algorithm":
+        return name == "name" or name in spec.settings.__struct_fields__
+    return section != "replay" or spec.replayed
+
+
+def _algorithms(library: Library, name: Name) -> set[str]:
+    """Return the algorithms for which an entry of a library's table is valid, by their names in actorlearn."""
+    return {library.names_here[algorithm] for algorithm in name.algorithms}
+
+
+def _counterpart(entries: list[tuple[Library, Name]], several: bool) -> str:
     """Return the keys for a name, with remarks on the values.
 
-    ``entries``: the entries of the name in the libraries' tables. ``of_some``: whether the keys are the counterpart
-    only for some algorithms, whose names are then added.
+    ``entries``: the entries of the name in the libraries' tables. ``several``: whether the name has also other
+    counterparts; the algorithms of these entries are then added.
     """
     keys = [key for key in entries[0][1].keys if all(key in name.keys for _, name in entries)]
-    algorithms = sorted({library.names_here[algorithm] for library, name in entries for algorithm in name.algorithms})
+    algorithms = sorted(set().union(*(_algorithms(library, name) for library, name in entries)))
     alike = len({name.how for _, name in entries}) == 1
     remarks = {name.how if alike else f"{library.title}: {name.how}": "" for library, name in entries if name.how}
     if keys[0].rpartition(".")[2] == entries[0][1].name:
-        remarks = {}  # the key has the same name, in another section
-    said = ": ".join(filter(None, [", ".join(algorithms) if of_some else "", "; ".join(remarks)]))
+        keys, remarks = keys[:1], {}  # the key has the same name, in another section
+    said = ": ".join(filter(None, [", ".join(algorithms) if several else "", "; ".join(remarks)]))
     return " and ".join(keys) + (f" ({said})" if said else "")

@@ -74,7 +74,7 @@ def parse(
     raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     for override in overrides:
-        apply(override, raw, origins)
+        apply(override, raw, origins, overrides)
     left_out = leave_out_unread(raw, file, origins) if overrides else {}
     in_proportion = keep_proportions(raw, file, origins) if overrides else {}
     resolved = defaults.resolve(raw, ask)

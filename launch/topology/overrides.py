@@ -10,6 +10,7 @@ To replace a whole section, write all of it: ``algorithm={name: ppo}``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
@@ -18,8 +19,8 @@ from launch.topology import sources, strict_yaml
 from launch.topology.defaults import WITHOUT_EFFECT, Tree, resolve, section
 from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import Origin, Path, fault, show
-from launch.topology.validate import dotted, origin, unknown_key
+from launch.topology.strict_yaml import Origin, Path, TopologyError, fault, show
+from launch.topology.validate import dotted, nearest_key, no_such_key, origin
 
 COMMAND_LINE = "command line"
 _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
@@ -41,8 +42,11 @@ def expand(overrides: Sequence[str]) -> list[str]:
     return found
 
 
-def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
-    """Set one ``section.key=value`` in the raw mapping, and record its origin; raises TopologyError."""
+def apply(override: str, raw: Tree, origins: dict[Path, Origin], others: Sequence[str] = ()) -> None:
+    """Set one ``section.key=value`` in the raw mapping, and record its origin; raises TopologyError.
+
+    ``others``: all overrides; they may name the algorithm, on which the error for an unknown key depends.
+    """
     dotted_key, equals, text = override.partition("=")
     path: Path = tuple(dotted_key.strip().split("."))
     if not equals or "" in path:
@@ -54,7 +58,8 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
         if known is None:
             struct = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
             siblings = keys_of(struct) if struct else ()
-            raise fault(COMMAND_LINE, show(override), *unknown_key(path[:end], siblings))
+            way_out = nearest_key(path[:end], siblings, _with_algorithm(raw, others))
+            raise fault(COMMAND_LINE, show(override), no_such_key(path[:end]), way_out)
         if len(path) > end and not known.is_mapping:
             rule = f"{dotted(path[:-1])} is one value, not a section"
             raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
@@ -79,6 +84,15 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin]) -> None:
     for found in stale:
         del origins[found]
     origins[path] = Origin(COMMAND_LINE, over=bool(stale))
+
+
+def _with_algorithm(raw: Tree, overrides: Sequence[str]) -> Tree:
+    """Return the resolved topology with the algorithm that the overrides name, even if they do so last; changes raw."""
+    for override in overrides:
+        if override.lstrip().startswith("algorithm"):
+            with suppress(TopologyError):
+                apply(override, raw, {})
+    return resolve(raw)
 
 
 def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from actorlearn.nearest import did_you_mean, nearest
 from actorlearn.registry import CODE, Registry
-from launch.names.hints import NAMED_ELSEWHERE, hint
+from launch.names.hints import NAMED_ELSEWHERE, hint, read_by
 from launch.topology.keys import (
     BASES,
     CHOSEN,
@@ -61,6 +61,8 @@ class Problem(NamedTuple):
     way_out: str
     default_helps: bool = False
     """Whether leaving the key out is a remedy too."""
+    siblings: tuple[str, ...] | None = None
+    """For an unknown key, the keys of its section: `explain` finds the remedy, which depends on the algorithm."""
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -101,6 +103,9 @@ def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], default
     given = origin(first.path, origins)
     value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
     way_out = first.way_out
+    if first.siblings is not None:
+        wrong_algorithm = any(problem.path == ("algorithm", "name") for problem in problems)
+        way_out = nearest_key(first.path, first.siblings, {} if wrong_algorithm else defaults)
     if first.default_helps and not given.over:
         way_out += _way_to_default(first.path, defaults)
     if len(problems) > 1:
@@ -122,24 +127,34 @@ def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
     return f", or leave the key out for the default {typed(value)}"
 
 
-def unknown_key(path: Path, siblings: Iterable[str]) -> tuple[str, str]:
-    """Return rule and remedy for an unknown key; the remedy names the nearest known key."""
+def no_such_key(path: Path) -> str:
+    """Return the rule that an unknown key breaks."""
+    parent, word = path[:-1], str(path[-1])[:MAX_SHOWN]
+    return f"{f'section {dotted(parent)}' if parent else 'a topology'} has no key {show(word)}"
+
+
+def nearest_key(path: Path, siblings: Iterable[str], resolved: Mapping[str, Any]) -> str:
+    """Return the remedy for an unknown key: the nearest known key that the algorithm of a resolved topology reads.
+
+    ``siblings``: the keys of the section. The remedy is for all algorithms if ``resolved`` names none that exists.
+    """
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
-    where = f"section {dotted(parent)}" if parent else "a topology"
-    rule = f"{where} has no key {show(word)}"
+    section = resolved.get("algorithm")
+    algorithm = str(section.get("name")) if isinstance(section, Mapping) else ""
     if now := RENAMED.get(dotted(path)):
-        return rule, f"the key was renamed to {now}"
+        return f"the key was renamed to {now}"
     if "__" in word and key_at(tuple(word.split("__"))):
-        return rule, f"did you mean {word.replace('__', '.')}?"
+        return f"did you mean {word.replace('__', '.')}?"
     if closest := nearest(word, known, ALMOST):
-        return rule, f"did you mean {dotted((*parent, closest))}?"
-    if usual := hint(word):
-        return rule, usual
+        return f"did you mean {dotted((*parent, closest))}?"
+    same = () if parent else [leaf for leaf in leaves() if leaf.rpartition(".")[2] == word]
+    if usual := hint(word, algorithm, same) or hint("_".join(map(str, path)), algorithm):
+        return usual
     if closest := nearest(word, known):
-        return rule, f"did you mean {dotted((*parent, closest))}?"
-    if elsewhere := _elsewhere(word):
-        return rule, f"did you mean {elsewhere}?"
-    return rule, f"remove the key; the known keys are {', '.join(known)}"
+        return f"did you mean {dotted((*parent, closest))}?"
+    if elsewhere := _elsewhere(word, algorithm):
+        return f"did you mean {elsewhere}?"
+    return f"remove the key; the known keys are {', '.join(known)}"
 
 
 def dotted(path: Path) -> str:
@@ -231,7 +246,7 @@ def _unknown_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Pat
                 f"remove the key; only {join_words(readers)} ha{'ve' if readers[1:] else 's'} it",
             )
         else:
-            yield Problem((*path, name), value, *unknown_key((*path, name), keys))
+            yield Problem((*path, name), value, no_such_key((*path, name)), "", siblings=(*keys,))
 
 
 def join_words(words: Sequence[str]) -> str:
@@ -247,9 +262,10 @@ def _no_mapping(value: object, keys: Mapping[str, Key], path: Path) -> Problem:
     )
 
 
-def _elsewhere(word: str) -> str:
-    """Return the most similar key of any section, as section.key; empty if none is similar."""
-    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed([*leaves()])}  # the first of several
+def _elsewhere(word: str, algorithm: str) -> str:
+    """Return the most similar key of any section that the algorithm reads, as section.key; "" if none is similar."""
+    read = read_by(algorithm, leaves())
+    keys = {leaf.rpartition(".")[2]: leaf for leaf in reversed(read)}  # the first of several
     return keys.get(nearest(word, keys), "")
 
 

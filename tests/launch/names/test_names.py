@@ -11,12 +11,12 @@ import pytest
 
 import actorlearn
 from launch.names.cleanrl import CLEANRL
-from launch.names.hints import hint
+from launch.names.hints import OTHERS, hint
 from launch.names.library import Library
 from launch.names.stable_baselines3 import STABLE_BASELINES3, read_python
 from launch.python import asked
 from launch.topology.keys import leaves, structs_of
-from launch.topology.load import Topology, TopologyError, parse
+from launch.topology.load import Topology, TopologyError, as_text, parse
 from tests.sizes import ROOT
 
 # Constructors and `learn` of Stable-Baselines3 2.9, in the order of its signatures.
@@ -110,45 +110,136 @@ def test_every_name_has_keys_of_its_algorithm_or_a_reason_that_it_has_none(libra
 @pytest.mark.parametrize(("library", "algorithm"), ALGORITHMS)
 def test_the_hint_for_an_unknown_key_names_the_counterpart_or_the_reason(library: Library, algorithm: str) -> None:
     for name, entry in library.of(algorithm).items():
-        said = hint(name)
+        said = hint(name, library.names_here[algorithm])
         assert (entry.keys[0] in said) if entry.keys else (entry.how in said or "did you mean" in said), name
 
 
+def test_the_names_of_other_programs_have_keys() -> None:
+    assert {key for name in OTHERS.table for key in name.keys} <= {*leaves()}
+
+
+REPLAYED = "c51, dqn, r2d1, sac"
+
+
 @pytest.mark.parametrize(
-    ("key", "says"),
+    ("algorithm", "key", "says"),
     [
-        ("n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
-        ("algorithm.n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
-        ("algorithm.batch_size", "did you mean algorithm.minibatches (ppo: n_steps x n_envs / batch_size"),
-        ("simulators.n_envs", "did you mean simulators.count and simulators.envs"),
-        ("net_arch", "did you mean model.hidden_sizes (Stable-Baselines3: pi becomes model.hidden_sizes; vf or qf"),
+        # Names of Stable-Baselines3 and CleanRL
+        ("ppo", "n_steps", "did you mean algorithm.horizon?"),
+        ("ppo", "algorithm.n_steps", "did you mean algorithm.horizon?"),
+        ("dqn", "n_steps", "did you mean algorithm.n_step?"),
+        ("impala", "n_steps", "did you mean algorithm.horizon?"),
+        ("c51", "n_steps", "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?"),
+        ("ppo", "batch_size", "did you mean algorithm.minibatches (n_steps x n_envs / batch_size, rounded up)?"),
+        ("a2c", "batch_size", "did you mean algorithm.minibatches (n_steps x n_envs / batch_size, rounded up)?"),
+        ("c51", "trainer.batch_size", "did you mean replay.batch_size?"),
+        ("ppo", "simulators.n_envs", "did you mean simulators.count and simulators.envs (their product is n_envs)?"),
         (
+            "ppo",
+            "net_arch",
+            "did you mean model.hidden_sizes and model.value_hidden_sizes (pi becomes model.hidden_sizes; vf or qf "
+            "becomes model.value_hidden_sizes if it differs from pi)?",
+        ),
+        (
+            "a2c",
             "model.policy",
             "did you mean model.name (MlpPolicy = mlp; CnnPolicy = nature; MultiInputPolicy = the default: mixed if "
             "there are images, else mlp)?",
         ),
-        ("max_episode_steps", "did you mean env.time_limit_steps?"),
-        ("env.max_episode_steps", "did you mean env.time_limit_steps?"),
-        ("env_wrapper", "did you mean env.wrappers (package.module:Class; TimeLimit = env.time_limit_steps; Atari"),
-        ("target_kl", "did you mean algorithm.target_kl?"),
-        ("use_sde", "use_sde of Stable-Baselines3 has no counterpart: state-dependent exploration"),
-        ("anneal_lr", "did you mean optimizer.schedule (true = linear, to 0 at the end of the run; false = constant)?"),
-        ("algorithm.gamma", "did you mean algorithm.discount?"),
-        ("lr", "did you mean optimizer.learning_rate?"),
-        ("simulators.env", "did you mean simulators.envs?"),  # a mistyped key, although env is a name too
-        ("algorithm.n_epochs", "did you mean algorithm.epochs?"),
+        (
+            "ppo",
+            "env_wrapper",
+            "did you mean env.wrappers (package.module:Class; TimeLimit = env.time_limit_steps; AtariWrapper = "
+            "env.preset: dqn)?",
+        ),
+        ("ppo", "target_kl", "did you mean algorithm.target_kl?"),
+        ("a2c", "target_kl", "a2c has no counterpart of target_kl; only ppo has one"),
+        (
+            "ppo",
+            "use_sde",
+            "use_sde of Stable-Baselines3 has no counterpart: state-dependent exploration (gSDE) is not supported",
+        ),
+        (
+            "ppo",
+            "anneal_lr",
+            "did you mean optimizer.schedule (true = linear, to 0 at the end of the run; false = constant)?",
+        ),
+        ("dqn", "algorithm.gamma", "did you mean algorithm.discount?"),
+        ("ppo", "algorithm.n_epochs", "did you mean algorithm.epochs?"),
+        ("ppo", "buffer_size", f"ppo has no counterpart of buffer_size; only {REPLAYED} have one"),
+        ("dqn", "buffer_size", "did you mean replay.capacity_steps?"),
+        ("c51", "buffer_size", "did you mean replay.capacity_steps?"),
+        ("ppo", "tau", "ppo has no counterpart of tau; only sac has one"),
+        ("dqn", "tau", "dqn has no counterpart of tau: dqn always copies the whole network, as with tau = 1"),
+        ("sac", "tau", "did you mean algorithm.target_rate?"),
+        ("dqn", "gae_lambda", "dqn has no counterpart of gae_lambda; only a2c, impala, ppo, vaco have one"),
+        ("dqn", "algorithm.ent_coef", "dqn has no counterpart of ent_coef; only a2c, impala, ppo, vaco have one"),
+        ("sac", "ent_coef", "sac has no counterpart of ent_coef: the temperature is always learned, as with auto"),
+        ("dqn", "clip_range", "dqn has no counterpart of clip_range; only ppo has one"),
+        ("dqn", "alpha", "did you mean replay.alpha?"),
+        # Names of other programs
+        ("ppo", "max_episode_steps", "did you mean env.time_limit_steps?"),
+        ("ppo", "env.max_episode_steps", "did you mean env.time_limit_steps?"),
+        ("ppo", "lr", "did you mean optimizer.learning_rate?"),
+        ("ppo", "precision", "did you mean trainer.precision?"),
+        ("ppo", "lstm", "did you mean model.recurrence?"),
+        ("ppo", "use_lstm", "did you mean model.recurrence?"),
+        ("ppo", "threads", "did you mean trainer.threads?"),
+        ("ppo", "lambda", "did you mean algorithm.gae_lambda?"),
+        ("pqn", "lambda", "did you mean algorithm.q_lambda?"),
+        ("dqn", "lambda", "dqn has no counterpart of lambda; only a2c, impala, ppo, pqn, vaco have one"),
+        ("ppo", "algorithm.gae", "did you mean algorithm.gae_lambda?"),
+        ("ppo", "log_dir", "give the folder of the run with the option --run-dir, in Python with run_dir="),
+        ("ppo", "logdir", "give the folder of the run with the option --run-dir, in Python with run_dir="),
+        ("ppo", "render", "did you mean evaluator.record (or the command actorlearn eval RUN --record)?"),
+        ("ppo", "save_freq", "did you mean checkpoint.every_steps?"),
+        ("ppo", "checkpoint_freq", "did you mean checkpoint.every_steps?"),
+        ("ppo", "checkpoint.freq", "did you mean checkpoint.every_steps?"),
+        ("ppo", "eval_freq", "did you mean evaluator.every_steps?"),
+        ("ppo", "evaluator.freq", "did you mean evaluator.every_steps?"),
+        ("ppo", "reward_scale", "did you mean algorithm.normalize_reward?"),
+        ("dqn", "reward_scale", "dqn has no counterpart of reward_scale; only a2c, impala, ppo, pqn, vaco have one"),
+        ("ppo", "model.layers", "did you mean model.hidden_sizes?"),
+        ("ppo", "wandb", "did you mean report.writers?"),
+        # Keys without their section, and mistyped keys
+        ("dqn", "n_step", "did you mean algorithm.n_step?"),
+        ("ppo", "n_step", f"ppo has no counterpart of n_step; only {REPLAYED} have one"),
+        ("ppo", "every_steps", "did you mean evaluator.every_steps or checkpoint.every_steps?"),
+        ("ppo", "report.every_steps", "did you mean report.every_s?"),
+        ("ppo", "simulators.env", "did you mean simulators.envs?"),  # although env is a name of Stable-Baselines3 too
     ],
 )
-@pytest.mark.parametrize("written", ["file", "command line"])
-def test_errors_of_unknown_keys_give_the_hint(key: str, says: str, written: str) -> None:
+@pytest.mark.parametrize("written", ["file", "argument", "before the algorithm"])
+def test_errors_of_unknown_keys_give_the_hint_for_the_algorithm(
+    algorithm: str, key: str, says: str, written: str
+) -> None:
     section, _, name = key.rpartition(".")
-    text, overrides = "env: {id: CartPole-v1}\n", [f"{key}=1"]
-    if written == "file":
-        more = f"{section}: {{{name}: 1}}\n" if section else f"{name}: 1\n"
-        text, overrides = text.replace("v1", f"v1, {name}: 1") if section == "env" else text + more, []
+    tree: dict = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": algorithm}}
+    (tree.setdefault(section, {}) if section else tree)[name] = 1
+    with pytest.raises(TopologyError) as caught:
+        if written == "file":
+            parse(as_text(tree), [], "t")
+        elif written == "argument":
+            asked.read("CartPole-v1", algorithm, {key: 1}).check()
+        else:
+            parse("env: {id: CartPole-v1}\nalgorithm: {name: vaco}\n", [f"{key}=1", f"algorithm.name={algorithm}"])
+    assert str(caught.value).partition("; ")[2] == says
+
+
+def test_the_hint_is_for_the_default_algorithm_if_none_is_named() -> None:
+    for text, overrides in (("n_steps: 1\n", []), ("", ["n_steps=1"])):
+        with pytest.raises(TopologyError, match=r"; did you mean algorithm\.horizon\?$"):
+            parse("env: {id: CartPole-v1}\n" + text, overrides, "t")
+
+
+@pytest.mark.parametrize("written", ["file", "command line"])
+def test_the_hint_is_for_all_algorithms_if_a_wrong_one_is_named(written: str) -> None:
+    text, overrides = "env: {id: CartPole-v1}\nn_steps: 1\nalgorithm: {name: p}\n", []
+    if written == "command line":
+        text, overrides = "env: {id: CartPole-v1}\n", ["n_steps=1", "algorithm.name=p"]
     with pytest.raises(TopologyError) as caught:
         parse(text, overrides, "t")
-    assert says in str(caught.value)
+    assert "did you mean algorithm.horizon (a2c, ppo) or algorithm.n_step (dqn, sac)?" in str(caught.value)
 
 
 @pytest.mark.parametrize(("library", "lists"), [(STABLE_BASELINES3, SB3), (CLEANRL, SCRIPTS)], ids=["sb3", "cleanrl"])
