@@ -5,23 +5,28 @@ If each learner has its own weights, it plays with each learner's weights and wi
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from actorlearn.acting.policy import Policy
+from actorlearn.actions import describe_actions
+from actorlearn.envs.make import make
+from actorlearn.envs.specs import EnvSettings
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, find_at, newest, steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all
 from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
-from actorlearn.worker.settings import EvaluateSettings
+from actorlearn.worker.settings import EvaluateSettings, PolicySettings
 
 
 def run(settings: EvaluateSettings) -> dict[str, Any]:
     """Play the games and return their scores, with the checkpoint's steps and any warnings."""
     torch.set_num_threads(1)
+    refuse_changed(settings.env, settings.policy)
     saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
@@ -59,6 +64,25 @@ def run(settings: EvaluateSettings) -> dict[str, Any]:
     others |= {"learners": results} if results else {}
     about |= {"checkpoint": str(latest.path), "warnings": warnings}
     return {**about, **average, **others, **recorded}
+
+
+def refuse_changed(env: EnvSettings, trained: PolicySettings) -> None:
+    """Raise ValueError if an environment has not the observations and actions with which a policy was trained."""
+    with closing(make(env, [0])) as games:
+        now, before = (
+            {
+                "observations": f"{shapes.observation_dtype}{list(shapes.observation_shape)}",
+                "actions": describe_actions(shapes.actions),
+                "masks of valid actions": str(shapes.action_mask or "none"),
+            }
+            for shapes in (games.spec, trained)
+        )
+    for what, text in now.items():
+        if text != before[what]:
+            raise ValueError(
+                f"env.id {env.id!r}: its {what} are {text}, and were {before[what]} in training; restore the "
+                "environment that the run was trained with"
+            )
 
 
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:

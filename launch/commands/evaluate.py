@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.parameters.chosen_checkpoints import BEST, NEWEST, read_best
-from actorlearn.worker.settings import EvaluateSettings
+from actorlearn.worker.settings import POLICY_FILE, EvaluateSettings, LoadSettings, read
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
@@ -112,17 +112,23 @@ def settings(
     record: bool = False,
     at: str | int = NEWEST,
 ) -> EvaluateSettings:
-    """Return the settings of the evaluating process, from the run's topology and the options; raises RunError."""
+    """Return the settings of the evaluating process, from the run's files and the options; raises RunError.
+
+    The shapes of observations and actions are those that the run has saved, so that environment and network need not be
+    tried. Only the speed of a film has to be asked of the environment.
+    """
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
     run.refuse_missing(at)
     topology = load_saved(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
-    described = describe(topology)
-    acting = policy(chosen, described)
+    try:
+        saved = read(run.path / POLICY_FILE, LoadSettings).policy
+    except (OSError, ValueError) as error:
+        raise RunError(f"{run.name} cannot be evaluated: {error}") from None
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
-        policy=acting,
+        policy=policy(chosen, saved),
         run_dir=str(run.path),
         at=at,
         behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
@@ -132,7 +138,7 @@ def settings(
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,
         seed=topology.seed if seed is None else seed,
-        recording=recording(run.path, described) if record else None,
+        recording=recording(run.path, describe(topology)) if record else None,
     )
 
 

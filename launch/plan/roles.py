@@ -127,13 +127,16 @@ def settings_for(plan: Plan, start: Start) -> ProcessSettings:
     return role.settings(plan, common, start)
 
 
-def policy(topology: Topology, description: Description) -> PolicySettings:
-    """Return the settings from which network and algorithm are built."""
+def policy(topology: Topology, shapes: Description | PolicySettings) -> PolicySettings:
+    """Return the settings from which network and algorithm are built.
+
+    ``shapes``: the environment's description, or the settings that a run has saved.
+    """
     return PolicySettings(
-        observation_shape=description.observation_shape,
-        observation_dtype=description.observation_dtype,
-        actions=description.actions,
-        action_mask=description.action_mask,
+        observation_shape=shapes.observation_shape,
+        observation_dtype=shapes.observation_dtype,
+        actions=shapes.actions,
+        action_mask=shapes.action_mask,
         model=topology.model,
         algorithm=topology.algorithm,
         precision=topology.inference.precision,

@@ -10,7 +10,20 @@ import torch
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.chosen_checkpoints import Best, write_best
-from actorlearn.tasks.evaluate import newest_of_each, opened
+from actorlearn.tasks.evaluate import newest_of_each, opened, refuse_changed
+from tests import named
+from tests.acting.policies import policy_settings
+
+THREE_ACTIONS = """
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Discrete
+
+
+class Actions(CartPoleEnv):
+    def __init__(self, **_):
+        super().__init__()
+        self.action_space = Discrete(3)
+"""
 
 
 def save(folder: Path, env_steps: int) -> None:
@@ -48,6 +61,23 @@ def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an
         newest_of_each(tmp_path / "empty", 100)
     with pytest.raises(CheckpointError, match="none found"):
         newest_of_each(tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "said"),
+    [
+        ("Acrobot-v1", r"its observations are float32\[6\], and were float32\[4\] in training"),
+        ("three_actions:Actions", r"its actions are 3 .*, and were 2 .* in training"),
+    ],
+)
+def test_an_environment_that_has_changed_since_training_is_refused(
+    env_id: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "three_actions.py").write_text(THREE_ACTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    refuse_changed(named.env(id="CartPole-v1"), policy_settings())
+    with pytest.raises(ValueError, match=said):
+        refuse_changed(named.env(id=env_id), policy_settings())
 
 
 def test_damaged_checkpoints_are_told(tmp_path: Path) -> None:

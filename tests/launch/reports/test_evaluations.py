@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from actorlearn.wire.messages import Evaluated
-from actorlearn.worker.settings import EvaluatorSettings
+from actorlearn.worker.settings import POLICY_FILE, EvaluatorSettings, LoadSettings, write
 from launch.commands import evaluate
 from launch.plan.planning import plan
+from launch.plan.roles import policy
 from launch.reports import evaluations
 from launch.runs import find
 from launch.topology.load import dump, load
@@ -92,7 +93,9 @@ def test_evaluations_follow_the_papers_and_eval_follows_them(
 
     (tmp_path / "checkpoints" / "1").mkdir(parents=True)
     (tmp_path / "topology.yaml").write_text(dump(topology))
-    monkeypatch.setattr(evaluate, "describe", lambda _: DESCRIPTION)
+    acting = policy(topology, DESCRIPTION)
+    write(LoadSettings(env=topology.env, policy=acting), tmp_path / POLICY_FILE)
+    monkeypatch.delattr(evaluate, "describe")  # the environment is not tried
     after = evaluate.settings(find.RunFolder(tmp_path, {}), None, None, None)
     assert (after.episodes, after.greedy, after.fire_after) == (during.episodes, during.greedy, during.fire_after)
     assert (after.env, after.policy) == (during.env, during.policy)
