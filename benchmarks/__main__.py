@@ -14,6 +14,7 @@ from benchmarks.request import BenchmarkRequest
 from launch.cli import Engine, Json, Keys, Overrides
 from launch.command_group import Commands
 from launch.errors import FailedError, RunError
+from launch.machine.signals import end_in_order
 
 Topology = Annotated[str | None, typer.Argument(help="The topology to measure; without it the suite's own.")]
 Repetitions = Annotated[
@@ -53,7 +54,6 @@ def reproduce(
     """Measure a figure or table of a paper again, with seeds drawn from the clock, and compare it with the paper."""
     from benchmarks.claims import CLAIMS, ledger
     from launch.bench import report
-    from launch.commands.bench import end_in_order
 
     if name is None:
         known = ledger.read()
@@ -62,7 +62,6 @@ def reproduce(
             print(f"{claim.name:<28} {verdict:<20} {claim.paper.partition(',')[0]}, {claim.part}")
         return 0
     claim = ledger.claim_of(name)
-    end_in_order()
     try:
         entry, measured = ledger.reproduce(claim, quick, output, overrides or (), repetitions)
     except FailedError as error:
@@ -184,6 +183,7 @@ def _measure(known: Mapping[str, Benchmark], name: str | None, words: list[str],
 
 def main() -> None:
     """Run the command line, and end the process with its exit status."""
+    end_in_order()
     app(prog_name="python -m benchmarks")
 
 

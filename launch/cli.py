@@ -16,6 +16,7 @@ import typer
 from actorlearn import __version__
 from launch.command_group import Commands
 from launch.errors import RunError
+from launch.machine.signals import end_in_order
 from launch.spawning.prepared import prepared
 
 Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that describes the run.")]
@@ -703,4 +704,5 @@ def revoke_key(
 
 def main() -> None:
     """Entry point of ``actorlearn``."""
+    end_in_order()
     app(prog_name="actorlearn")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +75,6 @@ def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
     """
     if request.output is not None:
         make_folder(request.output)
-    end_in_order()
     try:
         found = suite.load()(request)
     except FailedError as error:
@@ -101,9 +98,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"-o {folder}: {error.strerror}; name a folder that exists or can be made") from None
-
-
-def end_in_order() -> None:
-    """Make SIGTERM and SIGHUP end this process as Ctrl-C does, so that its child processes are ended too."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))

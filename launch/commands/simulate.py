@@ -14,7 +14,6 @@ import msgspec
 from rich.console import Console
 
 from launch.bench.costs import costs_of_run, measure, measure_rest
-from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
 from launch.plan.probe import describe
@@ -51,7 +50,6 @@ def simulate(
     weights = keys.weights or describe(loaded).weights
     costs = _given(given)
     if costs is None or run is not None:
-        end_in_order()
         work, cores = work_of(loaded), float(begun_cores())
         if run is None:
             measured = measure(topology, words, work, weights, cores, seconds)

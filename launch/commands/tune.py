@@ -20,7 +20,6 @@ from actorlearn.files import write_atomically
 from launch.bench.interleaved import progress_bar
 from launch.bench.report import machine_line
 from launch.bench.running import rate_of
-from launch.commands.bench import end_in_order
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
 from launch.topology.load import Topology, TopologyError, load
@@ -60,7 +59,6 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
             output.unlink()  # an empty file would read as overrides without keys if no candidate ran
     except OSError as error:
         raise RunError(f"-o {output}: cannot be written: {error.strerror}; name another file") from None
-    end_in_order()
 
     def measure(keys: Keys, seconds: float) -> float:
         return rate(path, (*given, *keys), seconds)

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 REPEATED_S = 0.2
 """Seconds in which the same signal counts once: timeout(1), for example, signals its command and its process group."""
+
+
+def end_in_order() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does: it ends its child processes and removes its files.
+
+    A signal that was ignored when this process started stays ignored. `Signals` replaces these handlers.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda received, _: sys.exit(128 + received))
 
 
 class Signals:

@@ -31,7 +31,6 @@ from benchmarks.papers.gossip_figures import NOT_SAID, draw
 from benchmarks.request import BenchmarkRequest, shipped
 from launch.bench import report
 from launch.bench.report import SuiteReport
-from launch.commands import bench
 from launch.runs.curves import LearningCurve
 from launch.topology.load import Topology, TopologyError, load
 
@@ -147,7 +146,6 @@ def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPa
     asked: list[BenchmarkRequest] = []
     measured = SuiteReport("", (), (), {}, "")
     monkeypatch.setattr("benchmarks.papers.gossip.gossip", lambda request: asked.append(request) or measured)
-    monkeypatch.setattr(bench, "end_in_order", lambda: None)
     for words in ([], [shipped("cartpole.yaml")]):
         topology, *overrides = *words, "algorithm.horizon=8"
         commands.suite("gossip", topology, overrides, quick=True, json=True)

@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.__main__ import app
 from benchmarks.suites.families import package_of, written_score
-from launch.commands import bench
 from launch.runs import find
 from tests.launch import asking
 
@@ -24,7 +23,6 @@ ask, refused = partial(asking.ask, of=app), partial(asking.refused, of=app)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(find, "living_runs", list)
-    monkeypatch.setattr(bench, "end_in_order", lambda: None)
     return tmp_path
 
 

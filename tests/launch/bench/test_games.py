@@ -11,13 +11,9 @@ import pytest
 
 from actorlearn.envs.atari import ids
 from launch.bench.atari_games import games
-from launch.commands import bench
 from tests.launch.asking import ask, refused
 
-
-@pytest.fixture(autouse=True)
-def alone(empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "end_in_order", lambda: None)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def make_run(path: Path, env_id: str, evaluated: Sequence[float] = (), trained: float | None = 7.0) -> Path:

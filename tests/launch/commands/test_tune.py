@@ -59,7 +59,6 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
 ) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
-    monkeypatch.setattr(tune, "end_in_order", lambda: None)
     with pytest.raises(FailedError, match=r"-o /dev/full: cannot be written: No space .*: seed=7 simulators.count=3 "):
         tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
     assert "2 steps/s  simulators.count=3" in capsys.readouterr().out
@@ -71,7 +70,6 @@ def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "cart.yaml").write_text(TEXT)
     (tmp_path / "old.keys").write_text("seed=3\n")
     monkeypatch.setattr(tune, "rate", lambda *_: 0.0)
-    monkeypatch.setattr(tune, "end_in_order", lambda: None)
     for name in ("new.keys", "old.keys"):
         with pytest.raises(FailedError, match="no candidate"):
             tune.tune(str(tmp_path / "cart.yaml"), [], tmp_path / name)
@@ -104,7 +102,6 @@ def test_envpool_is_proposed_only_where_it_is_faster(
     path = str(tmp_path / "pong.yaml")
     (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}")
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: envpool if "envpool" in " ".join(keys) else 2.0)
-    monkeypatch.setattr(tune, "end_in_order", lambda: None)
     monkeypatch.setattr(tune, "find_spec", lambda _name: object())
     assert tune.tune(path, [], tmp_path / "tuned.keys") == 0
     assert load(path, [f"@{tmp_path / 'tuned.keys'}"]).env.id == chosen

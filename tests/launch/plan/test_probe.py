@@ -45,21 +45,27 @@ def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: 
 
 
 @pytest.mark.nightly
-def test_ctrl_c_while_the_environment_is_described(slow: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("command", [["check"], ["run", "--run-dir", "new"]], ids=["check", "run"])
+def test_a_signal_while_the_environment_is_tried_ends_the_child_and_leaves_no_file(
+    command: list[str], number: int, slow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (slow / "slow.yaml").write_text("env: {id: 'slow:Env'}\n")
-    command = [sys.executable, "-m", "launch", "run", "slow.yaml", "--run-dir", "new"]
-    # Ctrl-C must be heard even where the tests run in the background of a shell, which ignores it for its children.
-    code = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+    (slow / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(slow / "tmp"))
+    # Signals must be heard even where a shell or nohup has started the tests with these signals ignored.
+    heard = "signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    code = f"import os, signal, sys; {heard}; os.execv(sys.argv[1], sys.argv[1:])"
+    words = [sys.executable, "-c", code, sys.executable, "-m", "launch", *command, "slow.yaml"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         deadline_s = time.monotonic() + 50
         while not (pid := (slow / "pid").read_text() if (slow / "pid").exists() else ""):
             assert time.monotonic() < deadline_s and run.poll() is None
             time.sleep(0.05)
-        os.kill(run.pid, signal.SIGINT)
+        os.kill(run.pid, number)
         _, stderr = run.communicate(timeout=10)
-    assert run.returncode == 130, stderr
-    assert "Traceback" not in stderr
+    assert run.returncode == 128 + number, stderr
+    assert stderr == ""
     assert gone(int(pid))
+    assert [*(slow / "tmp").iterdir()] == []
     assert not (slow / "new").exists()

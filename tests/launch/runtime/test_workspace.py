@@ -21,7 +21,7 @@ from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.locks import open_alone
-from launch.machine.signals import REPEATED_S, SIGNALS, Signals
+from launch.machine.signals import REPEATED_S, SIGNALS, Signals, end_in_order
 from launch.nodes.messages import DropLearner
 from launch.plan.plan import Start
 from launch.runs.jsonl import read_object
@@ -55,6 +55,16 @@ def test_signals_are_told_in_order_and_given_back() -> None:
         signals.close()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored() -> None:
+    with handled(signal.SIGHUP, signal.SIG_IGN), handled(signal.SIGTERM, signal.SIG_DFL):
+        end_in_order()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        with pytest.raises(SystemExit) as caught:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+    assert caught.value.code == 128 + signal.SIGTERM
 
 
 def test_a_signal_that_is_sent_twice_at_once_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
