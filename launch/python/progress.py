@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from launch.reports.format import as_duration, as_whole, metric_value
+from launch.reports.format import as_duration, as_whole, metric_value, printable
 from launch.runs.view import RunView
 
 
 class TerminalBar:
-    """A bar of rich that is redrawn in place; if the output is not a terminal, only its last state is printed."""
+    """A bar of rich that is redrawn in place."""
 
     def __init__(self, view: RunView, terminal: Console) -> None:
         columns = (
@@ -29,11 +29,27 @@ class TerminalBar:
 
     def show(self, view: RunView) -> None:
         """Draw the bar for the newest report."""
-        self._progress.update(self._task, completed=view.env_steps, said=line(view), refresh=True)
+        total, done = view.total_steps, view.env_steps
+        self._progress.update(self._task, total=total, completed=done, said=line(view), refresh=True)
 
     def close(self) -> None:
         """Release the terminal; the bar remains on it."""
         self._progress.stop()
+
+
+class LastLine:
+    """Prints the newest state in one line at the end, because output that is not a terminal cannot be redrawn."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def show(self, view: RunView) -> None:
+        """Keep the newest report."""
+        self._view = view
+
+    def close(self) -> None:
+        """Print the line; the width of a terminal does not cut it."""
+        print(f"{printable(self._view.name)}: {line(self._view)}", flush=True)
 
 
 class NotebookBar:
@@ -57,10 +73,12 @@ class NotebookBar:
         return f"<div><code>{escape(view.name)}</code> {bar} {escape(said)}</div>"
 
 
-def make(view: RunView) -> NotebookBar | TerminalBar:
-    """Return a NotebookBar in a notebook, else a TerminalBar."""
+def make(view: RunView) -> NotebookBar | TerminalBar | LastLine:
+    """Return a NotebookBar in a notebook, a TerminalBar in a terminal, else a LastLine."""
     terminal = Console()
-    return NotebookBar(view) if terminal.is_jupyter else TerminalBar(view, terminal)
+    if terminal.is_jupyter:
+        return NotebookBar(view)
+    return TerminalBar(view, terminal) if terminal.is_terminal else LastLine(view)
 
 
 def line(view: RunView) -> str:

@@ -50,6 +50,14 @@ def test_each_is_told_once_in_the_order_of_time(run: RunFolder) -> None:
     assert follower.view.env_steps == 30
 
 
+def test_the_total_of_a_run_that_has_just_begun_is_read_later(run: RunFolder) -> None:
+    follower = Follower(run, from_start=True)
+    assert follower.view.total_steps is None
+    (run.path / "topology.yaml").write_text("total_steps: 1000\n")
+    told(follower)
+    assert (follower.view.total_steps, follower.view.env_steps) == (1000, 20)
+
+
 def test_a_file_that_was_removed_and_made_again_is_read_from_its_beginning(run: RunFolder) -> None:
     follower = Follower(run, from_start=True)
     told(follower)
@@ -83,8 +91,7 @@ def test_a_run_resumed_with_more_steps_shows_its_progress_to_the_new_end(
         progress=True, on_report=lambda _, row: told.append(row["env_steps"])
     )
     assert told == [2_000]
-    said = " ".join(capsys.readouterr().out.split())
-    assert "50%" in said and "2,000 of 4,000 steps" in said
+    assert capsys.readouterr().out.startswith("cart-1: 2,000 of 4,000 steps · ")
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [(False, False), (None, True), (0, True), (True, True)])
