@@ -26,6 +26,7 @@ from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
 from launch.topology.keys import keys_of, leaves
 from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.overrides import COMMAND_LINE
 from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import fault, show
 from launch.topology.validate import MISSING, Problem, explain, problems_at, problems_of
@@ -110,7 +111,11 @@ def read(path: Path) -> Sweep:
     if found := [*_broken(keys, axes)]:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
-    base = parse(text, [f"{key}={literal(value)}" for key, value in keys.overrides.items()], keys.topology, spaces.ask)
+    overrides = [f"{key}={literal(value)}" for key, value in keys.overrides.items()]
+    try:
+        base = parse(text, overrides, keys.topology, spaces.ask)
+    except TopologyError as error:
+        raise TopologyError(_placed(f"{path}: ", str(error), {})) from None
     by_cores = {key: key.split(".") for key in sorted(base.left_to_cores)}
     pins = {key: getattr(getattr(base, section), name) for key, (section, name) in by_cores.items()}
     sweep = Sweep(path, keys, axes, text, base, pins)
@@ -321,4 +326,16 @@ def _try(sweep: Sweep, values: Values, what: str) -> None:
     try:
         sweep.topology(values)
     except TopologyError as error:
-        raise TopologyError(f"{sweep.path}: {what}: {error}") from None
+        raise TopologyError(f"{sweep.path}: {what}: {_placed('', str(error), values)}") from None
+
+
+def _placed(before: str, text: str, values: Values) -> str:
+    """Return an error about an override with ``before`` and the section of the sweep file that has the override.
+
+    ``values``: those of the trial, from ``vary``; other overrides are from ``overrides``. Other errors are unchanged.
+    """
+    found = re.match(rf"{COMMAND_LINE}(?=[:,] ([\w.]+))", text)
+    if found is None:
+        return text
+    varied = any(found[1] == key or found[1].startswith(f"{key}.") for key in values)
+    return f"{before}{'vary' if varied else 'overrides'}{text[found.end() :]}"

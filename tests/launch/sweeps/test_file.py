@@ -134,9 +134,10 @@ WRONG = {
     VARY + "{low: 0.1, high: 0.2}}": "must be a list of values for a grid; write a list, or search by random or optuna",
     VARY + "[0.1]}\noverrides: {optimizer.learning_rate: 1}": "must not be in both vary and overrides; remove one",
     VARY + "[0.1, 0.2]}\nsearch: {name: random, trials: 3}": "search.trials = 3: must be at most 2, the number",
-    VARY + "[0.1, -1]}": 'trial 1 ({"optimizer.learning_rate": -1}): command line: optimizer.learning_rate = -1: must',
-    "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): command line: optimizer.rate = 1: section",
-    "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "optimizer.rate",
+    VARY + "[0.1, -1]}": 'trial 1 ({"optimizer.learning_rate": -1}): vary: optimizer.learning_rate = -1: must',
+    "topology: cart.yaml\nvary: {optimizer.rate: [1]}": "): vary: optimizer.rate = 1: section",
+    "topology: cart.yaml\noverrides: {optimizer.rate: 1}": "rates.yaml: overrides: optimizer.rate = 1: section",
+    VARY + "[0.1]}\noverrides: {learners.count: -1}": "rates.yaml: overrides: learners.count = -1: must",
     "topology: no.yaml": "no.yaml: No such file or directory",
     VARY + "[0.1]}\nsearch: {name: population, every_steps: 10}": "must have one seed for each member of a population;",
     VARY
