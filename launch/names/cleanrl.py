@@ -21,10 +21,12 @@ from launch.names.library import (
     integer,
     learning_starts,
     nothing,
+    number,
     only,
     random_start,
     switch,
     unless,
+    whole,
     without,
 )
 
@@ -41,12 +43,15 @@ def _constant(value: Any, _: Values) -> Keys:
 
 def _ratio(value: Any, values: Values) -> Keys:
     steps = integer(value)
-    return {"algorithm.horizon": steps, "replay.ratio": values["batch_size"] / (steps * values["num_envs"])}
+    return {
+        "algorithm.horizon": steps,
+        "replay.ratio": whole("batch_size", values) / (steps * whole("num_envs", values)),
+    }
 
 
 def _sac_batch(value: Any, values: Values) -> Keys:
     size = integer(value)
-    return {"replay.batch_size": size, "replay.ratio": size / integer(values["num_envs"])}
+    return {"replay.batch_size": size, "replay.ratio": size / whole("num_envs", values)}
 
 
 def _critic_rate(value: Any, _: Values) -> Keys:
@@ -134,7 +139,7 @@ TABLE = (
         PPO,
         ("algorithm.value_cost",),
         "half of vf_coef",
-        lambda value, _: {"algorithm.value_cost": value / 2},
+        lambda value, _: {"algorithm.value_cost": number(value) / 2},
         0.5,
     ),
     Name("max_grad_norm", PPO, ("optimizer.clip_norm",), default=0.5),
@@ -144,7 +149,7 @@ TABLE = (
         ("algorithm.target_kl",),
         "target_kl / 1.5, because an update ends early at 1.5 times the key; compared before each minibatch, and in "
         "CleanRL after each epoch",
-        lambda value, _: {"algorithm.target_kl": None if value is None else value / 1.5},
+        lambda value, _: {"algorithm.target_kl": None if value is None else number(value) / 1.5},
     ),
     *without("batch_size minibatch_size num_iterations", PPO, "the script computes it from other arguments", nothing),
     # DQN

@@ -32,6 +32,10 @@ class NoCounterpartError(Exception):
     """No key has the effect of a value; the text is the reason. Other values of the name may have a counterpart."""
 
 
+class OtherNameError(ValueError):
+    """A value cannot be converted because that of another name is wrong, which is the first argument; then the rule."""
+
+
 class Name(NamedTuple):
     """A name of another library, with its meaning for some of the library's algorithms."""
 
@@ -108,9 +112,18 @@ class Library:
             except NoCounterpartError as error:
                 if name in given and not _same(values[name], defaults[name]):
                     left_out[name] = str(error)
+            except OtherNameError as error:
+                raise self._wrong(error.args[0], values, defaults, error.args[1]) from None
             except (TypeError, ValueError, ZeroDivisionError) as error:
-                raise ValueError(f"{name}: {values[name]!r:.100}: {error}") from None
+                rule = str(error) if isinstance(error, ValueError) else "cannot be converted"
+                raise self._wrong(name, values, defaults, rule) from None
         return Converted(keys, left_out)
+
+    def _wrong(self, name: str, values: Values, defaults: Values, rule: str) -> ValueError:
+        """Return the error that the value of a name is wrong; a remedy is added to a ``rule`` without one."""
+        example = "" if defaults[name] is None else f", for example its default, {defaults[name]!r}"
+        way_out = "" if "; " in rule else f"; write a value that {self.title} accepts{example}"
+        return ValueError(f"{name}: {values[name]!r:.100}: {rule}{way_out}")
 
 
 def count(name: str, algorithms: tuple[str, ...], key: str, default: int) -> Name:
@@ -131,9 +144,25 @@ def without(
 
 def integer(value: Any) -> int:
     """Return a number as an integer; raises ValueError if it is not whole."""
-    if int(value) != value:
+    if isinstance(value, str) or not number(value).is_integer():
         raise ValueError("must be a whole number")
     return int(value)
+
+
+def whole(name: str, values: Values) -> int:
+    """Return the value of another name as an integer; raises OtherNameError if it is not whole."""
+    try:
+        return integer(values[name])
+    except ValueError as error:
+        raise OtherNameError(name, str(error)) from None
+
+
+def number(value: Any) -> float:
+    """Return a number, which may be given as text; raises ValueError if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError("must be a number") from None
 
 
 def only(accepted: Collection[Any], why: str) -> Convert:
@@ -159,7 +188,7 @@ def switch(on: Keys, off: Keys) -> Convert:
 
 def learning_starts(value: Any, values: Values) -> Keys:
     """Convert ``learning_starts``: learning cannot begin before the replay has a whole minibatch."""
-    return {"replay.learning_starts_steps": max(integer(value), integer(values["batch_size"]))}
+    return {"replay.learning_starts_steps": max(integer(value), whole("batch_size", values))}
 
 
 def random_start(value: Any, values: Values) -> Keys:
@@ -174,16 +203,16 @@ def nothing(_value: Any, _values: Values) -> Keys:
 
 def environments(value: Any, _: Values) -> Keys:
     """Convert a number of environments: they are divided between two simulators if it is even, else one has all."""
-    number = integer(value)
-    processes = 1 if number % 2 else 2
-    return {"simulators.count": processes, "simulators.envs": number // processes}
+    environments = integer(value)
+    processes = 1 if environments % 2 else 2
+    return {"simulators.count": processes, "simulators.envs": environments // processes}
 
 
 def epsilon_steps(value: Any, values: Values) -> Keys:
     """Convert the share of all steps in which epsilon falls into a number of steps."""
     if values["total_timesteps"] is None:
         raise ValueError("it is a share of total_timesteps, which is missing; give total_timesteps too")
-    return {"algorithm.epsilon_steps": max(1, round(value * values["total_timesteps"]))}
+    return {"algorithm.epsilon_steps": max(1, round(number(value) * whole("total_timesteps", values)))}
 
 
 def _same(value: Any, default: Any) -> bool:

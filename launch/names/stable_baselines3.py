@@ -29,10 +29,12 @@ from launch.names.library import (
     integer,
     learning_starts,
     nothing,
+    number,
     only,
     random_start,
     switch,
     unless,
+    whole,
     without,
 )
 
@@ -81,11 +83,11 @@ def _scheduled(value: Any) -> tuple[float, float, str]:
     for another curve.
     """
     if isinstance(value, str) and value.startswith(("lin_", "linear_")):
-        return float(value.partition("_")[2]), 0.0, "linear"
+        return number(value.partition("_")[2]), 0.0, "linear"
     if not callable(value):
-        return float(value), float(value), "constant"
+        return number(value), number(value), "constant"
     progress = (0.0, 0.25, 0.5, 0.75, 1.0)
-    found = [float(value(1.0 - gone)) for gone in progress]  # the library's functions take the remaining progress
+    found = [number(value(1.0 - gone)) for gone in progress]  # the library's functions take the remaining progress
     first, last = found[0], found[-1]
     for name in ("constant",) if first == last else ("linear", "cosine"):
         expected = [first + curve(name, gone) * (last - first) for gone in progress]
@@ -118,16 +120,17 @@ def _value_clip(value: Any, _: Values) -> Keys:
 
 def _minibatches(value: Any, values: Values) -> Keys:
     """Convert ``batch_size`` into the number of minibatches of a rollout, of which the last may be smaller."""
-    steps = integer(values["n_steps"]) * integer(values["n_envs"])
+    steps = whole("n_steps", values) * whole("n_envs", values)
     return {"algorithm.minibatches": -(-steps // integer(value))}
 
 
-def _total(values: Values) -> Any:
-    return values["n_timesteps"] if values["total_timesteps"] is None else values["total_timesteps"]
+def _total(values: Values) -> int | None:
+    name = "n_timesteps" if values["total_timesteps"] is None else "total_timesteps"
+    return None if values[name] is None else whole(name, values)
 
 
 def _total_steps(_: Any, values: Values) -> Keys:
-    return {} if _total(values) is None else {"total_steps": integer(_total(values))}
+    return {} if (steps := _total(values)) is None else {"total_steps": steps}
 
 
 def _epsilon_steps(value: Any, values: Values) -> Keys:
@@ -135,8 +138,9 @@ def _epsilon_steps(value: Any, values: Values) -> Keys:
 
 
 def _train_freq(given: Any) -> tuple[int, str]:
-    steps, unit = (given, "step") if isinstance(given, int | float) else given
-    return integer(steps), str(unit)
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return integer(given[0]), str(given[1])
+    return integer(given), "step"
 
 
 def _horizon(value: Any, _: Values) -> Keys:
@@ -147,7 +151,7 @@ def _horizon(value: Any, _: Values) -> Keys:
 
 
 def _ratio(value: Any, values: Values) -> Keys:
-    gradient_steps, batch = integer(value), integer(values["batch_size"])
+    gradient_steps, batch = integer(value), whole("batch_size", values)
     if gradient_steps < 0:  # as many as steps of all environments
         return {"replay.ratio": float(batch)}
     steps, unit = _train_freq(values["train_freq"])
@@ -155,7 +159,7 @@ def _ratio(value: Any, values: Values) -> Keys:
         raise NoCounterpartError(
             "only a positive number has a counterpart, and only if train_freq is in steps; set replay.ratio"
         )
-    return {"replay.ratio": batch * gradient_steps / (steps * integer(values["n_envs"]))}
+    return {"replay.ratio": batch * gradient_steps / (steps * whole("n_envs", values))}
 
 
 def _own_rmsprop(values: Values) -> bool:
@@ -444,7 +448,7 @@ TABLE: tuple[Name, ...] = (
         ("sac",),
         ("algorithm.target_entropy",),
         "auto = null",
-        lambda value, _: {"algorithm.target_entropy": None if value == "auto" else float(value)},
+        lambda value, _: {"algorithm.target_entropy": None if value == "auto" else number(value)},
         "auto",
     ),
     # All
