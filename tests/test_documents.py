@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -94,6 +95,13 @@ def test_every_page_has_a_link_to_it() -> None:
     linked = {target for page in PAGES for target in re.findall(r"\]\((?:docs/)?([\w-]+\.md)", page.read_text())}
     unknown = sorted(page.name for page in (ROOT / "docs").glob("*.md") if page.name not in {*linked, "index.md"})
     assert not unknown, f"no page links to {unknown}"
+
+
+def test_the_readme_lists_the_extras_of_the_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    table = (ROOT / "README.md").read_text().partition("| extra | for |\n")[2].partition("\n\n")[0]
+    listed = [name for row in table.splitlines()[1:] for name in re.findall(r"`([\w-]+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(extras)
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL))
