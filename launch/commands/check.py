@@ -69,7 +69,7 @@ def summary(loaded: Topology, made: Plan) -> list[str]:
     lines = [
         f"[bold]ok[/] {loaded.name}: {topology.algorithm.name} on {escape(topology.env.id)} to "
         f"{topology.total_steps:,} steps, {in_all(topology)}",
-        _environment(made.description),
+        _environment(topology, made.description),
         f"[bold]machine[/] {len(made.processes)} processes on {made.cores}, {as_bytes(made.bytes_total)} of shared "
         f"memory ({as_bytes(free_bytes())} free in {SHM_ROOT})",
         f"[bold]learning rate[/] {learning_rate(loaded)}",
@@ -175,14 +175,22 @@ def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table
     return [_keys("set", {key: value for key, value in values.items() if key in loaded.written})]
 
 
-def _environment(found: Description) -> str:
+def _environment(topology: Topology, found: Description) -> str:
     of = f", from {found.observation_from}" if found.observation_from else ""
     said = [
         f"observation {found.observation_dtype}{list(found.observation_shape)}{of}",
         describe_actions(found.actions) + (f", valid ones by {found.action_mask}" if found.action_mask else ""),
         *([f"{found.agents} agents per game, one row for each"] if found.agents > 1 else []),
+        _network(topology),
     ]
     return f"[bold]environment[/] {escape('; '.join([*said, *filter(None, [found.unseen])]))}"
+
+
+def _network(topology: Topology) -> str:
+    """Return the name of the network, and which parts of a flat observation are images for it."""
+    images = [str([*image.shape]) for image in getattr(topology.model, "images", ())]
+    what = f", with convolutions for {'image' if len(images) == 1 else 'images'} {', '.join(images)}" if images else ""
+    return f"network {topology.model.name}{what}"
 
 
 def placement(made: Plan) -> dict[str, list[int]]:

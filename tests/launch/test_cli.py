@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
@@ -507,6 +508,29 @@ def test_check_begins_with_the_answer_and_shows_only_keys_that_are_set(
     assert {"optimizer.clip_norm", "weights-0", "simulator-0"} <= {
         line.split()[0] for line in whole.splitlines() if line
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("{name: mlp}", "network mlp"),
+        (
+            "{name: mixed, images: [{start: 0, shape: [16, 16, 3], channels_last: true}]}",
+            "network mixed, with convolutions for image [16, 16, 3]",
+        ),
+        (
+            "{name: mixed, images: [{start: 0, shape: [16, 16, 3], channels_last: true}, "
+            "{start: 768, shape: [9, 9, 1], channels_last: true}]}",
+            "network mixed, with convolutions for images [16, 16, 3], [9, 9, 1]",
+        ),
+    ],
+)
+def test_check_names_the_network_and_the_images_that_it_sees(
+    topology: Path, model: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "describe", lambda _: replace(DESCRIPTION, observation_shape=(849,)))
+    line = ask("check", topology, f"model={model}").stdout.splitlines()[1]
+    assert line == f"environment observation float32[849]; 2 discrete actions; {said}"
 
 
 @pytest.mark.nightly
