@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from actorlearn.envs.specs import GymnasiumSettings
+from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
 from launch.commands.evaluate import settings
 from launch.runs.find import RunFolder
 from launch.topology.load import dump, load_saved, parse
+from tests.acting.policies import policy_settings
 
 
 def saved(folder: Path, env_id: str = "Taxi-v4") -> RunFolder:
@@ -43,8 +44,14 @@ def test_kinds_without_the_key_do_not_get_it(tmp_path: Path) -> None:
     assert load_saved(run.path / "topology.yaml").env.id == "ALE/Pong-v5"
 
 
-@pytest.mark.timeout(120)
 def test_an_older_run_is_evaluated_without_masks(tmp_path: Path) -> None:
-    wanted = settings(saved(tmp_path / "run"), None, None, None)
+    run = saved(tmp_path / "run")
+    policy = policy_settings(numbers=500, actions=6)
+    file = run.path / POLICY_FILE
+    write(LoadSettings(env=load_saved(run.path / "topology.yaml").env, policy=policy), file)
+    older = json.loads(file.read_text())
+    del older["env"]["action_mask"], older["policy"]["action_mask"]
+    file.write_text(json.dumps(older))
+    wanted = settings(run, None, None, None)
     assert wanted.policy.action_mask is None
     assert mask_of(wanted.env) == "none"
