@@ -55,7 +55,7 @@ class Follower:
 
     def __init__(self, found: RunFolder, from_start: bool) -> None:
         """``from_start``: whether callbacks also get the reports and events that are in the files already."""
-        self._found, self._rows, self._events = found, found.metrics(), found.events()
+        self._rows, self._events = found.metrics(), found.events()
         self.view: RunView = identify(found)
         """A view of the run with its newest report."""
         if not from_start:
@@ -63,7 +63,7 @@ class Follower:
 
     def resumed(self, found: RunFolder) -> None:
         """Read the topology of the run again after a resume, which may have changed keys such as total_steps."""
-        self._found, self.view = found, replace(identify(found), row=self.view.row)
+        self.view = replace(identify(found), row=self.view.row)
 
     def look(self, caller: Caller, callbacks: Callbacks) -> bool:
         """Call the callbacks with ``caller`` and each new report or event; return False if one has returned False."""
@@ -75,10 +75,7 @@ class Follower:
 
     def _new(self) -> list[tuple[str, Values]]:
         found = []
-        rows = [*self._rows.new()]
-        if rows and self.view.total_steps is None:  # the run had not written its topology when this began
-            self.resumed(self._found)
-        for row in rows:
+        for row in self._rows.new():
             self.view = self.view.with_row(row)
             found.append((row.get("time_s") or 0.0, REPORT, row))
         for event in self._events.new():

@@ -79,10 +79,9 @@ class Workspace:
                 for path in (topology, acting, meta):
                     if not path.exists():
                         undo.callback(_remove, path)
-                write(LoadSettings(env=plan.topology.env, policy=policy(plan.topology, plan.description)), acting)
-                metadata.write(meta, metadata.meta(plan))
-                # last: the changes of a refused resume are not those of the next one
                 write_atomically(topology, dump(plan.topology).encode())
+                write(LoadSettings(env=plan.topology.env, policy=policy(plan.topology, plan.description)), acting)
+                metadata.write(meta, metadata.meta(plan))  # last, because it shows other programs that the run lives
                 for path in (topology, acting, meta, self.run_dir / PICKLED):
                     with suppress(OSError), open_regular(path) as file:
                         self._written[path.name] = file.read()

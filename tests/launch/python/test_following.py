@@ -50,14 +50,6 @@ def test_each_is_told_once_in_the_order_of_time(run: RunFolder) -> None:
     assert follower.view.env_steps == 30
 
 
-def test_the_total_of_a_run_that_has_just_begun_is_read_later(run: RunFolder) -> None:
-    follower = Follower(run, from_start=True)
-    assert follower.view.total_steps is None
-    (run.path / "topology.yaml").write_text("total_steps: 1000\n")
-    told(follower)
-    assert (follower.view.total_steps, follower.view.env_steps) == (1000, 20)
-
-
 def test_a_file_that_was_removed_and_made_again_is_read_from_its_beginning(run: RunFolder) -> None:
     follower = Follower(run, from_start=True)
     told(follower)
