@@ -18,18 +18,18 @@ from typing import Any
 import msgspec
 
 from actorlearn.parameters.chosen_checkpoints import BEST, NEWEST, read_best
-from actorlearn.worker.settings import POLICY_FILE, EvaluateSettings, LoadSettings, read
+from actorlearn.worker.settings import POLICY_FILE, EvaluateSettings, LoadSettings, PolicySettings, read
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
-from launch.plan.probe import describe
+from launch.plan.probe import Description, describe
 from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import load_saved
+from launch.topology.load import Topology, load_saved
 
 BEHIND = 2
 """Intervals between checkpoints by which a learner's newest checkpoint may be older than the newest of all learners.
@@ -114,21 +114,17 @@ def settings(
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process, from the run's files and the options; raises RunError.
 
-    The shapes of observations and actions are those that the run has saved, so that environment and network need not be
-    tried. Only the speed of a film has to be asked of the environment.
+    The environment and the network are not tried, because the run has saved the shapes of observations and actions.
+    Only the speed of a film has to be asked of the environment.
     """
     if not run.checkpoints():
         raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
     run.refuse_missing(at)
     topology = load_saved(run.path / "topology.yaml")
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
-    try:
-        saved = read(run.path / POLICY_FILE, LoadSettings).policy
-    except (OSError, ValueError) as error:
-        raise RunError(f"{run.name} cannot be evaluated: {error}") from None
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
-        policy=policy(chosen, saved),
+        policy=policy(chosen, _shapes(run, topology)),
         run_dir=str(run.path),
         at=at,
         behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
@@ -140,6 +136,18 @@ def settings(
         seed=topology.seed if seed is None else seed,
         recording=recording(run.path, describe(topology)) if record else None,
     )
+
+
+def _shapes(run: RunFolder, topology: Topology) -> PolicySettings | Description:
+    """Return the shapes that a run has saved. For a run of a version that saved none, its environment is tried."""
+    try:
+        return read(run.path / POLICY_FILE, LoadSettings).policy
+    except FileNotFoundError:
+        return describe(topology)
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{run.name} cannot be evaluated: {error}; or resume the run once, which writes the file again"
+        ) from None
 
 
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:

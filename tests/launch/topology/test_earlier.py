@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
 from launch.commands.evaluate import settings
+from launch.errors import RunError
 from launch.runs.find import RunFolder
 from launch.topology.load import dump, load_saved, parse
 from tests.acting.policies import policy_settings
@@ -55,3 +58,16 @@ def test_an_older_run_is_evaluated_without_masks(tmp_path: Path) -> None:
     wanted = settings(run, None, None, None)
     assert wanted.policy.action_mask is None
     assert mask_of(wanted.env) == "none"
+
+
+@pytest.mark.timeout(120)
+def test_a_run_that_has_saved_no_shapes_is_evaluated_with_those_of_its_environment(tmp_path: Path) -> None:
+    wanted = settings(saved(tmp_path / "run"), None, None, None)
+    assert (wanted.policy.observation_shape, wanted.policy.action_mask) == ((500,), None)
+
+
+def test_saved_shapes_that_are_damaged_are_one_line_with_a_remedy(tmp_path: Path) -> None:
+    run = saved(tmp_path / "run")
+    (run.path / POLICY_FILE).write_text("{")
+    with pytest.raises(RunError, match=r"policy\.json.*; or resume the run once, which writes the file again"):
+        settings(run, None, None, None)
