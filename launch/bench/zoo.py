@@ -1,6 +1,7 @@
-"""The suite ``zoo``: trains the tasks of a published table with several seeds, and compares the scores with the table.
+"""The suite ``zoo``: trains tasks with several seeds, and compares the scores with those of a published table.
 
-The table is that of rl-baselines3-zoo; ``zoo.csv`` has its rows, each with a topology, a number of steps and a score.
+The table is that of rl-baselines3-zoo. Each row of ``zoo.csv`` has a topology, a number of steps, and the score of the
+table. Rows without a score are shipped topologies for tasks that the table does not have.
 The runs of a row are a sweep over seeds (``actorlearn sweep``). Each run that has ended is evaluated by ``actorlearn
 eval``. All files of a row are in ``runs/zoo/ROW/``: the sweep file ``ROW.yaml`` with the seeds, the runs in ``runs/``,
 and the evaluation of each run in ``evaluations/``. The same command continues an interrupted one, and repeats no run
@@ -64,8 +65,8 @@ class ZooRow(msgspec.Struct, frozen=True):
     """Overrides, separated by spaces."""
     steps: int
     """Environment steps of a run; the published score was reached after as many."""
-    score: float
-    """The published score."""
+    score: float | None
+    """The published score; None: there is none."""
     games: int
     """Number of whole games of the final evaluation."""
     actions: str
@@ -99,7 +100,9 @@ def rows() -> dict[str, ZooRow]:
     """Return the rows by name."""
     with FILE.open(encoding="utf-8", newline="") as file:
         found = csv.DictReader(line for line in file if not line.startswith("#"))
-        return {row["row"]: msgspec.convert(row, ZooRow, strict=False) for row in found}
+        return {
+            row["row"]: msgspec.convert({**row, "score": row["score"] or None}, ZooRow, strict=False) for row in found
+        }
 
 
 @dataclass(frozen=True)
@@ -232,15 +235,16 @@ def verdict(found: Interval, score: float) -> str:
 def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval | None, str, str]:
     """Return the interquartile mean of a row's scores, the same as text, and the verdict.
 
-    The verdict is that of ``verdict``, or "-" until all seeds have ended, "failed" if a run has failed, "one seed" if
-    there is only one score, and so no interval. ``seeds``: number of seeds of the row.
+    The verdict is that of ``verdict``, or "-" until all seeds have ended and if there is no published score, "failed"
+    if a run has failed, "one seed" if there is only one score, and so no interval. ``seeds``: number of seeds of the
+    row.
     """
     scores = [one.score for one in scored if one.score is not None]
     found = interval(interquartile_mean, [scores]) if scores else None
     written = "-" if found is None else found.written if len(scores) > 1 else f"{found.estimate:,.2f} ({ONE_RUN})"
     if len(scores) < len(scored):
         return found, written, "failed"
-    if found is None or len(scored) < seeds:
+    if found is None or len(scored) < seeds or row.score is None:
         return found, written, "-"
     return found, written, verdict(found, row.score) if seeds > 1 else "one seed"
 
@@ -260,7 +264,7 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
                 written,
                 f"{min(scores):,.2f}" if scores else "-",
                 f"{median(one.minutes for one in scored):.1f}" if scored else "-",
-                f"{row.score:g}",
+                "-" if row.score is None else f"{row.score:g}",
                 said,
             )
         )
@@ -304,7 +308,8 @@ def _draw(folders: Sequence[RowFolder], path: Path) -> None:
             run = find.read(folder.run(one.seed))
             with suppress(ValueError):  # no game has ended
                 draw_line(panel, read_curve(run), 0, 1e3, COLOURS[0], "-") if run else None
-        panel.axhline(folder.row.score, color=COLOURS[1], linewidth=1.2, linestyle="--")
+        if folder.row.score is not None:
+            panel.axhline(folder.row.score, color=COLOURS[1], linewidth=1.2, linestyle="--")
         panel.set_title(folder.row.row, fontsize=10, color=INK)
         dress(panel)
     figure.supxlabel("environment steps (thousands)", fontsize=9, color=INK)

@@ -100,7 +100,9 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
     begun = ended_runs(tmp_path / "begun", {1: 0.9, 2: 0.8}, also=(3,))
     alone = ended_runs(tmp_path / "alone", {1: 0.9})
     none = RowFolder(msgspec.structs.replace(CATCH, row="none", needs="no_such_module"), tmp_path / "none")
-    made = zoo.report([good, bad, begun, alone, none])
+    ours = ended_runs(tmp_path / "ours", {1: 0.9, 2: 0.7})
+    ours.row = msgspec.structs.replace(CATCH, score=None)
+    made = zoo.report([good, bad, begun, alone, none, ours])
     rows = [dict(zip(made.headings, row, strict=True)) for row in made.rows]
     assert rows[0] == {
         "row": "catch",
@@ -112,7 +114,8 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
         "table": "0.5",
         "verdict": "above",
     }
-    assert [row["verdict"] for row in rows[1:]] == ["failed", "-", "one seed", "-"]
+    assert [row["verdict"] for row in rows[1:]] == ["failed", "-", "one seed", "-", "-"]
+    assert (rows[5]["IQM"], rows[5]["worst"], rows[5]["table"]) == ("0.80 (0.70 to 0.90)", "0.70", "-")
     assert rows[3]["IQM"] == "0.90 (one run: no interval)"
     assert "catch: 2 of 3 runs have ended; the same command continues it" in made.notes
     assert "catch, seed 2 failed: broken" in made.notes
