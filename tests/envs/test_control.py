@@ -42,8 +42,8 @@ def test_a_shipped_environment_steps_with_finite_rows_and_ends_by_its_rules(path
 
 
 @pytest.mark.parametrize("path", CONTROL, ids=lambda path: path.stem)
-def test_numbers_as_actions_have_the_defaults_of_continuous_control(path: Path) -> None:
+def test_algorithms_with_a_policy_normalize_observations(path: Path) -> None:
     topology = load(path)
     module, extra = BROUGHT_BY[topology.env.id]
     pytest.importorskip(module, reason=f"{module} is not installed: pip install 'actorlearn[{extra}]'")
-    assert topology.model.normalize_observation
+    assert topology.model.normalize_observation == (topology.algorithm.name != "dqn")
