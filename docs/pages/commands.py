@@ -11,10 +11,13 @@ from launch.cli import app
 
 _HEAD = """# Commands
 
-This page lists all commands of `actorlearn`. `actorlearn COMMAND --help` shows the same text. A *run* is one training,
-and a *topology* is the YAML file that describes it; a *key* is an entry of this file, such as `simulators.count`.
-[Operating](operating.md) lists tasks with the commands for them, and the exit statuses. The page is generated from
-`launch/cli.py` by `make pages`.
+<!-- generated from launch/cli.py by `make pages` -->
+
+This page lists all commands of `actorlearn`. `actorlearn COMMAND --help` shows the same text. [Operating](operating.md)
+lists tasks with the commands for them, and the exit statuses.
+
+A *run* is one training. A *topology* is the YAML file that describes it. A *key* is an entry of this file, such as
+`simulators.count`.
 """
 
 

@@ -8,10 +8,13 @@ from launch.reports.health import GAMES, KEPT, LEARNED, REPORTS, RULES, WELL_REP
 
 _HEAD = f"""# Health of learning
 
+<!-- generated from launch/reports/health.py by `make pages` -->
+
 actorlearn detects common errors in learning by rules. A **rule** is a condition on the [metrics](metrics.md) of a run
-(a training), for example that the policy has collapsed to one action. The run's supervisor checks all rules on every
-report, that is, on every row of `metrics.jsonl`. A rule never stops or changes a run. If its condition has held for
-long enough, the rule **fires**:
+(a training), for example that the policy has collapsed to one action. A run checks all rules each time it writes a
+report, that is, a line of `metrics.jsonl`. A rule never stops or changes a run.
+
+If its condition has held for long enough, the rule **fires**:
 
 * The run writes an event `ill` to `events.jsonl`, with the numbers and a remedy to try.
 * The screens of `actorlearn run` and `actorlearn top`, the [desk](desk.md), and the column `health` of `metrics.jsonl`
@@ -20,22 +23,23 @@ long enough, the rule **fires**:
 
 `actorlearn health RUN` checks the same rules on a run that still trains or has ended. The table at the end of this page
 lists the rules. The following holds for all of them:
+
 * *How long a condition must hold*: for the number of optimizer steps in the table, and for at least {REPORTS} reports.
-  It must hold in 90 % of these reports, or in all of them if the table says so. Reports without a new update do not
-  count. An update counts as `algorithm.epochs` times `algorithm.minibatches` optimizer steps, or with a replay as one.
-* *Rules marked* `*` do not fire while the score has clearly risen, because what they detect can then be normal. For
-  example, a policy that has learned a task may have no entropy. The score has clearly risen if it is above the lowest
-  score of the run by more than {as_percent(LEARNED)} of the size of that lowest score, and by more than
-  {as_percent(KEPT)} of the difference between the lowest and the best score. Mean scores of fewer than {GAMES} games
-  are not compared.
+  It must hold in 90 % of these reports, or in all of them if the table says so. An update counts as `algorithm.epochs`
+  times `algorithm.minibatches` optimizer steps, or with a replay buffer as one. Reports without a new update do not
+  count.
+* *Rules marked* `*` do not fire while the score is well above the lowest score of the run, because what they detect can
+  then be normal. For example, a policy that has learned a task may have no entropy.
+* *Well above* means that two conditions hold. The score is higher than the lowest score by more than
+  {as_percent(LEARNED)} of the size of the lowest score. It is also higher by more than {as_percent(KEPT)} of the
+  difference between the lowest and the best score. For example, if the lowest score is -20 and the best is 0, the score
+  must be above -10. Mean scores of fewer than {GAMES} games are not compared.
 * *Missing metrics*: a rule does not fire if the algorithm does not report its metric. For example, Q-learning has no
   `divergence`, and Box actions have no `entropy_share`. [Metrics](metrics.md) describes all columns.
 * *Several learners*: if a run has several trainers, each with its simulators, the rules are checked for each of them,
   and the event names the trainer.
 * *Limits*: a run in which no rule fires is not necessarily healthy. The thresholds were chosen so that no rule fires in
   healthy runs of the topologies in `configs/`.
-
-The page is generated from `launch/reports/health.py` by `make pages`.
 
 """
 

@@ -27,13 +27,16 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Messages
 
+<!-- generated from actorlearn/wire/messages.py by `make pages` -->
+
 A *run* is one training by actorlearn. It has several processes: a supervisor, simulators, which step the environments,
 a trainer, which learns, and others ([concepts](concepts.md#the-processes-of-a-run)). While a run trains, a program in
-any language can control it by messages. This page describes the messages of protocol version {PROTOCOL_VERSION}. The
-page is generated from `actorlearn/wire/messages.py` by `make pages`.
+any language can control it by messages: it can, for example, ask for the state of the run, save a checkpoint, or stop
+the run.
 
 Your program sends a [Request](#request) to the supervisor of the run and receives a [Reply](#reply). The other messages
-on this page are those between the supervisor and the processes of the run; you do not need them to control a run.
+on this page are those between the supervisor and the processes of the run; you do not need them to control a run. The
+page describes protocol version {PROTOCOL_VERSION}.
 
 * *Connection*: the run's `meta.json` names a folder in `sockets`. In this folder the supervisor has a ZeroMQ ROUTER
   socket, the file `control.sock`, which only the user who started the run can open. Connect a DEALER socket to
@@ -56,9 +59,9 @@ on this page are those between the supervisor and the processes of the run; you 
 | `stop` | finishes the update, saves, and ends the run | | |
 | `kill` | ends the run at once | | |
 
-`processes` lists the `name`, `role`, `learner`, `state`, `incarnation` and `pid` of each process, and `busy`, the share
-of time in which it does not wait. `order` is the version of the newest [Order](#order). `seconds` is the time until the
-request was carried out.
+`processes` lists the `name`, `role`, `learner`, `state` and `pid` of each process, `incarnation`, how often it was
+restarted, and `busy`, the share of time in which it does not wait. `order` is the version of the newest
+[Order](#order). `seconds` is the time until the request was carried out.
 
 In the following example, a run is started in one terminal, and a program in another terminal asks for its status. The
 program needs only the packages pyzmq and msgpack:

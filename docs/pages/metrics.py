@@ -10,14 +10,19 @@ from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics
 
-This page lists the metrics of a run, that is, of a training by actorlearn. They are the columns of the file
-`metrics.jsonl` in the run's folder. The file has one row for each *report*, which the run writes every
-`report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`. The page is generated from
-`actorlearn/metrics/registry.py` and the specs of the algorithms by `make pages`.
+<!-- generated from actorlearn/metrics/registry.py and the specs of the algorithms by `make pages` -->
 
-A *learner* is a trainer with its simulators, which step the environments; a run has one learner by default. The
-*acting* policy or weights are those that chose an action. They may be some updates older than those that learn. A step
-is *in flight* while it is neither learned from nor dropped. The [glossary](concepts.md#glossary) defines all terms.
+This page lists the metrics of a run, that is, of a training by actorlearn. They are the columns of the file
+`metrics.jsonl` in the run's folder. The file has one line for each *report*, which the run writes every
+`report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`.
+
+These terms are used in the tables; the [glossary](concepts.md#glossary) defines all terms:
+
+* A *learner* is a trainer, the process that learns, with its simulators, which step the environments. A run has one
+  learner by default.
+* The *acting* policy or weights are those that chose an action. They may be some updates older than those that learn.
+* A step is *in flight* while it is neither learned from nor dropped.
+* A *rollout* is the experience of all environments of a learner from which one update learns.
 
 The column *kind* of the tables says over which time a metric is taken:
 

@@ -12,8 +12,8 @@ from launch.names.stable_baselines3 import STABLE_BASELINES3
 _STABLE_BASELINES3 = """# From Stable-Baselines3
 
 This page is for users of Stable-Baselines3 who want to train with actorlearn. It translates the hyperparameters of PPO,
-A2C, DQN and SAC of Stable-Baselines3 2.9 into [keys](topology.md) of actorlearn, which describe a training. It also
-translates the additional names in the files of RL Baselines3 Zoo, such as `n_envs` and `normalize`.
+A2C, DQN and SAC of Stable-Baselines3 2.9 into [keys](topology.md), the settings of actorlearn. It also translates the
+additional names in the files of RL Baselines3 Zoo, such as `n_envs` and `normalize`.
 
 `actorlearn.from_stable_baselines3` converts a dictionary of hyperparameters. It returns two dictionaries: the keys,
 with which you can call [`train`](python.md), and the names that could not be converted, with reasons:
@@ -60,7 +60,7 @@ These parts of a program change:
 | Stable-Baselines3 | actorlearn |
 |---|---|
 | `model.predict(observation, deterministic=True)` | `run.policy().act(observation, greedy=True)` |
-| a `VecEnv` | `train` makes `simulators.count` processes, each with `simulators.envs` environments |
+| a `VecEnv` | `train` makes `simulators.count` processes (*simulators*), each with `simulators.envs` environments |
 | wrappers of gymnasium | `env.wrappers` |
 | `action_masks()`, or `ActionMasker` | `info["action_mask"]`, or the key `action_mask` of a Dict observation |
 | `model.predict(observation, action_masks=mask)` | `run.policy().act(observation, action_mask=mask)` |
@@ -94,8 +94,8 @@ In actorlearn, other processes make the environments. So `train` takes the id or
 an environment object.""",
     "stop_at_score": """### Stop at a score
 
-In actorlearn, the evaluator is a separate process, and training goes on while it plays. So the run stops some thousand
-steps after the steps whose weights had the score.""",
+In actorlearn, the evaluator, which plays games to measure the score, is a separate process. Training goes on while it
+plays. So the run stops some thousand steps after the steps whose weights had the score.""",
     "best_model": """### Keep the best model
 
 By default, actorlearn keeps the checkpoint with the best evaluation, or without an evaluator the one with the best
@@ -106,7 +106,7 @@ score in training games. `run.policy(at="best")` loads it.""",
 _CLEANRL = """# From CleanRL
 
 This page is for users of CleanRL who want to train with actorlearn. It translates the arguments of six scripts of
-CleanRL into [keys](topology.md) of actorlearn, which describe a training: `ppo.py`, `ppo_atari.py`,
+CleanRL into [keys](topology.md), the settings of actorlearn: `ppo.py`, `ppo_atari.py`,
 `ppo_continuous_action.py`, `dqn.py`, `dqn_atari.py` and `sac_continuous_action.py`.
 
 `actorlearn.from_cleanrl` converts the arguments of a script, which you give as its `Args` object or as a dictionary. It

@@ -14,15 +14,16 @@ from launch.topology.keys import Key, keys_of
 
 _HEAD = f"""# Sweep file reference
 
+<!-- generated from the settings by `make pages` -->
+
 A *topology* is the YAML file that describes one training (a *run*). A sweep trains one topology with different values
 of its keys and with several seeds. A **trial** is one choice of values; it has a run for each seed. Another YAML file,
 the *sweep file*, describes the sweep. The name of the file is the name of the sweep.
 
 This page lists all keys of a sweep file. [Sweeps](sweeps.md) describes how to use them, the searches, and the rule that
-ends trials early. The page is generated from the settings by `make pages`.
+ends trials early.
 
-Only the key `topology` is required. A key that nothing reads is an error, and so is a value that the topology does not
-allow.
+Only the key `topology` is required. An unknown key is an error, and so is a value that the topology does not allow.
 
 `overrides` and `vary` contain keys of the [topology](topology.md) as they are written on the command line, such as
 `optimizer.learning_rate`. They cannot contain {", ".join(f"`{key}`" for key in OWN)}, which the sweep sets itself.

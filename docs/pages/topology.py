@@ -14,9 +14,10 @@ from launch.topology.schema import TOPOLOGY
 
 _HEAD = """# Topology reference
 
+<!-- generated from the settings by `make pages` -->
+
 A *topology* is the YAML file that describes one training by actorlearn (a *run*): the environment, the network, the
-algorithm, and how many processes of each kind the run has. This page lists all keys of a topology. It is generated from
-the settings by `make pages`.
+algorithm, and how many processes of each kind the run has. This page lists all keys of a topology.
 
 A topology consists of sections, such as `algorithm`, with keys, such as `algorithm.horizon`. Only the key `env.id` is
 required. `actorlearn check FILE --all` prints the value of every key in a topology FILE.
@@ -31,28 +32,34 @@ These terms are used in the descriptions of many keys; the [glossary](concepts.m
   one rollout.
 * The *acting* weights are those that chose an action. They may be some updates older than the weights that learn.
 
-If the column *default* has two values, a / b, then a is the default for Atari games (ids that start with `ALE/` or
-`envpool:ALE/`), and b for all other environments. These are the defaults with the algorithm a2c. The
+**Defaults.** The column *default* has the defaults with the algorithm a2c. If it has two values, a / b, then a is the
+default for Atari games (ids that start with `ALE/` or `envpool:ALE/`), and b for all other environments. The
 [last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A description such as *null = no
 limit* says what the value means.
 
-A heading such as `model: mlp` means that the keys below it exist only with `model.name: mlp`. A heading such as `env:
-atari` names a kind of environments. The kind follows from `env.id`: *atari* for ids that start with `ALE/`,
-*envpool-atari* and *envpool* for the prefix `envpool:`, *pettingzoo* for the prefix `pettingzoo:`, and *gymnasium* for
-all others.
+**Headings.** A heading such as `model: mlp` means that the keys below it exist only with `model.name: mlp`. A heading
+such as `env: atari` names a kind of environments, which follows from `env.id`:
 
-You can change every key on the command line, which has precedence over the file:
+| `env.id` begins with | kind |
+|---|---|
+| `ALE/` | *atari* |
+| `envpool:ALE/` | *envpool-atari* |
+| `envpool:`, in all other cases | *envpool* |
+| `pettingzoo:` | *pettingzoo* |
+| anything else | *gymnasium* |
+
+**Changes.** You can change every key on the command line, which has precedence over the file:
 
 * `section.key=value` changes one key, for example `optimizer.learning_rate=1e-4`.
 * `section={key: value, …}` replaces the whole section. Keys that it does not name get their defaults.
 * `@FILE` reads changes from a file, one per line.
 
-If the command line chooses another algorithm, network, optimizer, kind of environment or mode than the file, the file
-may have keys that the new choice does not use. actorlearn ignores these keys, and `check`, `run` and `top` list them.
-Keys that both choices use keep the value of the file. For example, `algorithm.name=ppo` with a file for A2C keeps the
-`algorithm.horizon` of the file. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`.
+**Another algorithm than that of the file.** `algorithm.name=ppo` with a file for A2C keeps the keys of the file that
+PPO has too, such as `algorithm.horizon`. Keys of the file that PPO does not have are ignored, and `check`, `run` and
+`top` list them. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`. The same holds if the command
+line chooses another network, optimizer, kind of environment or mode.
 
-In all other cases a key that nothing uses is an error, in the file and on the command line.
+In all other cases an unknown key is an error, in the file and on the command line.
 
 """
 _BY_ALGORITHM = """
