@@ -277,8 +277,9 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
             notes.append(f"{row.row} was not run: {row.lacking}")
     verdicts = [row["verdict"] for row in figures]
     good = sum(said in ("above", "equal") for said in verdicts)
+    if judged := len(verdicts) - verdicts.count("-"):
+        notes.append(f"{good} of {judged} rows are at or above the table")
     notes += [
-        f"{good} of {len(verdicts) - verdicts.count('-')} rows are at or above the table",
         "table: rl-baselines3-zoo, one trained agent after the same steps; IQM: interquartile mean of the final "
         "evaluations of the seeds, with a bootstrap interval of 95 %; verdict: the table's score is below (above), in "
         "(equal) or above (below) the interval; minutes: median of a run, with the others at once",

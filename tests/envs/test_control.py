@@ -14,6 +14,7 @@ from tests.sizes import ROOT
 
 CONTROL = sorted((ROOT / "configs" / "control").glob("*.yaml"))
 BROUGHT_BY = {
+    "Ant-v5": ("mujoco", "mujoco"),
     "HalfCheetah-v5": ("mujoco", "mujoco"),
     "Hopper-v5": ("mujoco", "mujoco"),
     "Swimmer-v5": ("mujoco", "mujoco"),
