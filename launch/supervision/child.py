@@ -1,8 +1,8 @@
-"""A child: one process of the run as the supervisor sees it, with its state, incarnations and budget of restarts.
+"""A *child*: one process of the run as the supervisor sees it, with its state and its limits on restarts.
 
-A table defines the transitions between states. A child is *admitted* when the supervisor has accepted its first
-message, Hello. It is *given up*, and not started again, in state FATAL. The glossary (``docs/concepts.md``) defines
-other terms. The module uses no clock, processes, sockets or files; callers pass the time.
+The process may be started several times; each start is a new *incarnation*, numbered from 0. A child is *admitted* when
+the supervisor has accepted its first message, Hello. It is *given up*, and not started again, in state FATAL. The
+module uses no clock, processes, sockets or files; callers pass the time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ALIVE = frozenset({_STARTING, _RUNNING, _DRAINING})
 
 
 class TransitionError(RuntimeError):
-    """A transition is not in the table; this is an error in the supervisor, never in a child."""
+    """A change of state that is not in ``TRANSITIONS``; this is an error in the supervisor, never in a child."""
 
 
 def spread(name: str, incarnation: int) -> float:
@@ -76,7 +76,7 @@ def cause_of(returncode: int) -> str:
 
 @dataclass
 class Child:
-    """One process of the process list, with all its incarnations."""
+    """One process of the run: its present state, and what is known of its starts so far."""
 
     planned: PlannedProcess
     attaching: bool = False
@@ -96,13 +96,13 @@ class Child:
     ever_said_hello: bool = False
     """Whether the Hello of any incarnation was accepted."""
     admitted: bool = False
-    """Whether this incarnation was admitted and has not ended; orders are sent to it."""
+    """Whether its process was admitted and has not ended."""
     listens: Listens | None = None
     """Its public key and address on the network, once received; None on one machine."""
     applied: int = 0
-    """Version of the newest order that this incarnation has applied."""
+    """Version of the newest `Order`, the wanted state of the run, that its process has applied."""
     sent_s: float = 0.0
-    """Time at which an order was last sent to it, in seconds."""
+    """Time at which the `Order` was last sent to it, in seconds."""
     silence: str = ""
     """Newest report of its silence, which explains a hang."""
     killed_for: str = ""
@@ -110,9 +110,9 @@ class Child:
     leaving: bool = False
     """Whether it is being detached."""
     left: bool = False
-    """Whether this incarnation of a trainer has left the other trainers, so that they do not wait for it any more."""
+    """Whether this trainer has left the other trainers, so that they do not wait for it any more."""
     finished: bool = False
-    """Whether this incarnation has sent Finished."""
+    """Whether its process has sent Finished."""
     refusal: str = ""
     """Why its Hello was refused; empty if it was not."""
     error: str = ""
@@ -120,15 +120,15 @@ class Child:
     cause: str = ""
     """Cause of its last death."""
     went_with_node: bool = False
-    """Whether its newest incarnation ended because its node was lost."""
+    """Whether its newest process ended because its node was lost."""
     moved: bool = False
-    """Whether its next incarnation starts on another node because it moves there; this does not count as a restart."""
+    """Whether it starts next on another node, because it moves there; this does not count as a restart."""
     saved_steps: int = -1
     """Environment steps of its newest checkpoint (trainers only)."""
     postponed: int = 0
     """Number of consecutive starts that failed for a cause that may pass, such as a full disk."""
     _counted: bool = False
-    """Whether its newest incarnation counts as a restart."""
+    """Whether its newest start counts as a restart."""
     _unsaved_restarts: int = 0
     """Number of restarts since its newest checkpoint (trainers only)."""
     _restarts_s: list[float] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Child:
     """Number of consecutive starts that ended before Hello."""
 
     def to(self, state: ChildState, now_s: float) -> None:
-        """Change to another state; raises TransitionError for a transition that is not in the table."""
+        """Change to another state; raises TransitionError if ``TRANSITIONS`` does not allow it."""
         if state not in TRANSITIONS[self.state]:
             raise TransitionError(f"{self.id.socket_id}: {self.state} -> {state} is not in TRANSITIONS")
         self.state, self.since_s = state, now_s
@@ -146,7 +146,7 @@ class Child:
             self.admitted = False
 
     def begin(self, now_s: float) -> None:
-        """Begin a new incarnation, and reset what was recorded about the last one."""
+        """Count a new start of the process, and reset what was recorded about the last one."""
         self.to(ChildState.STARTING, now_s)
         self.incarnation += 1
         self.pid, self.member, self.listens, self.applied = None, None, None, 0
@@ -159,7 +159,7 @@ class Child:
         self.moved = False
 
     def postpone(self, now_s: float, jitter: Jitter) -> None:
-        """Undo ``begin`` for an incarnation that could not be started; the retry does not count as a restart."""
+        """Undo ``begin`` because the process could not be started; the retry does not count as a restart."""
         self.to(ChildState.BACKOFF, now_s)
         self.since_s += self._delay_s(self.postponed, jitter)
         self.postponed += 1
@@ -170,7 +170,7 @@ class Child:
         self.incarnation -= 1
 
     def admit(self, now_s: float) -> None:
-        """Record that its Hello was accepted."""
+        """Record that its first message, Hello, was accepted."""
         self.to(ChildState.RUNNING, now_s)
         self.ever_said_hello = self.admitted = True
         self.attaching = False
@@ -178,17 +178,17 @@ class Child:
 
     @property
     def id(self) -> ProcessId:
-        """Identity of its newest incarnation; the number is -1 before the first start."""
+        """Name, role and start number of its newest process; the number is -1 before the first start."""
         return self.planned.id.again(self.incarnation)
 
     @property
     def name(self) -> str:
-        """Name that all its incarnations share."""
+        """Its name, for example "simulator-1"; a restart does not change it."""
         return self.planned.name
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Its key and network address, for other processes; None in a run on one machine, or if it is not admitted."""
+        """Its network address and public key, for other processes; None on one machine, or if it is not admitted."""
         if self.listens is None or not self.admitted:
             return None
         return Endpoint(id=self.id, **msgspec.structs.asdict(self.listens))
@@ -209,15 +209,12 @@ class Child:
         return self.state in ALIVE
 
     def failed(self, error: str, now_s: float) -> None:
-        """Record an error, unless an earlier one is known that belongs to the same series of deaths.
-
-        A series ends when no restart counts any more (``restarts_within_s``).
-        """
+        """Record an error; of errors in quick succession (``restarts_within_s``), keep the first."""
         if not self.error or not self._recent(now_s):
             self.error = error
 
     def saved(self, env_steps: int) -> None:
-        """Record a checkpoint on disk; if it is newer than all before, reset the count of unsaved restarts."""
+        """Record the steps of a checkpoint; a newer one than before resets the count of restarts without progress."""
         if env_steps > self.saved_steps:
             self.saved_steps, self._unsaved_restarts = env_steps, 0
 
@@ -227,7 +224,7 @@ class Child:
         return self.role.learns and self._unsaved_restarts >= self.budget.unsaved_restarts
 
     def restart_delay_s(self, now_s: float, jitter: Jitter) -> float | None:
-        """Return the delay in seconds before the restart after this death, or None if the budget is spent."""
+        """Return the seconds to wait before the process is restarted; None if it has died too often."""
         if self.state is ChildState.STARTING:
             self._failed_starts += 1
         restarts = len(self._recent(now_s))

@@ -1,7 +1,7 @@
-"""The children of a run (``child.py``): their start, admission, restart after a death, giving up and detaching.
+"""Starts, admits, restarts, gives up and removes the processes of a run (*children*, ``child.py``).
 
-Methods take events; ``now_s`` is the time of the event. Actions are issued through ``do``. The supervisor has the phase
-of the run, and sets whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
+Methods take events; ``now_s`` is the time of the event. The resulting actions are passed to ``do``. The supervisor sets
+whether dead children are restarted (``restarting``) and whether exits are expected (``ending``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WITH_TRAINER_LIMIT_S = 5.0
 
 
 class Children:
-    """The process list of a run: its children by name. An `Order` lists members in the order of this list."""
+    """The processes of a run, by name. Messages to them list simulators and trainers in the order of ``named``."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Children:
         self.failures: dict[str, str] = {}
         """Name -> reason, for processes that have failed and are no longer listed."""
         self._ended: dict[str, Member] = {}
-        """Members of ended simulators that their trainers have not released, by socket id."""
+        """Ended simulators whose shared memory their trainers still read, by name.incarnation."""
         self.restarting = True
         self.ending = False
         self._scoring = False
@@ -56,29 +56,26 @@ class Children:
         self._do = do
 
     def trainers(self) -> list[Child]:
-        """Return the trainers, in the order of the list."""
+        """Return the trainers, in the order of ``named``."""
         return [child for child in self.named.values() if child.role.learns]
 
     def simulators(self) -> list[Child]:
-        """Return the simulators, in the order of the list."""
+        """Return the simulators, in the order of ``named``."""
         return [child for child in self.named.values() if child.role.makes_rows]
 
     def current(self, name: str, incarnation: int) -> Child | None:
-        """Return the child of this name if this is its living incarnation, else None.
-
-        So messages of earlier incarnations are ignored.
-        """
+        """Return the child of this name; None if it has ended, or was restarted since this ``incarnation``."""
         child = self.named.get(name)
         return child if child is not None and child.alive and child.incarnation == incarnation else None
 
     def members(self) -> list[Member]:
-        """Return the members of admitted simulators."""
+        """Return the admitted simulators, with the addresses of their shared memory."""
         return [child.member for child in self.simulators() if child.admitted and child.member is not None]
 
     def gone_members(self) -> list[Member]:
-        """Return the members of ended simulators that their trainers have not released (`Released`).
+        """Return the ended simulators whose shared memory their trainers still read.
 
-        Members of learners whose trainer has ended for good are dropped.
+        If a trainer has ended for good, the shared memory of its simulators is removed instead.
         """
         over = (ChildState.FATAL, ChildState.EXITED)
         served = {trainer.learner for trainer in self.trainers() if trainer.state not in over}
@@ -86,34 +83,31 @@ class Children:
         return list(self._ended.values())
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Have the segments of ended simulators removed.
-
-        While the run ends they stay, because their steps in flight are counted afterwards.
-        """
+        """Have the shared memory of ended simulators removed; while the run ends it stays, to count its last steps."""
         for socket_id in ids:
             del self._ended[socket_id]
             if not self.ending:
                 self._do(ev.DropMembers([socket_id]))
 
     def released(self, child: Child, released: Released) -> None:
-        """Record that a trainer no longer needs the segments of these members."""
+        """Remove the shared memory of ended simulators that their trainer no longer reads."""
         if not child.role.learns:
             return
         own = [socket_id for socket_id, member in self._ended.items() if member.id.learner == child.learner]
         self._drop_members(socket_id for socket_id in own if socket_id in released.peers)
 
     def leaving(self) -> list[str]:
-        """Return the names of the admitted trainers and simulators that must drain because they are detached."""
+        """Return the names of the detached trainers and simulators that must finish their work and end."""
         drained = [child for child in self.named.values() if child.role.drains]
         return [child.name for child in drained if child.leaving and child.admitted]
 
     def learners(self) -> list[ProcessId]:
-        """Return the admitted trainers that exchange weights or gradients; empty with a sole trainer."""
+        """Return the admitted trainers that exchange weights or gradients; empty if the run can only have one."""
         trainers = [child for child in self.trainers() if not child.id.sole]
         return [child.id for child in trainers if child.admitted and not (child.leaving or child.left)]
 
     def endpoints(self) -> list[Endpoint]:
-        """Return the endpoints of admitted children on the network of the run; empty on one machine."""
+        """Return the network address and public key of each running process; empty on one machine."""
         return [endpoint for child in self.named.values() if (endpoint := child.endpoint)]
 
     def finished_trainers(self) -> list[ProcessId]:
@@ -125,15 +119,14 @@ class Children:
         return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
-        """Return the children of a learner without its trainer: servers, simulators and plug-in roles."""
+        """Return the processes of a learner except its trainer: inference servers, simulators and plug-in roles."""
         own = [child for child in self.named.values() if child.role.scope == "learner" and not child.role.learns]
         return [child for child in own if child.learner == learner]
 
     def fatal_worker(self, learner: int) -> Child | None:
-        """Return a child that was given up and without which a learner cannot continue; None if there is none.
+        """Return a process that was given up and without which a learner cannot continue; None if there is none.
 
-        If the role needs each of its children (servers), this is any child that was given up. If the role needs one of
-        them (simulators), it is the first child, once all have been given up.
+        A learner needs each of its inference servers, but only one of its simulators.
         """
         workers = self.workers(learner)
         given_up = [worker for worker in workers if worker.state is ChildState.FATAL]
@@ -144,19 +137,18 @@ class Children:
         return next(iter(missed), None)
 
     def fatal_for_all(self) -> list[Child]:
-        """Return the children that were given up and without which no learner can continue."""
+        """Return the processes that all learners need, such as parameter servers, and that were given up."""
         return [child for child in self._needed_by_all() if child.state is ChildState.FATAL]
 
     def lacks_for_all(self) -> bool:
-        """Whether a child without which no learner can continue has no process."""
+        """Whether a process that all learners need, such as a parameter server, is not alive."""
         return any(not child.alive for child in self._needed_by_all())
 
     def _needed_by_all(self) -> list[Child]:
-        """Return the children without which no learner can continue, such as parameter servers."""
         return [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
 
     def list_processes(self) -> list[dict[str, Any]]:
-        """Return the process list as it is shown to users: name, role, learner, state, incarnation, pid, node."""
+        """Return what users are shown of each process: name, role, learner, state, number of starts, pid, node."""
         return [
             {
                 "name": child.name,
@@ -179,15 +171,13 @@ class Children:
         self.spawn(child)
 
     def spawn(self, child: Child) -> None:
-        """Start the next incarnation."""
+        """Start the process, for the first time or again."""
         child.begin(self.now_s)
         resume = child.role.learns and (child.ever_said_hello or (self._resume and not child.attaching))
         self._do(child.planned.start(child.incarnation, resume))
 
     def restart_one_trainer(self) -> bool:
-        """Start a trainer that waits for its restart, unless one is starting; returns False if none waits or starts.
-
-        Trainers that were never admitted do not count."""
+        """Restart one dead trainer at once, unless one is starting; returns False if there is neither."""
         known = [trainer for trainer in self.trainers() if trainer.ever_said_hello]
         if any(trainer.state is ChildState.STARTING for trainer in known):
             return True
@@ -197,10 +187,7 @@ class Children:
         return waiting is not None
 
     def end_unstarted_trainers(self) -> None:
-        """End the trainers that have no process: they have nothing to save, and may wait for a node that never comes.
-
-        On one machine there are none, because a process is started at once.
-        """
+        """Cancel the start of trainers that still wait for a node; they have nothing to save."""
         for trainer in self.trainers():
             if trainer.state is ChildState.STARTING and trainer.pid is None:
                 trainer.to(ChildState.DRAINING, self.now_s)
@@ -222,9 +209,9 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def not_spawned(self, child: Child, event: ev.NotSpawned) -> None:
-        """Handle a failed start: retry it later if the cause may pass, else handle it as a death.
+        """Handle a failed start: retry it later if the cause may pass (a full disk), else handle it as a death.
 
-        A start for which an attach or a detach request waits is not retried.
+        If an attach or detach command waits for the process, the start is not retried.
         """
         retried = event.passing and self.restarting and child.state is ChildState.STARTING
         if not retried or child.attaching or child.leaving:
@@ -235,7 +222,7 @@ class Children:
         child.postpone(self.now_s, self._jitter)
 
     def hello(self, child: Child, hello: Hello) -> None:
-        """Admit or refuse a child by its Hello."""
+        """Accept a process, or refuse it if its first message, Hello, does not fit the run."""
         if child.state is not ChildState.STARTING:
             return
         reason = self._refusal(hello, child)
@@ -250,7 +237,7 @@ class Children:
         child.admit(self.now_s)
 
     def _refusal(self, hello: Hello, child: Child) -> str:
-        """Return the first field of a Hello that does not fit the run, with both values and a remedy; else empty."""
+        """Return an error about the first field that does not fit the run, with a remedy; "" if all fit."""
         for field, said, expected, way_out in self._compared(hello, child):
             if said != expected:
                 return f"{child.name}: its {field} is {said}, but the run needs {expected}; {way_out}"
@@ -279,18 +266,15 @@ class Children:
                 )
 
     def listens(self, child: Child, listens: Listens) -> None:
-        """Record a child's key and address on the network; the next order sends them to all children."""
+        """Record the network address and public key of a process; the next `Order` sends them to the others."""
         child.listens = listens
 
     def left(self, child: Child, _left: Left) -> None:
-        """Record that a trainer has left the other trainers.
-
-        The next order does not list it any more, so that the others do not wait for it.
-        """
+        """Record that a trainer does not exchange any more, so that the other trainers do not wait for it."""
         child.left = True
 
     def tick(self) -> None:
-        """Start the children whose delay is over, and kill the children that have not ended within their limit."""
+        """Start the processes whose delay is over, and kill those that have not ended within their time limit."""
         for child in list(self.named.values()):
             waited_s = self.now_s - child.since_s
             if child.state is ChildState.BACKOFF and waited_s >= 0 and self.restarting:
@@ -303,7 +287,7 @@ class Children:
     # Ends -------------------------------------------------------------------------------------------------------
 
     def gone(self, child: Child, cause: str) -> None:
-        """Handle the end of a process: it has ended as expected, or is restarted, or is given up."""
+        """Handle the end of a process: restart it, give it up, or do nothing if it was expected to end."""
         child.cause = cause = child.killed_for or cause
         if child.member is not None:
             self._ended[child.member.id.socket_id] = child.member
@@ -328,7 +312,7 @@ class Children:
                 child.to(ChildState.EXITED, self.now_s)
 
     def lost(self, event: ev.Lost) -> None:
-        """Handle the loss of a node, or the end of a learner that moves: restart the processes, or give them up."""
+        """Handle the end of all processes of a lost node, or of a learner that moves: restart them or give them up."""
         why = f"node {event.node} was lost"
         found = (self.current(name, incarnation) for name, incarnation in event.processes)
         children = [child for child in found if child is not None]
@@ -351,10 +335,7 @@ class Children:
                 self._give_up(child, f"{why}, {_LEFT_OUT}")
 
     def _waiting_on(self, node: str) -> list[Child]:
-        """Return the processes of learners that wait for a restart after they ended on ``node``.
-
-        Those that have ended to move to another node are left out.
-        """
+        """Return the processes of learners that died on ``node`` and wait for a restart."""
         waiting = [child for child in self.named.values() if child.state is ChildState.BACKOFF and not child.moved]
         return [child for child in waiting if child.node == node and child.role.scope == "learner"]
 
@@ -393,7 +374,7 @@ class Children:
             child.since_s += delay_s
 
     def _give_up(self, child: Child, reason: str) -> None:
-        """Do not start a child again; remove it from the list if it is being attached or detached."""
+        """Do not start a process again; if it is being attached or detached, forget it."""
         child.to(ChildState.FATAL, self.now_s)
         child.error = child.error or child.refusal or _in_log(child)
         if not child.refusal:  # a refusal was noted before
@@ -402,7 +383,7 @@ class Children:
             self._drop(child, reason)
 
     def _detached(self, child: Child, cause: str) -> None:
-        """Record the end of a child that is being detached, and remove it from the list."""
+        """Record the end of a process that is being detached, and forget it."""
         drained = child.finished and cause == "exit 0"
         bad_end = child.admitted and not drained and not (child.with_trainer and cause == "exit 0")
         if bad_end:
@@ -413,7 +394,7 @@ class Children:
         self._drop(child, f"{child.name} died before it was drained: {cause}" if bad_end else "")
 
     def _drop(self, child: Child, failure: str = "") -> None:
-        """Remove a child from the list; if it is a trainer, detach the other processes of its learner."""
+        """Forget a process; if it is a trainer, detach the other processes of its learner."""
         del self.named[child.name]
         if failure:
             self.failures[child.name] = failure
@@ -422,12 +403,11 @@ class Children:
                 self.detach(worker, child.name)
 
     def detach(self, child: Child, with_trainer: str = "") -> None:
-        """Begin to remove a child from the run.
+        """Begin to remove a process from the run.
 
-        A running child drains, because the next order says so. SIGTERM ends a child that is not admitted yet. A child
-        without a process is removed from the list at once.
+        A running process finishes its work first. One that has not sent Hello yet gets SIGTERM.
 
-        ``with_trainer``: name of the child's trainer, if that has ended. Then the child cannot drain; SIGTERM ends it.
+        ``with_trainer``: name of the process's trainer, if that has ended; the process then gets SIGTERM.
         """
         child.leaving, child.with_trainer = True, with_trainer
         if not child.alive:
@@ -442,19 +422,19 @@ class Children:
             self.kill(child, signal.SIGTERM)
 
     def remove_learner(self, trainer: Child, lacking: Child) -> None:
-        """Detach a learner whose child ``lacking`` has failed; its trainer saves, and the other learners continue."""
+        """Detach a learner that has lost the process ``lacking``; its trainer saves, and other learners continue."""
         self.note("gave up", trainer, f"the learner is removed, because {lacking.name} has failed")
         self.detach(trainer)
 
     def detach_now(self, child: Child, cause: str) -> None:
-        """Detach a child and kill it; it does not drain."""
+        """Remove a process from the run and kill it; it does not finish its work."""
         if not child.leaving:
             self.detach(child)
         if child.alive:
             self.kill_for(child, cause)
 
     def silent(self, child: Child, event: ev.Silent) -> None:
-        """Report a child that shows no sign of life, and let it write its stack to its log."""
+        """Report a process that shows no sign of life, and let it write its stack to its log."""
         if child.killed_for or child.refusal:
             return
         where = f"; its stack is in logs/{child.name}.log" if event.stack else ""
@@ -465,16 +445,15 @@ class Children:
             self._do(ev.ShowStack(child.name, child.incarnation, said))
 
     def kill_for(self, child: Child, cause: str) -> None:
-        """Kill a child and record the cause; further calls have no effect."""
+        """Kill a process and record the cause; further calls have no effect."""
         if not child.killed_for:
             child.killed_for = cause
             self.kill(child, signal.SIGKILL)
 
     def end(self, scoring: bool = False, kill_for: str = "") -> None:
-        """Send SIGTERM to all children that have not finished.
+        """Send SIGTERM to all processes that have not finished, or SIGKILL to all if ``kill_for`` gives a reason.
 
-        ``kill_for``: a reason; if it is given, all children get SIGKILL instead. ``scoring``: evaluators get no signal,
-        and continue to score the final weights until the next call.
+        ``scoring``: whether evaluators get no signal, and continue to score the final weights until the next call.
         """
         self.restarting, self.ending, self._scoring = False, True, scoring
         for child in self.named.values():
@@ -491,11 +470,11 @@ class Children:
                     self.kill(child, signal.SIGTERM)
 
     def kill(self, child: Child, sent: int) -> None:
-        """Send a signal to a child."""
+        """Send the signal with the number ``sent``."""
         self._do(ev.Kill(child.name, child.incarnation, sent))
 
     def note(self, kind: str, child: Child, cause: str = "", **fields: Any) -> None:
-        """Note an event of a child."""
+        """Write an event of a process to events.jsonl; ``fields``: its details."""
         self._do(ev.Note(kind, child.name, child.incarnation, cause, fields))
 
 

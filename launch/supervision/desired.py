@@ -1,6 +1,6 @@
-"""The wanted state of a run (`Order`): derived from the run's phase and children, and sent until each has applied it.
+"""Tells the processes of a run what they should do, with the message `Order`, until each has confirmed it.
 
-The time is that of the children (``Children.now_s``). Actions are issued through ``do``.
+An order describes the wanted state of the whole run: its simulators and trainers, and whether to work, save or end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from launch.supervision.child import Child
 from launch.supervision.children import Children
 
 RESEND_S = 0.5
-"""Seconds after which an order is sent again to a child that has not applied it."""
+"""Seconds after which the `Order` is sent again to a process that has not applied it."""
 PHASES = {"draining": "drain", "scoring": "score"}
 """Phase of the run -> phase in its orders; for all other phases it is ``run``."""
 AT_WORK = ("running", "draining")
@@ -23,7 +23,7 @@ AT_WORK = ("running", "draining")
 
 
 class Orders:
-    """The newest order of a run, which is sent again until every child has applied it."""
+    """Makes and sends the `Order` of a run, and sends it again to each process that has not applied it."""
 
     def __init__(self, children: Children, do: Callable[[ev.Action], None]) -> None:
         self.newest = Order(version=1)
@@ -31,9 +31,10 @@ class Orders:
         self._do = do
 
     def renew(self, phase: str, saves: int, best_steps: int | None = None) -> None:
-        """Derive the wanted state; if it has changed, send it to all admitted children as a new version.
+        """Derive the wanted state; if it has changed, send it to all running processes as a new version.
 
-        ``saves``: number of requests for a checkpoint; ``best_steps``: steps of the checkpoint with the best score.
+        ``phase``: that of the run. ``saves``: number of checkpoints requested so far. ``best_steps``: environment steps
+        at which the run had its best score.
         """
         at_work = phase in AT_WORK
         newest, children = self.newest, self._children
@@ -58,12 +59,12 @@ class Orders:
                 self.send(child)
 
     def send(self, child: Child) -> None:
-        """Send the newest order to one child."""
+        """Send the wanted state to one process."""
         child.sent_s = self._children.now_s
         self._do(ev.Send(child.name, child.incarnation, self.newest))
 
     def applied(self, child: Child, applied: Applied) -> None:
-        """Record that a child has applied an order; raises ValueError for an order that was never sent."""
+        """Record that a process has applied a version; raises ValueError for a version that was never sent."""
         if applied.order > self.newest.version:
             raise ValueError(
                 f"order {applied.order} was reported as applied, but the newest order is {self.newest.version}"
@@ -71,7 +72,7 @@ class Orders:
         child.applied = max(child.applied, applied.order)
 
     def tick(self) -> None:
-        """Send the order again to children that have not applied it within RESEND_S."""
+        """Send the wanted state again to processes that have not applied it within RESEND_S."""
         for child in self._children.named.values():
             late = child.applied < self.newest.version and self._children.now_s - child.sent_s >= RESEND_S
             if child.admitted and late:

@@ -1,8 +1,8 @@
 """Events of a run, the actions that follow from them, and the console that shows a run to a person.
 
 The supervisor takes events and returns actions. The loop around it (``launch/runtime/loop.py``) collects the events and
-carries out the actions. Both are plain data, so a test can replay a whole run from a list. The events and actions that
-the head of a run and its nodes send to one another are subclasses of `NodeMessage`.
+carries out the actions. Both are plain data, so a test can replay a whole run from a list. Subclasses of `NodeMessage`
+are also sent between the machines of a run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launch.plan.plan import NodeMessage, PlannedProcess, Start
 
 
 class OfProcess(NodeMessage, frozen=True):
-    """An event or an action of one incarnation of a process."""
+    """An event or an action of one start (``incarnation``, counted from 0) of a process."""
 
     name: Name
     incarnation: Count
@@ -46,7 +46,7 @@ class Spawned(OfProcess, frozen=True):
 
     pid: int
     member: Member | None = None
-    """Of a simulator: the addresses of its blocks and wakeup, which the next order gives to its trainer; else None."""
+    """Of a simulator: the addresses of its shared memory and its wakeup pipe, for its trainer; else None."""
     node: Name = ""
     """Its node; empty in a run on one machine."""
 
@@ -67,7 +67,7 @@ class Exited(OfProcess, frozen=True):
 
 @dataclass(frozen=True)
 class Lost:
-    """A node is lost, and with it all its processes."""
+    """A node (the run's processes on one machine) is lost."""
 
     node: str
     processes: tuple[tuple[str, int], ...]
@@ -81,7 +81,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Uneven:
-    """A learner can move to another node, which has fewer learners; the supervisor returns `Move` if it may."""
+    """A learner could move to the node ``to``, which has fewer learners; the supervisor may answer with `Move`."""
 
     learner: int
     to: str
@@ -90,7 +90,7 @@ class Uneven:
 
 
 class Received(OfProcess, frozen=True):
-    """A message from a process; the id of its socket gives name and incarnation."""
+    """A message from a process."""
 
     message: ToSupervisor
 
@@ -105,7 +105,7 @@ class ClientRequest:
 
 @dataclass(frozen=True)
 class Enlarged:
-    """The processes that ``Enlarge`` requested are in the plan."""
+    """The processes that `Enlarge` asked for have been planned, and can be started."""
 
     client: str
     processes: tuple[PlannedProcess, ...]
@@ -113,7 +113,7 @@ class Enlarged:
 
 @dataclass(frozen=True)
 class NotEnlarged:
-    """The processes that ``Enlarge`` requested cannot be added."""
+    """The processes that `Enlarge` asked for cannot be added."""
 
     client: str
     reason: str
@@ -150,7 +150,7 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class Reported:
-    """A row of the trainers' metrics has been written to metrics.jsonl."""
+    """Metrics of the trainers have been written to metrics.jsonl, as the line ``row``."""
 
     row: Mapping[str, Any]
 
@@ -185,34 +185,34 @@ class Kill(OfProcess, frozen=True):
 
 @dataclass(frozen=True)
 class Move:
-    """Let a learner save and end on its node; `Lost` of its processes follows, and they restart on the node ``to``."""
+    """Let a learner save and end, and restart it on the node ``to``; the event `Lost` tells that it has ended."""
 
     learner: int
     to: str
 
 
 class ShowStack(OfProcess, frozen=True):
-    """Let a process write its stack to its log, under this heading."""
+    """Let a process write the stack of its threads to its log, below ``heading``."""
 
     heading: Text
 
 
 class DropMembers(NodeMessage, frozen=True):
-    """Remove the segments of these ended simulators, which trainers no longer need."""
+    """Remove the shared memory of these ended simulators, which trainers no longer read."""
 
     ids: Annotated[list[Name], Meta(max_length=MOST_NAMES)]
     """Socket ids, one for each incarnation."""
 
 
 class Send(OfProcess, frozen=True):
-    """Send a message to a child. It may be lost; the supervisor sends orders again until they are applied."""
+    """Send a message to a process. It may be lost."""
 
     message: ToChild
 
 
 @dataclass(frozen=True)
 class Enlarge:
-    """Add simulators, or whole learners, to the plan; answered by Enlarged or NotEnlarged."""
+    """Plan more simulators, or whole learners; the event Enlarged or NotEnlarged follows."""
 
     client: str
     simulators: int
@@ -241,7 +241,7 @@ class Note:
 
 @dataclass(frozen=True)
 class MetricsRow:
-    """Metrics that a process has reported, for a row of metrics.jsonl."""
+    """Metrics that a process has reported, for metrics.jsonl."""
 
     name: str
     values: Mapping[str, Any]
@@ -282,10 +282,10 @@ class Console(Protocol):
         """Show an event of the run."""
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Show a row; called with every row of metrics.jsonl."""
+        """Show the metrics of one line of metrics.jsonl."""
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Show the processes, about twice a second: name, role, state, incarnation, pid, busy (0 to 1, or None)."""
+        """Show the processes: name, role, state, incarnation (restarts), pid, busy (share of time, 0 to 1, or None)."""
 
     def close(self) -> None:
-        """Close the console; the code that has opened it calls this once at the end, also after a failure."""
+        """End the display, and release the terminal."""

@@ -33,7 +33,7 @@ AT_WORK = (Activity.RUNNING, Activity.DISK)
 
 @dataclass
 class LivingProcess:
-    """One living incarnation of a process, which must show signs of life."""
+    """A living process whose signs of life are checked."""
 
     start: Start
     """The action that started it."""
@@ -44,10 +44,7 @@ class LivingProcess:
 
 @dataclass
 class _Silence:
-    """The silence of one incarnation: when it began, and the process's activity since then.
-
-    Times are those of the detector's caller, in seconds.
-    """
+    """How long a process has shown no sign of life, and what it did in this time; times in seconds."""
 
     beat_ns: int
     """Value of its newest sign of life in the progress segment."""
@@ -80,7 +77,7 @@ class HangDetector:
         start_s: float,
         watch: Callable[[int], Watch] = Watch,
     ) -> None:
-        """Watch ``beat_ns`` [rows, 8], the signs of life in the progress segment.
+        """``beat_ns`` [rows, 8]: a row of shared memory for each process, with the time of its last sign of life.
 
         ``limits``: role -> limits; ``start_s``: limit in seconds that replaces ``hang_s`` until a process sends Hello.
         """
@@ -91,7 +88,7 @@ class HangDetector:
         self._silences: dict[tuple[str, int], _Silence] = {}
 
     def look(self, living: Iterable[LivingProcess], now_s: float) -> list[ev.Silent | ev.Stalled]:
-        """Return the events that are due now for silent processes among ``living``; ``now_s``: time in seconds."""
+        """Return the events to report now about slow or hanging processes; ``now_s``: time in seconds."""
         before, self._silences = self._silences, {}
         found: list[ev.Silent | ev.Stalled] = []
         for process in living:
@@ -131,10 +128,9 @@ class HangDetector:
             yield ev.Silent(process.start.name, process.start.incarnation, silent_s, why, hangs, stack)
 
     def forgive(self, gap_s: float) -> None:
-        """Exclude ``gap_s`` seconds, in which this process did not run, from all silences.
+        """Do not count the last ``gap_s`` seconds, in which this process did not run, towards any limit.
 
-        Other processes may not have run either, for example because the machine was suspended. Silence before the gap
-        still counts, so that a supervisor that is often preempted still finds hangs.
+        The others may not have run either, for example because the machine was suspended. Time before still counts.
         """
         for silence in self._silences.values():
             silence.beat_s += gap_s

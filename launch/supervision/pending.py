@@ -1,7 +1,7 @@
-"""Pending requests: attach, detach and save, which take seconds.
+"""Requests that take seconds: attach and detach (add or remove processes of a running run), and save.
 
-``reply`` checks whether a request is done, has failed or has reached its time limit; it returns None until then.
-``give_up`` is called once, after a negative reply.
+``reply`` returns None until the request is done, has failed or has reached its time limit. ``give_up`` is called once,
+after a negative reply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMIT_S = 60.0
 
 @dataclass
 class _PendingUnits:
-    """A request about units: each is a simulator, or a trainer with its servers and simulators."""
+    """A request to attach or detach *units*: single simulators, or trainers with their servers and simulators."""
 
     client: str
     since_s: float
@@ -37,7 +37,7 @@ class PendingAttach(_PendingUnits):
     """
 
     def reply(self, children: Children) -> Reply | None:
-        """Return success when all processes run, and failure as soon as one is lost or the time limit is reached."""
+        """Return success when all processes run, failure when one has ended or time is up, else None."""
         there = [name for name in self._names if name in children.named and children.named[name].ever_said_hello]
         seconds = round(children.now_s - self.since_s, 3)
         data = {"names": self._names, "running": there, "seconds": seconds}
@@ -76,7 +76,7 @@ class PendingDetach(_PendingUnits):
     """A request to detach, which is done when all its processes have ended."""
 
     def reply(self, children: Children) -> Reply | None:
-        """Return success when no process is left, and failure at the time limit."""
+        """Return success when no process is left, failure when time is up, else None."""
         left = [name for name in self._names if name in children.named]
         seconds = round(children.now_s - self.since_s, 3)
         data = {"names": self._names, "seconds": seconds}
@@ -99,7 +99,7 @@ class PendingDetach(_PendingUnits):
 
 @dataclass
 class PendingSave:
-    """A request to save, which is done when a checkpoint for it, or for a later request, is on disk."""
+    """A request to save, which is done when a checkpoint made after it is on disk."""
 
     client: str
     since_s: float
@@ -110,7 +110,7 @@ class PendingSave:
     """Report of the checkpoint; None until it is on disk."""
 
     def reply(self, children: Children) -> Reply | None:
-        """Return success when the checkpoint is written, and failure at the time limit."""
+        """Return success when the checkpoint is on disk, failure when time is up, else None."""
         if self.saved is not None:
             steps, path = self.saved.env_steps, self.saved.path
             data = {"path": path, "env_steps": steps, "seconds": round(children.now_s - self.since_s, 3)}

@@ -1,8 +1,8 @@
 """Carries out and answers the requests of command lines, such as ``actorlearn attach``.
 
-The requests status, stop and kill are answered at once. The requests attach, detach and save take seconds, and are
-pending until they are done (``pending.py``). For attach and detach, this module changes the children of the run. For
-save, it counts the request in `Requests.saves`; the supervisor puts this count into the order, and the trainers save.
+The requests status, stop and kill are answered at once. The requests attach (add processes), detach (remove processes)
+and save take seconds, and are answered when they are done (``pending.py``). Save only raises the count
+`Requests.saves`; the supervisor sends this count to the trainers, which then save.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OPEN = ("starting", "running")
 
 
 class Requests:
-    """Requests of command lines; each is answered exactly once."""
+    """Carries out requests of command lines; each is answered exactly once."""
 
     def __init__(
         self, children: Children, mode: ModeSpec, do: Callable[[ev.Action], None], stop: Callable[[bool], str]
     ) -> None:
-        """``stop`` stops the run, at once if its argument is True, and returns the text of the reply."""
+        """``do``: carries out an action. ``stop``: stops the run, True: at once; returns the text of the reply."""
         self.saves = 0
         """Number of requests for a checkpoint so far."""
         self._children = children
@@ -45,7 +45,7 @@ class Requests:
     def asked(self, client: str, request: Request, phase: str, order: int) -> None:
         """Answer a request, or begin to carry it out.
 
-        ``client``: identifies the command line; ``phase``: that of the run; ``order``: version of the newest order.
+        ``client``: identifies the command line; ``phase``: that of the run; ``order``: version of the newest `Order`.
         """
         wrong = mismatch(request)
         if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
@@ -77,7 +77,7 @@ class Requests:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
-        """Start the processes that were planned for an attach request: simulators, or whole learners."""
+        """Start the simulators or learners that were planned for an attach request."""
         if phase not in OPEN:
             self.answer(client, False, f"attach: the run is {phase}; when it has ended, resume it and try again")
             return
@@ -101,7 +101,7 @@ class Requests:
             self._children.detach(self._children.named[head])
 
     def saved(self, saved: Saved) -> None:
-        """Record a saved checkpoint, for pending save requests."""
+        """Record a saved checkpoint, which completes the save requests that were made before it."""
         for pending in self._pending:
             if isinstance(pending, PendingSave) and saved.order >= pending.number:
                 pending.saved = saved
@@ -129,9 +129,9 @@ class Requests:
 
 
 def group_units(members: Iterable[ProcessId]) -> dict[str, tuple[str, ...]]:
-    """Group processes into units: a trainer with the other processes of its learner, or one simulator.
+    """Group processes that are attached or detached together: a trainer with its learner's, or a simulator alone.
 
-    Returns name of the trainer or simulator -> names of the unit's other processes.
+    Returns name of the trainer or simulator -> names of the other processes of its group.
     """
     ids = list(dict.fromkeys(members))
     trainers = {process.learner: process.name for process in ids if ROLES.spec(process.role).learns}
@@ -208,7 +208,7 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
 
 
 def _stays(child: Child, leaving: Sequence[str]) -> bool:
-    """Whether a child still works for the run after the processes in ``leaving`` have ended."""
+    """Whether a process still works for the run after the processes in ``leaving`` have ended."""
     return (
         child.name not in leaving and not child.leaving and not child.attaching and child.state is not ChildState.FATAL
     )

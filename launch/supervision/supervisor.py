@@ -1,9 +1,7 @@
 """The supervisor of a run: takes events with their times and returns actions (``launch/supervision/events.py``).
 
 It has no other input or output: it uses no processes, sockets, files or clocks. Any history of a run can therefore be
-replayed as a list of events.
-
-The wanted state of the run is one ``Order``, derived anew after every event (``launch/supervision/desired.py``).
+replayed as a list of events. After every event it derives what the processes should do (``desired.py``).
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ class Ending(NamedTuple):
 
 
 class Supervisor:
-    """Supervisor of one run. ``handle`` is called with each event, in order of time."""
+    """Decides what happens in one run; ``handle`` takes the events in order of time."""
 
     def __init__(
         self,
@@ -77,7 +75,11 @@ class Supervisor:
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: the processes of the plan, in the order of their starts; ``mode``: how learners exchange."""
+        """``processes``: those of the plan, which are started in this order; ``mode``: how learners exchange.
+
+        ``expected_shape``: name -> value that simulators must report of their observations and actions. ``resume``:
+        whether trainers continue from checkpoints. ``budget``: limits on restarts. ``jitter``: varies their delays.
+        """
         self._mode, self._children = mode, Children(processes, run_id, expected_shape, resume, jitter, budget, self._do)
         self._requests = Requests(
             self._children, mode, self._do, lambda now: self._stop(0, "requested by a command", now)
@@ -137,10 +139,9 @@ class Supervisor:
         """Type of an event or a message of a living process -> function that takes the child and either of them."""
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
-        """Return the actions that follow from this event; none after Done.
+        """Return the actions that follow from an event at the time ``now_s``; none after Done.
 
-        Raises ValueError for a message with impossible values. The actions of this event that were decided before the
-        error are returned by the next call.
+        Raises ValueError for a message with impossible values; the next call returns what was decided before the error.
         """
         self._now_s = self._children.now_s = now_s
         if self.phase != "over":
@@ -154,11 +155,11 @@ class Supervisor:
 
     @property
     def order(self) -> Order:
-        """The wanted state of the run."""
+        """The newest message that tells all processes the wanted state of the run."""
         return self._orders.newest
 
     def processes(self) -> list[dict[str, Any]]:
-        """The process list: name, role, state, incarnation and pid of each."""
+        """Return what users are shown of each process (`Children.list_processes`)."""
         return self._children.list_processes()
 
     def _do(self, action: ev.Action) -> None:
@@ -171,7 +172,7 @@ class Supervisor:
             self._children.spawn(child)
 
     def _listen(self, event: ev.OfProcess) -> None:
-        """Handle an event of a process; events of an incarnation that has ended or was given up have no effect."""
+        """Handle an event of a process; it has no effect if the process has ended or was restarted since."""
         child = self._children.current(event.name, event.incarnation)
         said = event.message if isinstance(event, ev.Received) else event
         if child is not None and (listener := self._listeners.get(type(said))):
@@ -180,7 +181,7 @@ class Supervisor:
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))
 
     def _uneven(self, event: ev.Uneven) -> None:
-        """Let a learner that is at work move to another node."""
+        """Let a learner move to another node, if it is at work."""
         at_work = [trainer for trainer in self._children.trainers() if trainer.state is ChildState.RUNNING]
         mover = next((trainer for trainer in at_work if trainer.learner == event.learner and not trainer.leaving), None)
         if self.phase == "running" and mover is not None:
@@ -240,7 +241,7 @@ class Supervisor:
             self._scored(Best(saved.env_steps, self._training_score, "training"))
 
     def _scored(self, score: Best) -> None:
-        """Record a score if it is the best so far; the next order tells the trainers to keep the checkpoint."""
+        """Record a score if it is the best so far; trainers are then told to keep the checkpoint."""
         if score.beats(self.best):
             self.best = score
             self._do(ev.NewBest(score))
@@ -287,8 +288,7 @@ class Supervisor:
     def _drain_or_end(self, outcome: ev.Done) -> bool:
         """Tell the trainers to finish and save, or end everything if none can save; returns whether one can.
 
-        A trainer that has finished, because its node leaves or it moves to another node, has saved. If no trainer runs
-        and the weights are in a parameter store, a trainer is restarted to save them.
+        If all trainers are dead, but the weights are in a parameter store, a trainer is restarted to save them.
         """
         saving = self._is_saving() or (self._mode.central and self._children.restart_one_trainer())
         if saving:
@@ -316,7 +316,7 @@ class Supervisor:
             self._children.end_unstarted_trainers()
 
     def _conclude(self) -> None:
-        """End a draining run when every trainer has finished or died; a completed run is scored first."""
+        """End the run when every trainer has finished or died; if training was completed, evaluators play first."""
         trainers = self._children.trainers()
         if self._mode.central and self._children.lacks_for_all():
             self._children.end_running_trainers()
@@ -330,10 +330,7 @@ class Supervisor:
             self._end(outcome)
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
-        """Return the outcome of a drained run: as planned, or a failure if trainers died and none has finished.
-
-        Of the summaries of detached learners only the counters are used.
-        """
+        """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
         finished = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
         detached = [summary for name, summary in self._summaries.items() if name not in self._children.named]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
@@ -376,7 +373,7 @@ class Supervisor:
             )
 
     def _follow_up(self) -> None:
-        """Update phase, orders and pending requests after an event of any type."""
+        """Update the phase, the messages to the processes, and the waiting requests after an event."""
         if self.phase == "starting" and all(self._has_started(name) for name in self._awaited):
             self.phase = "running"
         if self.phase in OPEN:
@@ -398,9 +395,9 @@ class Supervisor:
         return child is None or child.state in (ChildState.RUNNING, ChildState.FATAL, ChildState.DRAINING)
 
     def _check_learners(self) -> None:
-        """End a run that cannot continue; in an elastic mode, detach instead the learners that cannot continue.
+        """End a run that cannot continue, because trainers, or processes that they need, were given up.
 
-        A learner cannot continue when its trainer, or a process that it needs for its rows, was given up.
+        In a mode in which learners can leave (elastic), only the affected learners are detached if others can continue.
         """
         trainers = self._children.trainers()
         lost = [trainer for trainer in trainers if trainer.state is ChildState.FATAL]
