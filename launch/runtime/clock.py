@@ -26,10 +26,9 @@ class AwakeClock:
         self._now_s = 0.0
 
     def advance(self) -> tuple[float, float]:
-        """Return the time of this clock, in seconds, and the part of it in which this process could not run.
+        """Advance the clock by the seconds since the last call, at most GAP_S; return its time, and a gap in seconds.
 
-        Call this once in each turn of the loop. The clock advances by GAP_S at most. That much is also returned as the
-        second value if the turn took longer; otherwise the second value is 0.
+        The gap is GAP_S if more time than that has passed, because this process then could not run; otherwise it is 0.
         """
         elapsed_s = time.monotonic() - self._last_s
         self._last_s += elapsed_s
@@ -38,15 +37,15 @@ class AwakeClock:
 
 
 class TimeShares:
-    """Shares of the processes' time that each section took since the last call, from counters in shared memory."""
+    """Shares of time that processes spent in each section, such as wait, since the last call."""
 
     def __init__(self, section_ns: NDArray[np.int64]) -> None:
-        """Count from now; ``section_ns`` [rows, sections]: nanoseconds in each section, in the progress segment."""
+        """``section_ns`` [rows, sections]: nanoseconds in each section so far; a row of shared memory per process."""
         self._section_ns = section_ns
         self._before_ns = section_ns.copy()
 
     def _spent_ns(self) -> NDArray[np.float64]:
-        """Return nanoseconds [rows, sections] since the last call; a row that was reset counts from its reset."""
+        """Return the nanoseconds [rows, sections] since the last call, or since a new process got the row."""
         now_ns = self._section_ns.copy()
         anew = (now_ns < self._before_ns).any(axis=1, keepdims=True)
         spent = np.where(anew, now_ns, now_ns - self._before_ns)
@@ -54,10 +53,10 @@ class TimeShares:
         return spent[:, : len(SECTIONS)].astype(np.float64)
 
     def together(self, rows: Sequence[int], simulators: Sequence[int] = ()) -> dict[str, float]:
-        """Return the metrics ``share_…`` of all ``rows`` together, and the share of section simulate in ``simulators``.
+        """Return the metrics ``share_…``: the share of each section in the time of several processes together, 0 to 1.
 
-        ``rows`` and ``simulators`` are rows of ``section_ns``. Each metric is 0 to 1; it is left out if these rows have
-        counted no time.
+        ``rows``: the processes' rows in ``section_ns``. ``simulators``: rows of simulators, whose share of section
+        simulate is returned too. A share of no time is left out.
         """
         each = self._spent_ns()
         spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)
@@ -68,7 +67,7 @@ class TimeShares:
         return {name: float(share) for name, share in shares.items()}
 
     def busy(self) -> list[float | None]:
-        """Return the share of each row's time in which it did not wait, 0 to 1; None if the row has counted no time."""
+        """Return for each row the share of time in which its process did not wait, 0 to 1; None: no time counted."""
         spent = self._spent_ns()
         total = spent.sum(axis=1)
         waiting = spent[:, SECTIONS.index("wait")]

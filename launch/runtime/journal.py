@@ -1,4 +1,4 @@
-"""The files of a run that are written while it runs: events.jsonl, metrics.jsonl with other writers, and summary.json.
+"""Writes events.jsonl, summary.json and metrics of a run: metrics.jsonl, and for example TensorBoard files.
 
 A full or broken disk does not stop training. The failure is reported once, and again when writing works. Records that
 could not be written wait and are then written first (``actorlearn/files.py`` limits their number).
@@ -18,12 +18,12 @@ from launch.supervision import events as ev
 
 
 class Journal:
-    """The files of one run, from its first event to its summary."""
+    """Writes events, metrics and the summary of one run to files."""
 
     def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str]) -> None:
-        """Open the files for appending; ``tell`` reports problems with them to the user. Raises OSError and RunError.
+        """Open the files; ``tell`` is called with problems. Raises OSError, and RunError for a wrong writer.
 
-        ``writers``: the topology's ``report.writers``.
+        ``writers``: names of writers of metrics besides metrics.jsonl (the topology's ``report.writers``).
         """
         self._run_dir = run_dir
         self._tell = tell
@@ -40,7 +40,7 @@ class Journal:
         """Files to which the last write failed."""
 
     def begin(self) -> None:
-        """Remove the summary of the run's last life."""
+        """Remove summary.json, which a resumed run has from before."""
         self._try(SUMMARY_FILE, lambda: (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True))
 
     def event(self, note: ev.Note) -> None:
@@ -49,20 +49,20 @@ class Journal:
         self._try(EVENTS_FILE, lambda: self._events.event(*line, **note.fields))
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Add a row to metrics.jsonl."""
+        """Add a line to metrics.jsonl, and write it with the other writers."""
         self._try(METRICS_FILE, lambda: self._metrics.row(values))
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Write the summary of the run."""
+        """Write summary.json."""
         self._try(SUMMARY_FILE, lambda: metadata.write(self._run_dir / SUMMARY_FILE, values))
 
     def close(self) -> None:
-        """Write waiting records if possible, and close the files."""
+        """Write what could not be written before, if possible, and close the files."""
         self._events.close()
         self._metrics.close()
 
     def _try(self, file: str, write: Callable[[], None]) -> None:
-        """Write to a file; report the first failure, and the first success after it."""
+        """Call ``write``; report its first failure, and the first success after it."""
         try:
             write()
         except OSError as error:

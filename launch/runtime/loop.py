@@ -1,7 +1,7 @@
-"""The loop around the supervisor: gives it events, and carries out its actions.
+"""The main loop of ``actorlearn run``: gives events to the supervisor, and carries out its actions.
 
-Events come from the node, from signals and from the clock. Through the node, actions start and end processes and make
-and remove segments; other actions write to the run folder. All decisions are made by the supervisor
+Events come from processes, signals and the clock. Actions start and end processes, send messages, make and remove
+shared memory, and write to the run folder. All decisions are made by the supervisor
 (``launch/supervision/supervisor.py``).
 """
 
@@ -105,7 +105,10 @@ def run(
 
 
 def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:
-    """Return learner -> checkpoint that the user has chosen; empty: each learner's newest one. Raises RunError."""
+    """Return learner -> checkpoint that the user has chosen; empty if each has to continue from its newest one.
+
+    Raises RunError if there is no such checkpoint.
+    """
     try:
         return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
     except (ValueError, CheckpointError) as error:
@@ -113,7 +116,7 @@ def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[in
 
 
 def _no_longer(run_dir: Path, topology: Topology) -> list[Path]:
-    """Return the folders with checkpoints of learners that the run no longer has.
+    """Return the checkpoint folders of learners that the topology no longer has.
 
     Returns none if the run has several learners in another mode than sync.
     """
@@ -124,7 +127,7 @@ def _no_longer(run_dir: Path, topology: Topology) -> list[Path]:
 
 
 def plan_run(topology: Topology, description: Description, workspace: Workspace, resume: bool) -> Plan:
-    """Return the plan of a run in the folder of a workspace, with the checkpoints from which it continues.
+    """Return the plan of a run; with ``resume``, also the checkpoints from which it continues.
 
     Raises TopologyError or RunError.
     """
@@ -136,7 +139,7 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
 
 
 def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
-    """Return this machine as the node of a run; the workspace closes node and spawner.
+    """Make the shared memory and sockets of a run on this machine only; the workspace removes them at the end.
 
     Raises SharedMemoryFull or ChannelError.
     """
@@ -148,9 +151,9 @@ def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:
 
 
 def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
-    """Return the address at which a head listens; ``keyed``: whether the head has keys.
+    """Return the address at which nodes on other machines connect to the run; ``keyed``: whether it has keys.
 
-    Raises RunError if the address is invalid, or if other machines can reach it and the head has no keys.
+    Raises RunError if the address is invalid, or if other machines can reach it and there are no keys.
     """
     try:
         address = Tcp.read(nodes.listen) if nodes.listen else Tcp("127.0.0.1", 0)
@@ -166,10 +169,10 @@ def choose_listen_address(nodes: NodesSection, keyed: bool) -> Tcp:
 
 
 def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None) -> Head:
-    """Return the head of a run on several machines; ``keys``: the folder of the head's keys.
+    """Return the part of a run on several machines that talks to its nodes; raises RunError or ChannelError.
 
-    ``engine`` starts its nodes; None: users start them. If ``keys`` is None, the run's own keys are used.
-    Raises RunError or ChannelError.
+    ``keys``: folder with the keys that encrypt the messages; None: keys are made for this run. ``engine`` starts the
+    nodes; None: users start them.
     """
     try:
         if keys is None:
@@ -187,7 +190,7 @@ def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None)
 
 
 def own_keys(folder: Path, count: int) -> Path:
-    """Make keys for the head and ``count`` nodes, if an earlier life of the run has not; returns the folder."""
+    """Make keys for ``count`` nodes in a folder, unless they exist; returns the folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
     names = (f"node-{number}" for number in range(count))
     if missing := [name for name in names if not (folder / f"{name}.key").exists()]:
@@ -196,10 +199,10 @@ def own_keys(folder: Path, count: int) -> Path:
 
 
 class Runner:
-    """One run, from its first process to its summary."""
+    """Runs one planned run to its end, in the loop that the module's docstring describes."""
 
     def __init__(self, plan: Plan, workspace: Workspace, node: Node, console: ev.Console | None) -> None:
-        """Start no process yet; ``console``: shows the run, None: nothing is shown."""
+        """``node`` starts the processes, here or on other machines; ``console``: shows the run, None: nothing does."""
         self.plan, self.workspace, self.node = plan, workspace, node
         topology, resumed = plan.topology, plan.resumption.resumed
         reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
@@ -245,7 +248,7 @@ class Runner:
         """Type of action -> function that carries it out and returns the resulting event, if any."""
 
     def run(self) -> int:
-        """Run until the supervisor is done, and return the exit status; writes the summary also after an error."""
+        """Run to the end and return the exit status; also after an error, the summary is written."""
         for fd in (*self.node.fds, self.workspace.signals.fd):
             self.selector.register(fd, selectors.EVENT_READ)
         error = "the supervisor failed"
@@ -264,7 +267,7 @@ class Runner:
             self.reporter.end(done, self._accounting(done), self._now_s)
 
     def _accounting(self, done: ev.Done) -> Accounting:
-        """Return what became of all steps of the run: used, dropped or in flight (``launch/reports/accounting.py``)."""
+        """Return how many steps of the run were learned from, dropped, or left when it ended."""
         finished = len(done.summary.get(LEARNERS) or (() if not done.summary else (done.summary,)))
         found = self.node.learner_steps()
         if isinstance(found, str):
@@ -288,9 +291,9 @@ class Runner:
             self.reporter.processes(self.supervisor.processes(), self.table.rows)
 
     def _handle_node_events(self, gap_s: float) -> None:
-        """Give the supervisor the node's events; a message that it cannot handle is reported and has no other effect.
+        """Give the supervisor the events of processes; a message that it cannot handle is reported and ignored.
 
-        ``gap_s``: seconds before this call in which this process could not run, as `AwakeClock.advance` returns them.
+        ``gap_s``: seconds in which this process could not run, from `AwakeClock.advance`.
         """
         for event in self.node.events(self._now_s, gap_s):
             if isinstance(event, ProtocolWarning):
@@ -314,7 +317,7 @@ class Runner:
                 self.node.do(ev.Answer(event.client, Reply(ok=False, text=said)))
 
     def _handle(self, event: ev.Event) -> None:
-        """Give an event to the supervisor, carry out its actions, and give it the resulting events."""
+        """Give an event to the supervisor, carry out its actions, and do the same with the events that result."""
         self._events.append(event)
         while self._actions or self._events:
             if self._actions:  # first carry out all actions of earlier events, also those that remain after an error

@@ -1,7 +1,4 @@
-"""Contents of meta.json (program, machine, addresses) and summary.json (the outcome) of a run.
-
-Files are replaced atomically, so a reader never sees an incomplete file.
-"""
+"""Contents of meta.json (program, machine, addresses) and summary.json (the outcome) of a run."""
 
 from __future__ import annotations
 
@@ -35,19 +32,19 @@ SUMMED = tuple(metric.name for metric in METRICS.values() if (metric.kind, metri
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:
-    """Replace a JSON file; raises OSError."""
+    """Replace a JSON file atomically, so that readers never see an incomplete one; raises OSError."""
     write_atomically(path, f"{json.dumps(values, indent=2, ensure_ascii=False, default=str)}\n".encode())
 
 
 def now() -> str:
-    """Return the UTC time as text, for display only."""
+    """Return the UTC time in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def meta(plan: Plan) -> dict[str, Any]:
     """Return the contents of meta.json: program, machine, sizes of observations and weights, and addresses of the run.
 
-    A resumed run keeps the contents of its earlier lives under "earlier".
+    In a resumed run, "earlier" has the contents that the file had before each resume.
     """
     addresses, resumption = plan.addresses, plan.resumption
     before = read_object(addresses.run_dir / "meta.json") if resumption.resumed else {}
@@ -80,7 +77,7 @@ def meta(plan: Plan) -> dict[str, Any]:
 
 
 def commit(root: Path) -> dict[str, Any]:
-    """Return the commit of a checkout, and whether tracked files differ from it; both None without a checkout."""
+    """Return the git commit of the checkout in ``root``, and whether tracked files differ from it; None if unknown."""
     if not (root / ".git").exists():
         return {"commit": None, "dirty": None}
     answers = []
@@ -132,9 +129,9 @@ def summary(
 ) -> dict[str, Any]:
     """Return the contents of summary.json; rates are means over the whole run.
 
-    Numbers are those that the trainers sent when they finished, or else those of ``last_row``, the last row of
-    metrics.jsonl. ``evaluated``: as `evaluations.best_and_last` returns it. ``elapsed_s``: wall time of the run in
-    seconds, used if neither the trainers nor the last row has one.
+    ``deaths``, ``complaints``: numbers of processes that died and of warnings. ``last_row``: the last line of
+    metrics.jsonl, for numbers that trainers did not send when they finished. ``elapsed_s``: wall time in seconds, if
+    neither has it. ``evaluated``: from `evaluations.best_and_last`.
     """
     finished = done.summary
     known = {**last_row, **finished}

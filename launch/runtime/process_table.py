@@ -1,8 +1,8 @@
-"""The process table: the processes of the plan and the attached processes that a run has now.
+"""The processes that a run has now: those of the plan, and those attached since, without those that were detached.
 
-Rows in the progress segment (``actorlearn/memory/progress.py``) are reused; numbers of learners and simulators are not.
-The table tells the node (``launch/nodes/node.py``) to make the segments of attached learners, and to remove those of
-learners that have left for good.
+Each process has a row in a segment of shared memory where it reports progress (``actorlearn/memory/progress.py``). Rows
+are reused; numbers of learners and simulators are not. The shared memory of learners is made when they are attached,
+and removed when they have left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from launch.topology.load import TopologyError, dump, parse
 
 
 class ProcessTable:
-    """The processes of a run, with the row of each in the progress segment."""
+    """The processes that a run has now, each with its row in the shared memory for progress."""
 
     def __init__(self, plan: Plan, node: Node) -> None:
         self._plan, self._topology, self._node = plan, plan.topology, node
@@ -40,16 +40,16 @@ class ProcessTable:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Name -> row in the progress segment, for all processes."""
+        """Name of each process -> its row in the shared memory for progress."""
         return {process.name: process.index for process in self.listed}
 
     @property
     def simulator_rows(self) -> list[int]:
-        """Rows of simulators in the progress segment."""
+        """Rows of the simulators in the shared memory for progress."""
         return [process.index for process in self.listed if process.role.makes_rows]
 
     def keep_only(self, names: Collection[str]) -> list[str]:
-        """Remove all processes except ``names``, and free their rows and segments; returns the removed names."""
+        """Remove all processes except ``names``, and free their shared memory; returns the removed names."""
         gone = [process for process in self.listed if process.name not in names]
         for process in gone:
             self.listed.remove(process)
@@ -58,7 +58,10 @@ class ProcessTable:
         return [process.name for process in gone]
 
     def enlarge(self, action: ev.Enlarge) -> ev.Enlarged | ev.NotEnlarged:
-        """Add the requested simulators or learners; overrides may only change the environment of the new simulators."""
+        """Add the simulators or learners that an attach command requests; NotEnlarged has the reason of a refusal.
+
+        Overrides of the request may only change ``env``, and apply to the new simulators.
+        """
         topology = self._topology
         try:
             changed = parse(dump(topology), action.overrides, "the run's topology")
@@ -91,9 +94,9 @@ class ProcessTable:
         return self._add(new, env)
 
     def add_learners(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
-        """Add learners, each with servers and simulators of its own, and have the node make their segments.
+        """Add learners with their servers and simulators, and make their shared memory.
 
-        Raises TopologyError or OSError if there is no room; no segments are then left behind.
+        Raises TopologyError or OSError if there is no room; no shared memory is then left behind.
         """
         left = MOST_LEARNERS - self._next_learner
         if count > left:

@@ -1,6 +1,6 @@
-"""Reports of a run: events, metrics and the summary, which are written to the run's folder and shown on a console.
+"""Writes events, metrics and the summary of a run to its folder, and shows them on a console.
 
-The reporter merges the rows of learners, adds the metrics of other processes, and counts deaths and complaints.
+The metrics of all learners and of other processes are merged into one *row* (a line of metrics.jsonl).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROWS_REMEMBERED = 2_000
 
 
 class Reporter:
-    """The reports of one run."""
+    """Writes and shows the events and metrics of one run, and counts deaths and warnings for its summary."""
 
     def __init__(
         self,
@@ -58,8 +58,7 @@ class Reporter:
     ) -> None:
         """Open the files of the run; raises OSError and RunError.
 
-        ``section_ns`` [processes, sections]: nanoseconds that each process has spent in each section (`TimeShares`).
-        Other objects update it in place.
+        ``section_ns`` [processes, sections]: shared memory in which processes count the time of their sections.
         """
         self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
         """Newest row of metrics.jsonl."""
@@ -89,13 +88,13 @@ class Reporter:
         self._deaths = self._complaints = 0
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
-        """Remove the summary of the run's last life, and report the initial notes."""
+        """Remove the summary that a resumed run has from before, and write and show the first events, ``notes``."""
         self._journal.begin()
         for note in notes:
             self.note(note)
 
     def note(self, note: ev.Note) -> None:
-        """Write an event, and show it unless its kind is QUIET."""
+        """Write an event, and show it; events of processes with a kind in QUIET are not shown."""
         self._deaths += note.kind == "died"
         if note.kind == "evaluated":
             self._evaluation = evaluations.metrics(note.fields)
@@ -118,9 +117,9 @@ class Reporter:
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
     ) -> Mapping[str, Any] | None:
-        """Add a process's metrics; if they complete a row of the learners, write, show and return it; else return None.
+        """Take the metrics of one process; if it is the first learner, write, show and return the row of all learners.
 
-        ``rows``: rows of all processes in ``section_ns``; ``simulators``: those of simulators.
+        Otherwise return None. ``rows``: rows of all processes in ``section_ns``; ``simulators``: those of simulators.
         """
         if not action.learner:
             self._measured[action.name] = action.values
@@ -133,18 +132,21 @@ class Reporter:
         return self.last_row
 
     def forget_learner(self, name: str) -> None:
-        """Leave a learner that has left for good out of later rows, except for its counters."""
+        """Leave a detached learner out of later rows; only its counters, such as games played, are still added."""
         self._learners.leave(name)
 
     def processes(self, listed: Sequence[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
-        """Show the process list, with how busy each process was since the last call; ``rows``: name -> row of each."""
+        """Show the processes, with the share of time that each was busy since the last call.
+
+        ``rows``: name of each process -> its row in ``section_ns``.
+        """
         busy = self._shown_shares.busy()
         self._busy = {process["name"]: busy[rows[process["name"]]] for process in listed}
         shown = self._with_busy(listed)
         self._show(lambda console: console.processes(shown))
 
     def complete(self, answer: ev.Answer) -> ev.Answer:
-        """Return ``answer`` with the share of time added in which each listed process was busy, as last shown."""
+        """Add to an answer that lists processes the share of time in which each was busy, as last shown."""
         listed = answer.reply.data.get("processes")
         if listed is None:
             return answer
@@ -174,11 +176,11 @@ class Reporter:
             self._show(lambda console: console.event(failed))
 
     def close(self) -> None:
-        """Write waiting records if possible, and close the files."""
+        """Write what could not be written before, if possible, and close the files."""
         self._journal.close()
 
     def _write_row(self, merged: Mapping[str, Any]) -> None:
-        """Write and show a row of the learners, with the newest shares and the metrics of other processes."""
+        """Write and show a row, after adding shares of time, health, and the metrics of other processes."""
         measured = merge([self._measured[name] for name in sorted(self._measured)])
         row = {**merged, **self._env_changes, **self._shares, **self._evaluation, **measured}
         for change in self._health.add(row):
@@ -201,7 +203,7 @@ class Reporter:
 
 
 def _note_of(change: HealthChange) -> ev.Note:
-    """Return the note that a rule of health has found a problem ("ill"), or no longer finds it ("well again")."""
+    """Return the event for a health rule that has found a problem ("ill"), or no longer finds it ("well again")."""
     rule = change.rule
     if not change.ill:
         return ev.Note("well again", change.learner, cause=rule.name, fields={"rule": rule.name})
@@ -220,9 +222,9 @@ def _ends_at_once(plan: Plan) -> str:
 
 
 def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
-    """Yield the notes before the first process starts: checkpoints resumed from, choices, warnings.
+    """Yield the events to report before the first process starts: a resume, values that were chosen, warnings.
 
-    ``attached``: names of processes that were attached in the run's last life.
+    ``attached``: names of processes that were attached before the resume, and are not started again.
     """
     before = plan.resumption
     if before.resumed:

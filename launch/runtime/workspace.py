@@ -1,4 +1,4 @@
-"""Resources of a run on this machine: its folder, shared memory, sockets and signal handlers; all released at the end.
+"""What a run occupies on this machine, and releases at its end: its folder, shared memory, sockets, signal handlers.
 
 A folder that another run uses is refused. Shared memory and sockets of dead runs are removed.
 """
@@ -29,7 +29,7 @@ from launch.topology.load import dump
 
 
 class Workspace:
-    """Resources of a run, for a ``with`` block, at whose end they are released in reverse order."""
+    """What a run occupies on this machine; leaving the ``with`` block releases it."""
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir.absolute()
@@ -93,7 +93,7 @@ class Workspace:
         self.stack.callback(_mark_ended, meta)
 
     def restore(self) -> str:
-        """Restore what another program has removed from the run folder; return a message, "" if nothing was missing.
+        """Restore files that another program has removed from the run folder; return a message, "" if none was missing.
 
         Raises OSError, and RunError if another run uses the folder now.
         """
@@ -114,13 +114,13 @@ class Workspace:
         return f"{', '.join(missing)} had been removed from {self.run_dir}; written again" if missing else ""
 
     def _unlock(self, instead: int = -1) -> None:
-        """Release the lock of the folder; ``instead``: descriptor of the folder that is locked from now on."""
+        """Release the lock of the folder; ``instead``: descriptor of a folder whose lock replaces it."""
         handle, self._lock = self._lock, instead
         os.close(handle)
 
 
 def _lock(run_dir: Path) -> int:
-    """Lock the run folder against other supervisors; returns its descriptor, whose closing releases the lock."""
+    """Lock the run folder, and return its descriptor, whose closing releases the lock; raises RunError."""
     handle = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir)
@@ -138,7 +138,6 @@ def _lock(run_dir: Path) -> int:
 
 
 def _remove_if_empty(run_dir: Path) -> None:
-    """Remove a folder if it is empty, as after a run that was refused before it wrote files."""
     with suppress(OSError):
         run_dir.rmdir()
 
