@@ -30,13 +30,13 @@ class TaskError(NoAnswerError):
 
 
 class TooSlowError(NoAnswerError):
-    """A child did not answer within the limit; the text is where in the user's code the child was, if known."""
+    """A child did not answer in time; the text says at which line of the user's code it was, if that is known."""
 
 
 def ask(command: Sequence[str], limit_s: float | None = None, **environment: str) -> Any:
-    """Run a command and return its answer; the command and its descendants end if this process ends.
+    """Run a command and return the JSON value that it prints; ``environment``: additional environment variables.
 
-    Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s``.
+    Raises NoAnswerError, OSError, and subprocess.TimeoutExpired after ``limit_s`` seconds.
     """
     with CapturedCommand(command, environment) as started:
         done = started.wait(limit_s)
@@ -44,10 +44,9 @@ def ask(command: Sequence[str], limit_s: float | None = None, **environment: str
 
 
 def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environment: str) -> Any:
-    """Run a task of ``actorlearn/tasks`` with these settings, as JSON, and return its answer.
+    """Run a task of ``actorlearn/tasks`` in a child process, and return its answer; ``settings``: JSON.
 
-    The task is a fork of the prepared fork server, if there is one. Raises NoAnswerError (TaskError if the task failed,
-    TooSlowError after ``limit_s``) and OSError.
+    Raises TaskError if the task failed, TooSlowError after ``limit_s`` seconds, NoAnswerError and OSError.
     """
     token = secrets.token_hex(8)
     marked = {ANSWER_MARK: token, ROLE_MARK: f"{task}-{token}", **environment}
@@ -63,10 +62,10 @@ def ask_task(task: str, settings: bytes, limit_s: float | None = None, **environ
 
 
 def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:
-    """Return the last JSON object or array that a child wrote to stdout as a line; raises NoAnswerError without one.
+    """Return the answer of a child that has ended: the last line of ``out`` that is a JSON object or array.
 
-    ``mark``: beginning of the answer's line. Other lines are ignored: users' code in the child may print any text
-    before and after the answer. Raises TaskError for the answer of a task that failed.
+    ``mark``: beginning of the answer's line; other lines may be text that users' code printed. Raises TaskError for the
+    answer of a task that failed, and NoAnswerError if there is no answer.
     """
     for line in reversed(out.splitlines()):
         if not line.startswith(mark):
@@ -85,7 +84,6 @@ def answer(out: str, err: str, returncode: int, mark: str = "") -> Any:
 
 
 def _name_of_signal(number: int) -> str:
-    """Return "signal 9, SIGKILL"; real-time signals have only a number."""
     with suppress(ValueError):
         return f"signal {number}, {signal.Signals(number).name}"
     return f"signal {number}"

@@ -1,17 +1,17 @@
 """The guardian of a run: the parent of all its processes, which ends them and the programs that they start.
 
 It is a separate process, so that it survives when the supervisor is killed by SIGKILL. It is a subreaper (prctl(2)): it
-becomes the parent of every orphan among its descendants, also of one that has changed its process group, session or
-environment. When the supervisor has ended, or has not renewed the lease in time, the guardian kills its children, then
-the orphans that it inherits from them, until none is left. When a role's process has ended, the guardian kills the
-processes with the mark of that process, an environment variable. A process that has cleared the variable is killed when
-no role's process is left.
+becomes the parent of every orphan among its descendants.
 
-If the guardian itself is killed, the kernel ends the roles' processes (``processes/__main__.py``). The supervisor then
-kills all processes with the run's mark, and starts another guardian.
+* When the supervisor has ended, or has not renewed the lease in time, the guardian kills its children, then the orphans
+  that it inherits from them, until none is left.
+* When a process of a role (a simulator, a trainer ...) has ended, the guardian kills the programs that it has started.
+  They have inherited its mark, an environment variable. Programs without the mark are killed when no role is left.
+* If the guardian itself is killed, the kernel ends the processes of roles (``processes/__main__.py``). The supervisor
+  then kills all processes with the run's mark, and starts another guardian.
 
-This file is run as a script, ``guardian.py SOCKET ABOUT``. It is imported for ``Guardian``, the supervisor's end of the
-socket. Each request is one JSON object and has one answer. Only the standard library is imported.
+This file is run as a script, ``guardian.py SOCKET ABOUT``. The supervisor imports ``Guardian`` from it. Each request on
+the socket is one JSON object and has one answer. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _REQUEST_BYTES = 1 << 16
 
 
 class GuardianLostError(OSError):
-    """The guardian has died or does not answer; the roles' processes end with it."""
+    """The guardian has died or does not answer; the processes that it has started end with it."""
 
 
 class Guardian:
-    """The supervisor's end of the socket: starts a guardian, and processes as children of the guardian."""
+    """Starts a guardian, and lets it start, kill and reap processes."""
 
     def __init__(self, about: str) -> None:
         """Start a guardian; ``about``: describes the run in the system's process list. Raises OSError."""
@@ -88,9 +88,9 @@ class Guardian:
         return self._process.pid
 
     def prepare(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a fork server, whose imports take a while; raises OSError.
+        """Start a fork server, which imports torch, so that later processes start faster; raises OSError.
 
-        Commands that begin like this one, but for its last two arguments, are forked from it once it is ready.
+        Once it is ready, ``start`` forks it for commands that begin like ``command`` without its last two arguments.
         """
         self._ask({"prepare": list(command), "environment": dict(environment)})
 
@@ -99,10 +99,10 @@ class Guardian:
         return bool(self._ask({"preparing": True})[0]["preparing"])
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], out: int, err: int) -> tuple[int, int]:
-        """Start a command in its own process group; returns pid and pidfd. The caller closes all descriptors.
+        """Start a command in its own process group; returns pid and pidfd, which the caller closes.
 
-        ``environment`` is added to that of the guardian. Raises OSError if the command cannot be started, and
-        GuardianLostError.
+        ``environment``: variables added to the guardian's; ``out``, ``err``: descriptors for its output. Raises OSError
+        if the command cannot be started, and GuardianLostError.
         """
         answer, descriptors = self._ask({"start": list(command), "environment": dict(environment)}, [out, err])
         if "error" in answer:
@@ -114,11 +114,11 @@ class Guardian:
         self._ask({"kill": pid})
 
     def returncode(self, pid: int) -> int:
-        """Wait for the end of a process, reap it, and return its exit code; raises GuardianLostError."""
+        """Wait for the end of a process, and return its exit code, negative for a signal; raises GuardianLostError."""
         return int(self._ask({"wait": pid})[0]["returncode"])
 
     def lease(self, until_s: float) -> None:
-        """Set the time, in seconds of CLOCK_BOOTTIME, at which all processes are ended; raises GuardianLostError."""
+        """Set the time (CLOCK_BOOTTIME) at which the guardian ends all processes; raises GuardianLostError."""
         self._ask({"lease": until_s})
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class Guardian:
 
 
 def _receive(sender: socket.socket, most: int) -> tuple[bytes, list[int]]:
-    """Return a message and at most ``most`` descriptors, which programs that are started do not inherit."""
+    """Receive a message and at most ``most`` descriptors, which child processes do not inherit."""
     message, descriptors, *_ = socket.recv_fds(sender, _REQUEST_BYTES, most)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # recv_fds of Python 3.11 ignores MSG_CMSG_CLOEXEC
@@ -152,7 +152,7 @@ def _receive(sender: socket.socket, most: int) -> tuple[bytes, list[int]]:
 
 
 def end_marked(run_id: str) -> None:
-    """Kill this user's processes with the mark of a run, until none is left; used after a guardian's death."""
+    """Kill this user's processes whose environment has the mark of a run, until none is left."""
     mark, deadline_s = f"{RUN_MARK}={run_id}".encode(), time.monotonic() + _END_S
     searches_without = 0
     while searches_without < SEARCHES and time.monotonic() < deadline_s:
@@ -164,19 +164,15 @@ def end_marked(run_id: str) -> None:
 
 
 class CapturedCommand:
-    """A running command whose output is captured.
-
-    Its descendants end when it ends. The command and its descendants end when this process ends.
-    """
+    """A running command whose output is captured; its descendants end with it, and all of them with this process."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, guardian: Guardian | None = None
     ) -> None:
         """Start the command; raises OSError.
 
-        ``guardian``: an open guardian that starts it; None: a new guardian is started for this command alone. With an
-        open guardian, ``environment`` has a ROLE_MARK, by which the command's descendants are found. A descendant that
-        has cleared this variable ends when no process that the guardian has started is left.
+        ``guardian``: an open guardian that starts it, and finds its descendants by the ROLE_MARK that ``environment``
+        must have; None: a new guardian for this command alone.
         """
         self._command = list(command)
         with ExitStack() as opened:
@@ -197,11 +193,9 @@ class CapturedCommand:
         self.close()
 
     def wait(self, limit_s: float | None = None, stack_signal: int | None = None) -> subprocess.CompletedProcess[str]:
-        """Wait for the end of the command, for at most ``limit_s`` seconds; raises TimeoutExpired after that.
+        """Wait until the command ends; return its output and return code; raises TimeoutExpired after ``limit_s``.
 
-        Returns output and return code, as subprocess.run does.
-
-        ``stack_signal``: signal at which the command writes its stack to stderr, sent to it after ``limit_s``.
+        ``stack_signal``: signal that is sent first then, at which the command writes its stack to stderr.
         """
         exits = select.poll()
         exits.register(self._pidfd, select.POLLIN)
@@ -225,7 +219,7 @@ class CapturedCommand:
             self._reap()
 
     def _reap(self) -> int:
-        """End it and its descendants if that has not been done; returns its return code."""
+        """End the command and its descendants, once; returns its return code."""
         if self._returncode is None:
             self._guardian.kill(self._pid)
             self._returncode = self._guardian.returncode(self._pid)
@@ -233,7 +227,7 @@ class CapturedCommand:
 
 
 def _output() -> TextIO:
-    """Open a file in memory for a command's output, because a disk may be full."""
+    """Open a file in memory for a command's output; a disk may be full."""
     return open(os.memfd_create("output"), "w+", errors="replace")
 
 
@@ -253,7 +247,7 @@ class _ForkServer:
 
 
 class _Server:
-    """The guardian's state: the processes that it has started, and its handling of requests and of orphans."""
+    """The guardian's side of the socket: handles requests, and kills orphans."""
 
     def __init__(self) -> None:
         self._roles: dict[int, bytes] = {}
@@ -269,7 +263,7 @@ class _Server:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all processes are ended; None without a lease."""
+        """Seconds until the lease is over and all processes are ended; None without a lease."""
         return None if self._until_s is None else self._until_s - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def answer(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[dict[str, Any], list[int]]:
@@ -329,7 +323,6 @@ class _Server:
             os.close(nothing)
 
     def _preparing(self) -> bool:
-        """Whether the fork server still imports."""
         server = self._fork_server
         if server is None or server.ready:
             return False
@@ -344,7 +337,7 @@ class _Server:
         return False
 
     def _fork(self, command: Sequence[str], changes: Mapping[str, str], mark: bytes, out: int, err: int) -> int:
-        """Have the fork server start a command; returns its pid, 0 if it cannot."""
+        """Start a command as a fork of the fork server; returns its pid, 0 if the server cannot."""
         server = None if self._preparing() else self._fork_server
         if server is None or tuple(command[: len(server.command)]) != server.command:
             return 0
@@ -360,13 +353,13 @@ class _Server:
         return pid
 
     def _lose_fork_server(self, server: _ForkServer, *marks: bytes) -> None:
-        """End the fork server and what it has forked for a request without an answer, with this mark."""
+        """End the fork server, and the processes with one of these marks."""
         server.socket.close()
         self._fork_server = None
         self._end_others({f"{ROLE_MARK}={_FORK_SERVER}".encode(), *marks})
 
     def bury(self) -> None:
-        """Reap ended orphans, and kill the descendants of roles' processes that have ended."""
+        """Reap ended orphans, and kill the descendants of started processes that have ended."""
         for role, mark in self._roles.items():
             if os.waitid(os.P_PID, role, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 self._ended.add(mark)
@@ -374,19 +367,16 @@ class _Server:
         self._kill_others(self._ended)
 
     def _end_others(self, marks: Set[bytes] | None) -> None:
-        """Kill children that are neither roles' processes nor the fork server, until none is left.
-
-        ``marks``: as in `_kill_others`. Gives up after _FORK_S, which is shorter than the longest wait for an answer.
-        """
+        """Repeat `_kill_others` until there are none, for at most _FORK_S, so that an answer is not late."""
         searches_without, deadline_s = 0, time.monotonic() + _FORK_S
         while searches_without < SEARCHES and time.monotonic() < deadline_s:
             searches_without = 0 if self._kill_others(marks) else searches_without + 1
             time.sleep(_TURN_S)
 
     def _kill_others(self, marks: Set[bytes] | None) -> bool:
-        """Reap ended children, and kill the others that have one of these marks; returns whether any were killed.
+        """Kill the orphans that have one of these marks, or all (None), and reap ended ones; returns whether any lived.
 
-        With ``marks`` None all are killed. Roles' processes and the fork server are never killed or reaped.
+        Orphans are all children that were not started by a request and are not the fork server.
         """
         own = {*self._roles, self._fork_server.pid if self._fork_server else 0}
         found = False
@@ -399,7 +389,7 @@ class _Server:
         return found
 
     def end_all(self) -> None:
-        """Kill all children, and the orphans that are inherited from them, until none is left."""
+        """Kill all children and all orphans, until none is left."""
         deadline_s = time.monotonic() + _END_S
         with suppress(ChildProcessError):  # there are none
             while time.monotonic() < deadline_s:
@@ -413,7 +403,7 @@ class _Server:
 def _spawn(command: Sequence[str], changes: Mapping[str, str], *descriptors: tuple[int, int]) -> int:
     """Start a command in its own process group; returns its pid. Raises OSError.
 
-    ``descriptors``: pairs of a descriptor and its number in the process.
+    ``changes``: environment variables to add. ``descriptors``: pairs of a descriptor and its number in the process.
     """
     return os.posix_spawn(
         command[0],
@@ -446,7 +436,7 @@ def _kill(pid: int) -> None:
 
 
 def _children() -> Iterator[tuple[str, int]]:
-    """Yield number in /proc and pid of each child; these differ if /proc is of another pid namespace."""
+    """Yield each child's number in /proc and its pid; they differ if /proc belongs to another pid namespace."""
     own = os.readlink("/proc/self")
     try:
         numbers = Path(f"/proc/{own}/task/{own}/children").read_text().split()
@@ -462,7 +452,7 @@ def _numbers() -> list[str]:
 
 
 def _pid_of(number: str) -> int | None:
-    """Return the pid in this namespace of a process with a number in /proc; None if it has none, or is this process.
+    """Return the pid of a process from its number in /proc; None if it has none here, or is this process.
 
     The line NSpid lists the pids of a process, from the namespace of /proc down to the process's own namespace.
     """
@@ -480,7 +470,7 @@ def _status(number: str, key: str) -> list[str]:
 
 
 def _environment(number: str) -> frozenset[bytes]:
-    """Return the environment with which a process was started; empty if it has ended or belongs to another user."""
+    """Return the environment variables of a process at its start; empty if it has ended or is another user's."""
     try:
         return frozenset(Path(f"/proc/{number}/environ").read_bytes().split(b"\0"))
     except OSError:
@@ -512,7 +502,7 @@ def _serve(ours: socket.socket) -> None:
 
 
 def _answered(ours: socket.socket, guard: _Server) -> bool:
-    """Answer one request; returns False if the supervisor has ended."""
+    """Receive and answer one request; returns False if the supervisor has ended."""
     try:
         request, descriptors = _receive(ours, 2)
         if not request:
@@ -527,10 +517,7 @@ def _answered(ours: socket.socket, guard: _Server) -> bool:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a guardian until its lease is over or the supervisor's end of its socket is closed.
-
-    The first argument is the descriptor of the guardian's end.
-    """
+    """Run a guardian until its lease is over or its socket is closed; the first argument is the socket's descriptor."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # children inherit ignored signals, but no handlers
             signal.signal(number, lambda *_: None)

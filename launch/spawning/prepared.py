@@ -24,7 +24,7 @@ _prepared: Guardian | None = None
 
 @contextmanager
 def prepared() -> Iterator[None]:
-    """Start a guardian with a fork server; both end with the context, unless ``take`` has been called."""
+    """Start a guardian with a fork server; both end with the ``with`` block, unless ``take`` is called in it."""
     global _prepared
     with suppress(OSError), ExitStack() as opened:  # processes are then started without a fork server
         guardian = opened.enter_context(closing(Guardian(" ".join(sys.argv[1:]))))
@@ -38,16 +38,16 @@ def prepared() -> Iterator[None]:
 
 
 def take() -> Guardian | None:
-    """Return the prepared guardian, which the caller closes; None if there is none."""
+    """Return the guardian that `prepared` has started, once; the caller closes it. None if there is none."""
     global _prepared
     guardian, _prepared = _prepared, None
     return guardian
 
 
 def wait_for_imports() -> Guardian | None:
-    """Return the prepared guardian once its fork server has ended its imports or failed; None if there is none.
+    """Wait until the fork server of `prepared` has imported torch, for at most START_S; return its guardian.
 
-    Waits for START_S at most; processes are then started without the fork server. A guardian that is lost is closed.
+    Return None if there is no guardian, or if it was lost.
     """
     deadline_s = time.monotonic() + START_S
     try:

@@ -24,15 +24,12 @@ Key = tuple[str, int]
 
 
 class SpawnerLostError(OSError):
-    """A process was not started because the guardian was lost, with all processes that it had started.
-
-    The spawner has recovered, and ``spawn`` can be called again.
-    """
+    """A process was not started because the guardian has died, with all its processes; another try may succeed."""
 
 
 @dataclass(frozen=True)
 class SpawnedProcess:
-    """One process that lives or is not yet reaped."""
+    """A process that is alive, or has ended and is not reaped."""
 
     key: Key
     pid: int
@@ -42,10 +39,10 @@ class SpawnedProcess:
 
 
 class Spawner:
-    """Starts, signals and reaps processes, which are children of a guardian and write to ``logs/<name>.log``."""
+    """Starts, signals and reaps the processes of a run; their output goes to ``logs/<name>.log``."""
 
     def __init__(self, logs: Path, run_id: str) -> None:
-        """``logs``: folder of the logs; ``run_id``: value of RUN_MARK in the environment of all processes."""
+        """``run_id``: value of the environment variable RUN_MARK in all processes."""
         self._selector = selectors.EpollSelector()
         self._logs = logs
         self._run_id = run_id
@@ -56,7 +53,7 @@ class Spawner:
 
     @property
     def fd(self) -> int:
-        """Descriptor that is readable while a process has ended and is not reaped."""
+        """Descriptor that becomes readable when a process ends, until it is reaped."""
         return self._selector.fileno()
 
     def ended(self) -> list[Key]:
@@ -64,7 +61,10 @@ class Spawner:
         return [key.data for key, _ in self._selector.select(0)]
 
     def spawn(self, name: str, incarnation: int, role: str, settings: Path, threads: int) -> int:
-        """Start ``python -m actorlearn.processes``; returns its pid. Raises SpawnerLostError or another OSError."""
+        """Start ``python -m actorlearn.processes ROLE``; returns its pid. Raises SpawnerLostError or another OSError.
+
+        ``settings``: its settings file; ``threads``: number of its OpenMP threads.
+        """
         guardian = self._guardian = self._guardian or prepared.take() or Guardian(str(self._logs))
         log = self._log(name, incarnation)
         try:
@@ -89,10 +89,7 @@ class Spawner:
         return pid
 
     def _log(self, name: str, incarnation: int, about: str = "") -> int:
-        """Open a process's log, and write a heading with the text ``about`` if the disk has room.
-
-        Returns the descriptor. Raises OSError.
-        """
+        """Open a process's log, write a heading with the text ``about``, and return the descriptor; raises OSError."""
         log = os.open(self._logs / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(OSError):
@@ -100,7 +97,7 @@ class Spawner:
         return log
 
     def show_stack(self, name: str, incarnation: int, about: str) -> None:
-        """Signal a process to write its stack to its log; failures are ignored.
+        """Let a process write its stack to its log, below the heading ``about``.
 
         Only for a process that has shown a sign of life: before that it may have no handler for the signal.
         """
@@ -109,15 +106,12 @@ class Spawner:
         self.kill(name, incarnation, STACK_SIGNAL)
 
     def kill(self, name: str, incarnation: int, sent: int) -> None:
-        """Signal a process, or with SIGKILL its process group; does nothing if it has ended."""
+        """Send the signal ``sent`` to a process, SIGKILL to its process group; does nothing if it has ended."""
         if process := self._processes.get((name, incarnation)):
             self._end(process, sent)
 
     def lease(self, until_s: float) -> None:
-        """Set the time, in seconds of CLOCK_BOOTTIME, at which the guardian ends all processes.
-
-        It does so even if this process is suspended.
-        """
+        """Set the time (CLOCK_BOOTTIME) at which the guardian ends all processes, even if this one is suspended."""
         self._until_s = until_s
         if self._guardian is not None:
             try:
@@ -132,10 +126,7 @@ class Spawner:
         return self._wait(process)
 
     def reap_orphans(self) -> None:
-        """Reap inherited orphans if this is the first process (pid 1) of a container, because no other process does.
-
-        The guardian inherits the orphans of the run; others may come from a shell opened in the container.
-        """
+        """Reap ended orphans if this is the first process (pid 1) of a container, which inherits them."""
         if os.getpid() != 1:
             return
         with suppress(ChildProcessError):
@@ -175,10 +166,7 @@ class Spawner:
             return -signal.SIGKILL
 
     def _lose(self, guardian: Guardian) -> None:
-        """Give up a guardian: the kernel ends its children, and this method their descendants.
-
-        The next start of a process makes a new guardian.
-        """
+        """Close a dead guardian, and kill the descendants of its processes, which the kernel has ended."""
         guardian.close()
         if guardian is self._guardian:
             self._guardian = None
