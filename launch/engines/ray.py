@@ -33,10 +33,10 @@ _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
 
 
 class RayEngine:
-    """Nodes in the Ray cluster that RAY_ADDRESS names, by default the cluster of this machine."""
+    """Starts nodes in the Ray cluster that RAY_ADDRESS names, by default the cluster of this machine."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start no node yet; raises RunError if Ray is not installed."""
+        """Raises RunError if Ray is not installed; starts no node yet."""
         if importlib.util.find_spec("ray") is None:
             raise RunError("--engine ray: ray is not installed; install it with: pip install 'actorlearn[ray]'")
         self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
@@ -47,7 +47,7 @@ class RayEngine:
         """Output of the driver that has no end of line yet."""
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
-        """Start the driver, which starts the nodes; raises OSError."""
+        """Start the nodes, through the driver; raises OSError."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         request = {
             "resources": self._resources,
@@ -64,7 +64,7 @@ class RayEngine:
             self._driver.stdin.flush()
 
     def gone(self) -> Mapping[str, str]:
-        """Return the nodes that have ended or cannot be started again, with the reason."""
+        """Return name -> reason for nodes that have ended for good since the last call."""
         if self._driver is None or not self._waited_for:
             return {}
         status, gone = self._driver.poll(), dict(self._read_ends())
@@ -86,7 +86,6 @@ class RayEngine:
         self._driver = None
 
     def _read_ends(self) -> Iterator[tuple[str, str]]:
-        """Yield name and reason for each node whose end the driver has reported since the last call."""
         assert self._driver is not None and self._driver.stdout is not None
         self._heard += self._driver.stdout.read() or b""
         *lines, self._heard = self._heard.split(b"\n")
@@ -96,7 +95,7 @@ class RayEngine:
 
 
 def read_resources(options: Sequence[str]) -> dict[str, float]:
-    """Return the resources of a node, by Ray's names; the default is one CPU. Raises RunError."""
+    """Return Ray's name of each resource of a node -> its amount, from words such as GPU=1; raises RunError."""
     found = {"CPU": 1.0}
     for option in options:
         read = _RESOURCE.fullmatch(option)
@@ -107,13 +106,10 @@ def read_resources(options: Sequence[str]) -> dict[str, float]:
 
 
 class NodeActor:
-    """An actor that runs a node; the node ends when the actor's process ends."""
+    """A Ray actor that runs a node; the node ends when the actor's process ends."""
 
     def __init__(self, key: str, words: Sequence[str]) -> None:
-        """Start the node, with the GPUs that Ray has assigned.
-
-        If this machine dies, Ray makes the actor again on another one.
-        """
+        """Start the node with the GPUs that Ray has assigned; ``words``: its command."""
         import ray
 
         gpus = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
@@ -130,7 +126,7 @@ class NodeActor:
         return self._shell.poll()
 
     def stop(self) -> None:
-        """End the node, after a wait for it to end by itself."""
+        """Wait until the node has ended; after _LEAVE_S, end it."""
         assert self._shell.stdin is not None
         with suppress(subprocess.TimeoutExpired):
             self._shell.wait(_LEAVE_S)
@@ -139,7 +135,7 @@ class NodeActor:
 
 
 def drive() -> None:
-    """Run the driver: start actors for the nodes on standard input, and report ended nodes until it is closed."""
+    """Start an actor for each node listed on standard input; write a line for each that ends, until it is closed."""
     import ray
     from ray import cloudpickle
     from ray.util.placement_group import placement_group
@@ -189,7 +185,7 @@ def _watch(actors: dict[str, Any], tell: TextIO) -> None:
 
 
 def _answer(question: Any) -> str | None:
-    """Return why a node has ended for good; None if it has not. ``question``: Ray's reference to the node's status."""
+    """Return why a node has ended for good; None if it has not. ``question``: reference to `NodeActor.status`."""
     import ray
 
     try:

@@ -2,8 +2,8 @@
 
 The shell receives the node's key on its standard input and writes it to a folder that only its user can read. The
 folder also has the node's files; the shell removes it when the node has ended. A second process on the node's machine
-ends the node when the standard input of the shell is closed, and removes the folder if the shell was killed. A node
-therefore ends whenever its head ends.
+ends the node when the standard input of the shell is closed, and removes the folder if the shell was killed. So a node
+ends whenever its head (``actorlearn run``) ends.
 
 The shell, or the ``ssh`` or ``srun`` that runs it, holds a lock on the node's log while it lives. After a head was
 killed, the lock shows whether its nodes have ended too.
@@ -60,7 +60,7 @@ _LEAVE_S, _END_S = 3.0, 25.0
 
 
 class ShellEngine:
-    """Starts each node in a shell on this machine; the output goes to ``nodes/NAME.log`` in the run's folder."""
+    """Starts each node in a shell on this machine; its output goes to ``nodes/NAME.log`` in the run's folder."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         self.nodes = nodes
@@ -74,7 +74,7 @@ class ShellEngine:
             self._start(node, self.command(number, node))
 
     def command(self, number: int, node: NodeCommand) -> list[str]:
-        """Return the command that starts the shell of a node; engines for other machines override it."""
+        """Return the command that starts the shell of a node; overridden by engines for other machines."""
         return shell(node)
 
     def _start(self, node: NodeCommand, command: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ class ShellEngine:
             shell.stdin.flush()
 
     def gone(self) -> dict[str, str]:
-        """Return the nodes that have ended since the last call, with exit status and last line of output."""
+        """Return name -> reason for nodes that have ended since the last call: exit status, last line of output."""
         ended = {name: status for name, shell in self._shells.items() if (status := shell.poll()) is not None}
         for name in ended:
             _hang_up(self._shells.pop(name))
@@ -104,7 +104,7 @@ class ShellEngine:
         }
 
     def close(self) -> None:
-        """End all nodes, after a wait for them to end by themselves."""
+        """Wait until all nodes have ended; after _LEAVE_S, end them."""
         self._wait(_LEAVE_S)
         for shell in self._shells.values():
             _hang_up(shell)
@@ -125,7 +125,7 @@ class ShellEngine:
 
 
 def shells_live(run_dir: Path) -> bool:
-    """Whether a shell of a node of this run is alive, also one from an earlier life of the run."""
+    """Whether a node of this run that was started through a shell is alive, also one from before a resume."""
     return any(somebody_prints_to(log) for log in (run_dir / FOLDER).glob("*.log"))
 
 
@@ -135,7 +135,6 @@ def shell(node: NodeCommand) -> list[str]:
 
 
 def _hang_up(shell: subprocess.Popen[bytes]) -> None:
-    """Close a shell's standard input, after which the shell ends its node."""
     assert shell.stdin is not None
     with suppress(OSError):
         shell.stdin.close()

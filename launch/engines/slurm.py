@@ -36,7 +36,10 @@ _UNKNOWN = "Invalid job id"
 
 
 def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
-    """Return the engine for a head in or outside an allocation; raises RunError if Slurm or machines are missing."""
+    """Return the engine: `SlurmSteps` in a Slurm allocation, else `SlurmJobs`.
+
+    Raises RunError if Slurm's commands are missing, or for keys of ``nodes`` that it cannot use.
+    """
     inside = "SLURM_JOB_ID" in os.environ
     wanted = ("srun",) if inside else ("sbatch", "squeue", "scancel")
     if missing := [command for command in wanted if shutil.which(command) is None]:
@@ -70,7 +73,7 @@ def open_slurm(run_dir: Path, nodes: NodesSection) -> Engine:
 
 
 class SlurmSteps(ShellEngine):
-    """Nodes in the head's allocation, one on each of ``nodes.hosts``; by default on the first machines."""
+    """Starts nodes in the Slurm allocation of this process, on ``nodes.hosts``; by default on the first machines."""
 
     def command(self, number: int, node: NodeCommand) -> list[str]:
         """Return the command that starts a node's shell as a step on its machine."""
@@ -82,7 +85,7 @@ class SlurmSteps(ShellEngine):
 
 
 class SlurmJobs:
-    """Nodes that are the elements of a job array."""
+    """Starts nodes as the elements of a job array."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         self._run_dir, self._options = run_dir, nodes.options
@@ -112,7 +115,10 @@ class SlurmJobs:
         self._waited_for = {str(number): node.name for number, node in enumerate(nodes)}
 
     def gone(self) -> Mapping[str, str]:
-        """Return the nodes that have left Slurm's queue, each once; asks at most every ASK_EVERY_S, and never waits."""
+        """Return name -> reason for nodes that have left Slurm's queue, each once.
+
+        Does not wait: asks Slurm every ASK_EVERY_S, and returns its answer at a later call.
+        """
         if self._question is None:
             if self._waited_for and time.monotonic() - self._asked_s >= ASK_EVERY_S:
                 self._asked_s = time.monotonic()
@@ -131,7 +137,7 @@ class SlurmJobs:
         return {self._waited_for.pop(index): why.replace("INDEX", index) for index in sorted(ended)}
 
     def close(self) -> None:
-        """Cancel the job, after a wait for its nodes to end by themselves."""
+        """Wait until the nodes have ended; after LEAVE_S, cancel the job."""
         if self._question is not None:
             self._question.kill()
             self._question.communicate()
@@ -150,7 +156,7 @@ class SlurmJobs:
         return ["squeue", "--noheader", "--array", f"--jobs={self._job}", "--format=%K"]
 
     def _cancel(self, job: str) -> None:
-        """Cancel a job. A job that Slurm has forgotten is no error; raises RunError if the job may still exist."""
+        """Cancel a job; raises RunError if it may still exist."""
         cancelled = _call("scancel", job)
         if cancelled.returncode and _UNKNOWN not in cancelled.stderr:
             said = " ".join(cancelled.stderr.split())

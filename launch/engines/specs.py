@@ -1,12 +1,11 @@
-"""Engines, which start and end the nodes of a run on several machines.
+"""Engines, which start and end the nodes of a run on several machines. A node is ``actorlearn node`` on one machine.
 
 An engine is described by a spec, which a package registers as an entry point:
 
     [project.entry-points."actorlearn.engines"]
     my-engine = "my_package.my_engine:SPEC"
 
-With ``actorlearn run TOPOLOGY --engine my-engine`` this engine starts ``actorlearn node`` on each machine. Nodes and
-head communicate without the engine. Without ``--engine``, users start the nodes.
+Then ``actorlearn run TOPOLOGY --engine my-engine`` starts the nodes with it. Without ``--engine``, users start them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class NodeCommand(NamedTuple):
 
 
 class Engine(Protocol):
-    """Starts and ends nodes; the head, not the engine, checks whether nodes are alive."""
+    """Starts and ends nodes. ``actorlearn run``, not the engine, checks whether they are alive."""
 
     def start(self, nodes: Sequence[NodeCommand]) -> None:
         """Start nodes, each on a separate machine if there are several; called once.
@@ -42,7 +41,7 @@ class Engine(Protocol):
         """
 
     def gone(self) -> Mapping[str, str]:
-        """Return the nodes that will not join, or not join again, with the reason; each node once. Does not wait."""
+        """Return name -> reason for nodes that have ended for good, or cannot be started; each once. Does not wait."""
 
     def close(self) -> None:
         """End the remaining nodes; also called if ``start`` was not called or has failed."""
@@ -57,7 +56,7 @@ Raises RunError if a command, a package or a key of the topology is missing.
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSpec(PlugIn):
-    """The spec of an engine; ``made_by`` names a class or function that is an `Open`."""
+    """The spec of an engine; ``made_by`` names the class or function that makes the engine (`Open`)."""
 
     methods = ("start", "gone", "close")
     described_in = "launch/engines/specs.py"
@@ -65,12 +64,12 @@ class EngineSpec(PlugIn):
     """Whether the engine's nodes are on the head's machine, so that the head may listen on a local address only."""
 
     def load(self) -> Open:
-        """Import and return the class or function that opens an engine; raises ValueError."""
+        """Import and return the class or function that makes the engine; raises ValueError."""
         return cast("Open", super().load())
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Return a spec for an engine's class that was registered, or named, without a spec."""
+        """Return a spec for an engine's class that a user has named, or registered, without a spec."""
         return cls(name=name, made_by=name)
 
 
@@ -78,7 +77,7 @@ ENGINES = PlugIns("engine", "actorlearn.engines", EngineSpec)
 
 
 def node_command(name: str, key: Path, address: str, command: Sequence[str] | None) -> NodeCommand:
-    """Return the command of a node that joins the head at ``address``.
+    """Return the command of a node that connects to ``actorlearn run`` at ``address``; ``key``: file with its key.
 
     ``command``: words that start actorlearn on the node's machine; None: those that start it on this machine.
     """

@@ -20,10 +20,10 @@ _COMMAND = ("ssh", "-T", "-o", "BatchMode=yes")
 
 
 class SshEngine(ShellEngine):
-    """Nodes that are started through ssh; each ends with its connection."""
+    """Starts nodes through ssh; each ends with its connection."""
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
-        """Start no node yet; raises RunError if ssh is missing, or for unsuitable ``nodes.hosts``."""
+        """Raises RunError if ssh is missing, or for unsuitable ``nodes.hosts``; starts no node yet."""
         if shutil.which("ssh") is None:
             raise RunError("--engine ssh: the command ssh is not installed; install the client of OpenSSH")
         if len(nodes.hosts) != nodes.count:
