@@ -1,7 +1,7 @@
 """The card of an exported policy: the text of its README.md.
 
 The card describes the policy, gives its scores, and says how to play it and how to repeat its run. The first lines are
-metadata for the Hugging Face Hub. Pure: makes Markdown from what other modules have read.
+metadata for the Hugging Face Hub. The module reads no files.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _FILES = {
 def card(
     view: RunView, lives: Sequence[Life], told: Mapping[str, Any], scored: Mapping[str, Any] | None, files: list[str]
 ) -> str:
-    """Return the text of the card.
+    """Return the text of the card, in Markdown.
 
-    ``view``: the run as it is now; the policy plays in the environment of its topology. ``lives``: the lives of the run
-    in which the weights were trained, oldest first (``launch/runs/lives.py``). ``told``: facts about the exported
-    policy, the answer of ``actorlearn/tasks/export.py``. ``scored``: the scores of games in which the policy took its
-    likeliest actions, the answer of ``actorlearn/tasks/evaluate.py``; None: no games were played. ``files``: names of
-    the other files in the folder.
+    ``view``: the run; the policy plays in its environment. ``lives``: the periods between start, resumes and end in
+    which the weights were trained, oldest first (``launch/runs/lives.py``). ``told``: details of the exported policy,
+    from ``actorlearn/tasks/export.py``. ``scored``: scores of games in which the policy took its likeliest actions,
+    from ``actorlearn/tasks/evaluate.py``; None: no games were played. ``files``: names of the other files in the
+    folder.
     """
     life = lives[-1]
     algorithm, title, stored = _name(life, "algorithm"), printable(view.name), PICKLED in files
@@ -89,7 +89,7 @@ def card(
 
 
 def _played(view: RunView, stored: bool) -> str:
-    """Return the section "Play"; ``stored``: whether the folder has the file with the environment's class."""
+    """Return the section "Play"; ``stored``: whether the folder has a file with the class of the environment."""
     if stored:
         return _PLAYED.format(packages="numpy onnxruntime gymnasium cloudpickle    # and what the environment imports")
     module, colon, _ = printable(view.env_id).partition(":")
@@ -155,7 +155,7 @@ def _resumed(before: Life, now: Life) -> str:
 
 
 def _env_since(view: RunView, life: Life) -> str:
-    """Return a sentence on the keys of the environment that were changed after the weights were trained; else ""."""
+    """Return a sentence about keys of the environment that were changed after training; "" if none were."""
     changed = {
         key: change for key, change in changes(life.topology, view.topology).items() if changes_task({key: change})
     }
@@ -163,7 +163,6 @@ def _env_since(view: RunView, life: Life) -> str:
 
 
 def _since(life: Life) -> dict[str, str]:
-    """Return the description of topology.yaml, by file name, if ``life`` began with a resume; else {}."""
     if life.resumed_at is None:
         return {}
     return {"topology.yaml": f"the configuration since the resume at {life.resumed_at:,} steps, with all defaults"}

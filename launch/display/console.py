@@ -1,7 +1,7 @@
 """Shows the progress of a run to the user who has started it: a changing screen on a terminal, else short lines.
 
-The supervisor's loop passes events and rows to a console, which draws during these calls, at most a few times a second.
-It uses no thread of its own, because the supervisor's process starts other processes, which is unsafe with threads.
+A console draws only when it is called with an event or with metrics, and at most a few times a second. It uses no
+thread, because the process that it runs in starts other processes, which is unsafe with threads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Co
 
 
 class LiveConsole:
-    """Draws the run's screen (``launch/display/screen.py``) again and again in place.
+    """Shows the run as one screen that changes in place (``launch/display/screen.py``).
 
     After ``close`` the last screen stays on the terminal, with the reason of the run's end below it.
     """
@@ -59,7 +59,7 @@ class LiveConsole:
         self._live.start(refresh=True)
 
     def event(self, note: Note) -> None:
-        """Add an event of a process, and draw at once."""
+        """Show an event at once."""
         elapsed_s = self._now_s() - self._started_s
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
@@ -68,12 +68,12 @@ class LiveConsole:
         self._draw(at_once=True)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Add a report of the trainer."""
+        """Show new metrics."""
         self.view = self.view.with_row(row)
         self._draw()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Set the current processes. The supervisor calls this often, so the time on the screen advances too."""
+        """Show the present state of the processes, and the time."""
         self.view = replace(self.view, processes=processes)
         self._draw()
 
@@ -97,9 +97,9 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """Prints events and reports as lines: every event, but at most one report and one saved checkpoint in ten seconds.
+    """Prints each event as a line, and every ten seconds a line of metrics and the newest saved checkpoint.
 
-    The first and the last report are always printed, and so is the last saved checkpoint.
+    The first and the last metrics and the last checkpoint are always printed.
     """
 
     def __init__(self, view: RunView, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -117,11 +117,7 @@ class PlainConsole:
         """Line about a saved checkpoint that has not been printed; printed before the event with which the run ends."""
 
     def event(self, note: Note) -> None:
-        """Add an event, and print it.
-
-        Events "chosen", about values that actorlearn has chosen, are not printed, because `check` and `top` show them.
-        An exception is the event that a key of the file was ignored, which has no value.
-        """
+        """Print an event, except a value that actorlearn has chosen for a key (kind "chosen"), which `top` shows."""
         if note.kind == "chosen" and note.fields.get("value") is not None:
             self.view = self.view.with_event(as_event(note, 0.0))
             return
@@ -142,18 +138,18 @@ class PlainConsole:
         self._print(line)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Add a report of the trainer; the first is always printed."""
+        """Print metrics, unless some were printed less than ten seconds ago."""
         self.view = self.view.with_row(row)
         self._row_is_waiting = True
         if self._row_s is None or self._now_s() - self._row_s >= _LINE_EVERY_S:
             self._print_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Set the current processes, which are not printed."""
+        """Keep the state of the processes in ``view``; nothing is printed."""
         self.view = replace(self.view, processes=processes)
 
     def close(self) -> None:
-        """Print the last report, if it has not been printed."""
+        """Print the last metrics, if they have not been printed."""
         if self._row_is_waiting:
             self._print_row()
 
@@ -177,7 +173,7 @@ def heading(view: RunView) -> str:
 
 
 def report_line(view: RunView) -> str:
-    """Return the newest report as one line; numbers have fixed widths, so that successive lines are aligned."""
+    """Return the newest metrics as one line; numbers have fixed widths, so that successive lines are aligned."""
     row, steps = view.row, len(as_whole(view.total_steps))
     if view.awaited and not row.get("updates"):
         return view.awaited
@@ -197,12 +193,12 @@ def report_line(view: RunView) -> str:
 
 
 def timed_line(time_s: float | None, said: str) -> str:
-    """Return a text with the time since the start of the run before it."""
+    """Return a text after a time in seconds, written as 1:02:03."""
     return f"{as_duration(time_s):>8}  {said}"
 
 
 def as_event(note: Note, time_s: float) -> dict[str, Any]:
-    """Return an event of the supervisor in the form of a row of events.jsonl."""
+    """Return an event with the fields that it has in events.jsonl; ``time_s``: seconds since the start of the run."""
     return {
         **note.fields,
         "time_s": time_s,

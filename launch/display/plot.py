@@ -1,7 +1,7 @@
 """Draws learning curves into one picture: scores, or other metrics, against environment steps and against minutes.
 
-Runs that differ only in the seed are drawn as a thin line for each run, their interquartile mean, and a band for its
-bootstrap interval of 95 %.
+Runs that differ only in the seed form a group. A group is drawn as a thin line for each run, the interquartile mean of
+the runs, and a band for its 95 % bootstrap interval.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ THIN = 0.6
 
 
 def plot(runs: Sequence[RunFolder], output: Path, columns: Sequence[str] = (SCORE,), apart: bool = False) -> None:
-    """Draw the runs' columns of metrics.jsonl into the file ``output``; raises ValueError if there is nothing to draw.
+    """Draw curves of the metrics ``columns`` into the file ``output``; raises ValueError if there is nothing to draw.
 
-    ``apart``: whether to draw runs that differ only in the seed as separate lines, without mean and band.
+    ``apart``: whether to draw every run as a line of its own, without means and bands.
     """
     draw_groups(_lines(runs, columns, apart), output)
 
 
 def figure_of(runs: Sequence[RunFolder], columns: Sequence[str] = (SCORE,), apart: bool = False) -> Figure:
-    """Return the picture that ``plot`` would write; raises ValueError if there is nothing to draw."""
+    """Return the picture that ``plot`` writes; raises ValueError if there is nothing to draw."""
     return _drawn(_lines(runs, columns, apart), Path("figure.png"))
 
 
@@ -73,10 +73,7 @@ def draw_groups(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: P
 
 
 def make_figure(output: Path, width: float) -> Figure:
-    """Return an empty figure for the file ``output``; raises ValueError if its format is not supported.
-
-    ``width``: in inches.
-    """
+    """Return an empty figure, ``width`` inches wide; raises ValueError if ``output`` has an unsupported suffix."""
     # Imported here, because the import takes half a second; without pyplot, no display is needed.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -93,17 +90,16 @@ def make_figure(output: Path, width: float) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in the format of the path's suffix; the file is never half written. Raises OSError."""
+    """Write a picture atomically, in the format of the path's suffix; raises OSError."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.lstrip(".").lower())
     write_atomically(path, drawn.getvalue())
 
 
 def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
-    """Return the name of each group for the legend, different for each.
+    """Return a different name of each group for the legend: the name of its topology.
 
-    It is the name of the group's topology. If several groups have this name, it is the keys in which a group differs,
-    or for a group of one run also the name of its folder.
+    If several groups have the same, a group gets the keys in which it differs, a single run the name of its folder.
     """
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]
@@ -183,9 +179,9 @@ def _as_written(text: str) -> str:
 
 
 def draw_line(axes: Axes, curve: LearningCurve, column: int, unit: float, colour: str, style: str) -> None:
-    """Draw the curve of one run in one panel, with a mark at its end.
+    """Draw the curve of one run, with a mark at its end.
 
-    ``column``: what the horizontal axis shows: 0 for environment steps, 1 for minutes; ``unit``: its divisor.
+    ``column``: 0 for environment steps on the horizontal axis, 1 for minutes; ``unit``: the divisor of these numbers.
     """
     for stretch in curve.stretches:
         x = [point[column] / unit for point in stretch]
@@ -196,10 +192,9 @@ def draw_line(axes: Axes, curve: LearningCurve, column: int, unit: float, colour
 
 
 def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, style: str) -> str:
-    """Draw the curves of a group: a thin line for each, and their interquartile mean with its band.
+    """Draw a thin line for each curve of a group, and the interquartile mean with its band where all have points.
 
-    Mean and band are drawn where all curves have points. Return the number of runs and the last interquartile mean as
-    text for the legend.
+    Return the number of runs and the last interquartile mean as text for the legend.
     """
     for curve in curves:
         axes.plot([x / unit for x, _ in curve], [y for _, y in curve], color=colour, linewidth=THIN, alpha=0.5)
@@ -219,7 +214,7 @@ def _draw_band(axes: Axes, curves: Sequence[Points], unit: float, colour: str, s
 
 
 def dress(axes: Axes) -> None:
-    """Apply the project's style to a panel."""
+    """Set grid, colours and font sizes of a panel, the same in all pictures."""
     axes.grid(True, color="#DDDDDD", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

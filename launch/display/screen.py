@@ -1,6 +1,6 @@
-"""The screen of a run, as `actorlearn run` and `top` show it: made from a ``RunView`` as an object that rich can print.
+"""Makes the screen of `actorlearn run` and `top` from a snapshot of a run (`RunView`), as an object for rich to print.
 
-Pure: writes nothing and reads no clock. A number that is not known yet is shown as a dash, never as zero.
+The module writes nothing and reads no clock. A number that is not known yet is shown as a dash, never as zero.
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ _NARROW = 60
 
 
 def picture(view: RunView, width: int, height: int) -> RenderableType:
-    """Return the screen for a terminal of ``width`` columns and ``height`` lines.
-
-    The most important parts are placed first; a part for which there is no room is left out.
-    """
+    """Return the screen for a terminal of ``width`` columns and ``height`` lines; less important lines may not fit."""
     head = [_header(view, width), _progress(view, width), *_awaited(view), *_figures(view, width)]
     head += [*_illness(view.row), *_problems(view)]
     newest = list(view.events[-_EVENTS if height >= _HIGH else -2 :])
@@ -117,7 +114,7 @@ def _awaited(view: RunView) -> list[RenderableType]:
 
 
 def _figures(view: RunView, width: int) -> list[RenderableType]:
-    """Return a line each for the score, the speed and the policy lag, with related numbers after each."""
+    """Return lines with the score, the speed and the policy lag, each followed by related numbers."""
     row, best = view.row, f"{as_number(view.best_return)} best mean"
     limit = [_labelled(row, SIMULATION_LIMIT_SHARE)] if row.get(SIMULATION_LIMIT_SHARE) is not None else []
     rates = ["frames_per_s"] if skips_frames(row) else []
@@ -134,10 +131,7 @@ def _figures(view: RunView, width: int) -> list[RenderableType]:
 def _figure(
     row: Mapping[str, Any], name: str, more: Sequence[str], sparks: str = "", alarm: bool = False
 ) -> RenderableType:
-    """Return a line with a metric and the texts ``more``; ``sparks``: its trend as a sparkline.
-
-    ``alarm``: whether to show ``more`` in red.
-    """
+    """Return a line with a metric, its trend ``sparks`` and the texts ``more``, in red if ``alarm``."""
     line = _line((f" {metric_value(row, name):>9}", "bold"), f" {printable(metric(name).shown_as):<10}")
     if sparks:
         line.append(f"  {sparks}", style="cyan")
@@ -147,14 +141,14 @@ def _figure(
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    """Return texts, or pairs (text, style), as one line; a line that is too long for the terminal is cut."""
+    """Join texts, or pairs (text, style), to one line, which is cut at the width of the terminal."""
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
     """Return scores as a bar chart in one line of at most ``width`` letters, from ▁ (lowest score) to █ (highest).
 
-    ``trend``: as in ``RunView.trend``; fewer than two points give "".
+    ``trend``: points (part of the run, score), as in ``RunView.trend``; fewer than two give "".
     """
     if len(trend) < 2:
         return ""
@@ -173,7 +167,7 @@ def sparkline(trend: Sequence[tuple[int, float]], width: int) -> str:
 
 
 def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
-    """Return a line with the health rules that hold and the remedy of the first; [] if none holds."""
+    """Return a line with the problems that health rules have found, and the remedy of the first; [] without any."""
     if not (names := names_in(row)):
         return []
     remedy = remedy_of(names[0])
@@ -182,7 +176,7 @@ def _illness(row: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def _problems(view: RunView) -> list[RenderableType]:
-    """Return a line with the number of deaths, warnings and other alarms, and the newest of them; [] if none."""
+    """Return a line with the numbers of deaths, warnings and other alarms, and the newest one; [] if none."""
     if not view.alarm:
         return []
     counts = " · ".join(f"{number} {kind}" for kind, number in view.problems.items())
@@ -191,7 +185,7 @@ def _problems(view: RunView) -> list[RenderableType]:
 
 
 def _lost(row: Mapping[str, Any]) -> bool:
-    """Whether steps were dropped unintentionally: more than those that only set the statistics of observations."""
+    """Whether steps were dropped, apart from those that only set the statistics of observations."""
     return bool((row.get("steps_dropped") or 0) > (row.get("dropped_statistics") or 0))
 
 
@@ -210,9 +204,9 @@ def _all_labelled(row: Mapping[str, Any], *names: str) -> list[str]:
 
 
 def _lags(row: Mapping[str, Any]) -> RenderableType:
-    """Return a line about each class of policy lag: its share of the steps, effective sample size and clipped share.
+    """Return a line with the share of steps in each class of policy lag, and their effective sample and clipped share.
 
-    The last two are left out for algorithms without probability ratios.
+    Algorithms without probability ratios have only the first.
     """
     told = []
     for one in LAG_CLASSES:
@@ -244,7 +238,7 @@ def _learning(row: Mapping[str, Any], width: int) -> list[RenderableType]:
 
 
 def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
-    """Return a bar with the share of each stage in the processes' time, and a legend; the slowest stage is marked."""
+    """Return a heading, a bar of the share of each stage in the processes' time, and a legend."""
     if not shares:
         return []
     slow, bar, legend = slow_stage(shares), Text(" "), Text(" ", no_wrap=True, overflow="ellipsis")
@@ -263,7 +257,7 @@ def _stages(shares: Mapping[str, float], width: int) -> list[RenderableType]:
 
 
 def _chosen(choices: Sequence[Mapping[str, Any]], why: bool) -> list[RenderableType]:
-    """Return the values that actorlearn has chosen: with ``why`` a line each with its reason, else all in one line."""
+    """Return the values that actorlearn has chosen for keys: all in one line, or with ``why`` each with its reason."""
     if not choices:
         return []
     heading = Text(" chosen", style="bold", no_wrap=True, overflow="ellipsis")
@@ -303,10 +297,10 @@ def _processes(lines: Sequence[Mapping[str, Any]], width: int) -> RenderableType
 
 
 def fit(processes: Sequence[Mapping[str, Any]], room: int) -> list[Mapping[str, Any]]:
-    """Return the processes in at most ``room`` lines, each with name, state and busy.
+    """Return the processes, at most ``room`` lines of a table.
 
-    If there are too many, running processes of one role share a line, such as "4 x simulator". If there are still too
-    many, the last line is "5 more".
+    If they are too many, running processes of one role share a line, such as "4 x simulator"; the last line may be
+    "5 more".
     """
     if len(processes) <= room:
         return list(processes)
@@ -337,12 +331,12 @@ def _event(event: Mapping[str, Any]) -> Text:
 
 
 def learning_metrics(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of a row's metrics of learning, such as the loss; names that are not registered count too."""
+    """Return the names of the metrics of learning, such as the loss; also of metrics that are not registered."""
     return [name for name, value in row.items() if metric(name).learning and (value is None or is_number(value))]
 
 
 def stage_shares(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return the share of each stage (``SECTIONS``) in the processes' time, 0 to 1; unknown shares are left out."""
+    """Return stage (one of ``SECTIONS``) -> its share of the processes' time, 0 to 1; without unknown shares."""
     return {stage: row[f"share_{stage}"] for stage in SECTIONS if is_number(row.get(f"share_{stage}"))}
 
 
