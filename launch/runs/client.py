@@ -25,7 +25,7 @@ CHANGE_S = 75.0
 def ask(run: RunFolder, command: str, timeout_s: float = TIMEOUT_S, **fields: Any) -> Reply:
     """Send one request and return the reply; raises FailedError if no reply comes or the supervisor refuses.
 
-    ``command``: for example "save" or "attach". ``fields``: the fields of `Request` with the arguments of the command.
+    ``command``: for example "save" or "attach". ``fields``: its arguments, which are fields of `Request`.
     """
     request = Request(protocol=PROTOCOL_VERSION, version=__version__, command=command, **fields)
     try:

@@ -26,7 +26,7 @@ SCORE = "episode_return_mean"
 
 @dataclass(frozen=True, slots=True)
 class LearningCurve:
-    """One column of a run's reports, as a curve over environment steps and over time.
+    """One metric of a run (a column of metrics.jsonl), over environment steps and over time.
 
     When a trainer is restored from a checkpoint, the number of steps decreases, and a new stretch of the curve begins.
     """
@@ -41,12 +41,12 @@ class LearningCurve:
 
     @property
     def final(self) -> float:
-        """The newest value of the column."""
+        """The newest value of the metric."""
         return self.stretches[-1][-1][2]
 
     @property
     def newest(self) -> list[tuple[float, float]]:
-        """Points (environment steps, value) in the order of steps; points that a restore has undone are left out."""
+        """Points (environment steps, value) in the order of steps, without those that a restore has undone."""
         points: list[tuple[float, float]] = []
         for stretch in self.stretches:
             points = [point for point in points if point[0] < stretch[0][0]]
@@ -57,13 +57,13 @@ class LearningCurve:
 
     @property
     def over_time(self) -> list[tuple[float, float]]:
-        """Points (minutes, value), including those that a restore has undone; points without a time are left out."""
+        """Points (minutes, value) whose time is known, including those that a restore has undone."""
         return [(minutes, value) for its in self.stretches for _, minutes, value in its if not math.isnan(minutes)]
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that differ only in name and seed, with their curves of one column."""
+    """Runs that differ only in name and seed, with their curves of one metric."""
 
     runs: Sequence[RunFolder]
     seeds: Sequence[Any]
@@ -73,7 +73,7 @@ class RunGroup:
 
     @property
     def name(self) -> str:
-        """The first few of ``keys`` in the form of the command line: ``algorithm.name=ppo seed=1``."""
+        """The first few of ``keys``, for example ``algorithm.name=ppo algorithm.horizon=5``."""
         return group_name(self.keys)
 
     @property
@@ -84,10 +84,9 @@ class RunGroup:
 
 
 def names_of(groups: Sequence[RunGroup]) -> list[str]:
-    """Return a distinct name for each group.
+    """Return a different name for each group, made of the first few keys in which it differs from others.
 
-    A name consists of the first few keys of the group. Groups that would have the same name are named by those keys
-    in which they differ from each other. If there are none, the name of the group's first run follows in brackets.
+    If that does not tell two groups apart, the name of the group's first run follows in brackets.
     """
     names = [group.name for group in groups]
     for name in {name for name in names if names.count(name) > 1}:
@@ -103,9 +102,9 @@ def names_of(groups: Sequence[RunGroup]) -> list[str]:
 
 
 def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[list[RunFolder], list[str]]:
-    """Return the runs that have a curve, and for each of the others the reason why it has none.
+    """Return the runs that have a curve of the metric, and a reason for each of the others.
 
-    Raises ValueError, with the first reason, if no run has a curve.
+    Raises ValueError, with the first reason, if no run has one.
     """
     there, reasons = [], []
     for run in runs:
@@ -120,7 +119,7 @@ def leave_out_empty(runs: Sequence[RunFolder], column: str = SCORE) -> tuple[lis
 
 
 def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]:
-    """Read the curves of runs, and return the runs in groups that differ only in name and seed.
+    """Read a curve of each run, and group the runs that differ only in name and seed.
 
     A run whose topology cannot be read is a group of its own. Raises RunError if a run is given twice, and ValueError
     if a run has no curve.
@@ -147,7 +146,7 @@ def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]
 
 
 def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
-    """Return the curve of a column of a run's reports; raises ValueError if no report has a number in this column."""
+    """Return the curve of a metric of a run; raises ValueError if metrics.jsonl has no number in this column."""
     rows = _read_rows(run)
     stretches = _stretches(rows, column)
     if not stretches and column != SCORE:
@@ -183,7 +182,7 @@ def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
-    """Return the points of the rows that have a number in the column; a new stretch begins where steps decrease."""
+    """Return points (steps, minutes, value), without those that have no value, in stretches of increasing steps."""
     stretches: list[list[tuple[float, float, float]]] = []
     steps_before, restored = -1.0, True
     for row in rows:
@@ -202,6 +201,6 @@ def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float
 
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:
-    """Return the median of the reported speeds: unlike the mean, it hardly depends on a slow start or a pause."""
+    """Return the median of the reported rates; unlike the mean, it hardly depends on a slow start or a pause."""
     speeds = [speed for row in rows if (speed := number(row, "env_steps_per_s")) is not None]
     return median_high(speeds) if speeds else None

@@ -1,8 +1,8 @@
 """Finds runs by folder, by name or by the beginning of a name, and determines whether a run is alive.
 
 Searches ``runs/``, and the directories of living runs in /dev/shm, each of which has a file ``run`` with the path of
-the run's folder. Writes nothing. A run is alive while its supervisor is alive. ``meta.json`` has the process id and
-the start time of the supervisor; both are compared, because the system reuses process ids.
+the run's folder. A run is alive while its supervisor, the process of ``actorlearn run``, is alive. ``meta.json`` has
+its process id and its start time; both are compared, because the system reuses process ids.
 """
 
 from __future__ import annotations
@@ -64,10 +64,7 @@ class RunFolder:
 
     @property
     def status(self) -> str:
-        """The state of the run: "running" while it is alive, then the status in summary.json.
-
-        That status is "finished", "stopped" or "failed". Without summary.json, the supervisor was killed: "died".
-        """
+        """The state: "running", "finished", "stopped", "failed" or, if the supervisor was killed, "died"."""
         if self.alive:
             return "running"
         return printable(str(self.summary().get("status", "died")))
@@ -78,13 +75,13 @@ class RunFolder:
         return control_socket(Path(str(self.meta.get("sockets", ""))))
 
     def summary(self) -> dict[str, Any]:
-        """Return the content of summary.json; {} before the end of the run, or if its supervisor was killed."""
+        """Return the content of summary.json; {} before the end of the run, or if it has died."""
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
         """Return the topology of the run with all its defaults; {} if the file cannot be read.
 
-        Keys that the file of an earlier version lacks are added, with the values that the run had.
+        Keys that the file of an earlier version lacks are added, with the values that the run used.
         """
         try:
             with open_regular(self.path / "topology.yaml") as file:
@@ -96,11 +93,11 @@ class RunFolder:
         return topology if IMPORTED in self.meta else earlier.complete(topology)
 
     def metrics(self) -> Lines:
-        """Return a reader of metrics.jsonl; it can be asked repeatedly for the rows that the run has added."""
+        """Return a reader of metrics.jsonl, which returns each line once, also while the run adds lines."""
         return Lines(self.path / METRICS_FILE)
 
     def events(self) -> Lines:
-        """Return a reader of events.jsonl; it can be asked repeatedly for the events that the run has added."""
+        """Return a reader of events.jsonl, which returns each event once, also while the run adds events."""
         return Lines(self.path / EVENTS_FILE)
 
     def checkpoints(self) -> list[Path]:
@@ -114,9 +111,9 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, at: str | int, learner: int = 0) -> None:
-        """Raise RunError if there is no such learner, or if it has no checkpoint ``at``.
+        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``.
 
-        ``at``: "newest", "best", or the environment steps of a checkpoint. The error lists the existing ones.
+        ``at``: "newest", "best", or the environment steps of a checkpoint.
         """
         learners = directories(self.path / "checkpoints")
         if learner not in learners:
@@ -174,19 +171,20 @@ def all_runs(folder: Path = RUNS) -> list[RunFolder]:
 
 
 def with_time(name: str) -> str:
-    """Return the default name of the folder of a run that starts now: NAME-YYYYmmdd-HHMMSS."""
+    """Return NAME-YYYYmmdd-HHMMSS, the default name of the folder of a run that starts now."""
     return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def output_of(runs: Sequence[RunFolder], name: str) -> Path:
-    """Return the default path of a file about runs: in the folder of a single run, else in the working directory."""
+    """Return the default path of a picture or table of runs: in the folder of a single run, else the current folder."""
     return runs[0].path / name if len(runs) == 1 else Path(name)
 
 
 def find(word: str | None) -> RunFolder:
-    """Return the run that ``word`` names: by its folder, its name, the beginning of its name, or "newest".
+    """Return the run that ``word`` names: its folder, its name, the beginning of its name, or "newest".
 
-    Without a word, return the newest living run, or the newest run if none is alive.
+    Without a word, return the newest living run, or the newest run if none is alive. Raises RunError if there is no
+    such run, or more than one.
     """
     if not word:
         runs = _some_runs()
@@ -207,15 +205,12 @@ def find(word: str | None) -> RunFolder:
 
 
 def find_all(words: Sequence[str]) -> list[RunFolder]:
-    """Return the runs that the words name; each is a folder, a name, or a beginning that several names may have."""
+    """Return the runs that words name; a beginning of a name stands for all runs whose names begin so."""
     return [run for word in words for run in _named(word)]
 
 
 def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
-    """Return a line that lists ``runs``, so that a user sees which runs the beginnings of names have matched.
-
-    Return "" if each word is the folder or the whole name of a run.
-    """
+    """Return a line that lists the runs found for ``words``; "" if each word is the folder or whole name of a run."""
     names = {run.name for run in runs}
     if all(word in names or read(Path(word)) is not None for word in words):
         return ""
@@ -225,8 +220,8 @@ def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
 def _named(word: str) -> list[RunFolder]:
     """Return the runs that a word names, oldest first; raises RunError if there are none.
 
-    The word is compared with the following, and the first match counts: the path of a run folder, the names of run
-    folders, "newest", the names of runs (names of folders without the time), the beginnings of names.
+    The first of these that matches counts: the path of a run folder, the name of a folder, "newest", the name of a
+    folder without its time, the beginning of a name.
     """
     if (run := read(Path(word))) is not None:
         return [run]
@@ -250,7 +245,7 @@ def _some_runs(said: str = "") -> list[RunFolder]:
 def find_living(word: str | None) -> RunFolder:
     """Return the living run that ``word`` names, as for ``find``; without a word, the only living run.
 
-    Raises RunError if the run is not alive, or if several runs are alive and no word names one.
+    Raises RunError if there is no such run, if it is not alive, or if several are alive and there is no word.
     """
     if word:
         run = find(word)
@@ -269,7 +264,7 @@ def find_living(word: str | None) -> RunFolder:
 
 
 def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
-    """Yield the runs in this folder, and those in its subfolders that are not runs themselves, such as a sweep's."""
+    """Yield the runs in a folder and, if ``deeper``, those in its subfolders, such as the folder of a sweep."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if (run := read(path)) is not None:
             yield run
@@ -279,10 +274,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
 
 
 def _age(run: RunFolder) -> tuple[float, str]:
-    """Return the sort key by which runs are ordered: the time of the start, then the name.
-
-    The time is that of topology.yaml, which is written once, at the start of the run.
-    """
+    """Return the sort key of a run: the time of its first start (that of topology.yaml), then its name."""
     for name in ("topology.yaml", "meta.json"):
         try:
             return os.stat(run.path / name).st_mtime, run.name

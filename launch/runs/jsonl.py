@@ -52,10 +52,9 @@ class Decoded(Generic[Value]):
                 yield from self._decoded(lines)
 
     def sample(self, most: int) -> Iterator[Value]:
-        """Yield about ``most`` lines, evenly spread over the bytes of the file; the first and the last are included.
+        """Yield about ``most`` lines, evenly spread from the first to the last; ``new`` continues after the last.
 
-        The cost does not depend on the size of the file. A short file yields all its lines. A later call of ``new``
-        continues after the last line.
+        A short file yields all its lines. The cost does not depend on the size of the file.
         """
         lines: list[bytes] | None = None
         with suppress(OSError), open_regular(self._path) as file:
@@ -96,7 +95,7 @@ class Decoded(Generic[Value]):
 
 
 def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
-    """Return up to ``most`` lines before ``end``, evenly spread, and the position after the last of them."""
+    """Return up to ``most`` evenly spread lines before the byte ``end``, and the position after the last of them."""
     lines: list[bytes] = []
     read_to = file.seek(0)
     for place in (end * number // most for number in range(most)):
@@ -118,10 +117,7 @@ class Lines(Decoded[dict[str, Any]]):
 
 
 def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
-    """Return a function that decodes the numbers with these names from a line; a missing number is NaN.
-
-    It does not decode the other values, so it is faster than decoding the whole line.
-    """
+    """Return a function that decodes only the numbers with these names from a line; a missing number is NaN."""
     undecoded = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
     def numbers(line: bytes) -> tuple[float, ...] | None:

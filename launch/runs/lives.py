@@ -1,7 +1,4 @@
-"""The lives of a run, and the processes that were attached and detached in them.
-
-A life is the time from the start or a resume of a run to the next end of the run. A resume may change keys.
-"""
+"""Reads how a run was started, resumed and changed: its *lives*, and processes that were attached and detached."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from launch.topology.changes import changes_task, undo
 
 
 class Life(NamedTuple):
-    """One life of a run."""
+    """One life of a run: the time from its start, or from a resume, to its next end."""
 
     resumed_at: int | None
     """Environment steps of the checkpoint from which the life began; None if it is the first life."""
@@ -26,15 +23,14 @@ class Life(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """Whether it is known which keys the resume has changed; earlier versions did not record them."""
+        """Whether it is known which keys the resume changed; earlier versions of actorlearn did not record them."""
         return self.resumed_at is None or "changed" in self.meta
 
 
 def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
     """Return the lives in which the weights of the checkpoint at ``env_steps`` were trained, oldest first.
 
-    A life has trained only weights with more steps than the checkpoint from which it was resumed. If a later life was
-    resumed from an older checkpoint, the weights of the lives between were given up, and these lives are left out.
+    Lives whose weights were given up, because the run was resumed from an older checkpoint, are left out.
     """
     topology: Mapping[str, Any] = run.topology()
     found: list[Life] = []
@@ -51,25 +47,25 @@ def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
 
 
 def metas_of(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the metadata of each life, oldest first; ``meta``: the content of meta.json, which has all of them."""
+    """Return the metadata of each life, oldest first, from the content of meta.json."""
     earlier = meta.get("earlier")
     lives = [*(earlier if isinstance(earlier, list) else ()), meta]
     return [life for life in lives if isinstance(life, Mapping)]
 
 
 def count_env_changes(meta: Mapping[str, Any]) -> int:
-    """Return how many resumes of a run have changed a key of its environment; ``meta``: the content of meta.json.
+    """Return how many resumes have changed the environment, after which scores cannot be compared with earlier ones.
 
-    Scores from before such a change cannot be compared with later scores.
+    ``meta``: the content of meta.json.
     """
     changed = [life.get("changed") for life in metas_of(meta)]
     return sum(changes_task(its) for its in changed if isinstance(its, Mapping))
 
 
 def find_attached(events: Path) -> list[str]:
-    """Return the names of the processes that were attached in the last life of a run and not detached since.
+    """Return the names of the processes that were attached since the last start or resume and not detached again.
 
-    ``events``: path of events.jsonl. An attached learner is listed by the name of its trainer only.
+    ``events``: path of events.jsonl. Of an attached learner, only the trainer is listed.
     """
     found: dict[str, None] = {}
     spawned: set[str] = set()
@@ -89,7 +85,7 @@ def find_attached(events: Path) -> list[str]:
 
 
 def find_detached(events: Path) -> set[str]:
-    """Return the names of the processes that were detached in any life of a run and not started again since."""
+    """Return the names of the processes that were ever detached and not started again since."""
     found: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))

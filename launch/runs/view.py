@@ -1,8 +1,8 @@
 """Snapshots of runs, living or ended, from which all screens, tables and reports are made.
 
-A snapshot is a ``RunView``. It is made in two ways. Other processes use a ``RunReader``, which reads the folder of the
-run and asks its supervisor for the processes. The supervisor itself starts with an empty view, and adds its rows and
-events. An unreadable file causes no error; the view then lacks the content of this file.
+A snapshot, ``RunView``, is made in two ways. Other programs use a ``RunReader``, which reads the folder of the run and
+asks its supervisor for the processes. ``actorlearn run`` itself starts with an empty snapshot, and adds metrics and
+events to it. A file that cannot be read causes no error; the snapshot then lacks its content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RATE_MEMORY = 0.8
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A snapshot of a run; rows and events have only values that ``launch/reports/checks.py`` accepts."""
+    """A snapshot of a run: its newest metrics, its events, its processes and more."""
 
     name: str
     env_id: str = ""
@@ -110,10 +110,7 @@ class RunView:
 
     @property
     def awaited(self) -> str:
-        """Progress towards the next update in one line, for rollouts that take longer than the time between reports.
-
-        Empty if the newest report came after an update.
-        """
+        """A line on the progress towards the next update, if there was none since the last report; else ""."""
         steps, rate = self.row.get("update_steps"), self.row.get("steps_made_per_s")
         if self.has_ended or steps is None:
             return ""
@@ -124,11 +121,11 @@ class RunView:
         return f"{update}{when}: {as_whole(made)} of {as_whole(steps)} steps made{speed}"
 
     def final(self, name: str) -> Any:
-        """Return the value of a metric at the end of the run: from the summary, or else from the newest report."""
+        """Return the last value of a metric: from summary.json, or else from the newest report."""
         return self.summary.get(name, self.row.get(name))
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
-        """Return the view with another report."""
+        """Return the snapshot with another report: the metrics of a line of metrics.jsonl."""
         waits = "update_steps" in row
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
@@ -148,7 +145,7 @@ class RunView:
         return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
-        """Return the view with another event; an event of the run itself may set the status."""
+        """Return the snapshot with another event, which may set the status."""
         kind = event.get("kind")
         if kind == "chosen":
             return replace(self, choices=(*self.choices, event))
@@ -164,7 +161,7 @@ class RunView:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the view as plain values."""
+        """Return the snapshot as plain values."""
         return {
             "run": self.name,
             "folder": str(self.folder),
@@ -184,10 +181,7 @@ class RunView:
 
 
 def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the row with its rates of learning limited to the rate at which steps are made now.
-
-    The row reports no new update, so its rates of learning are those of an earlier, perhaps faster rollout.
-    """
+    """Return a report without a new update, with its rates lowered to the rate at which steps are made now."""
     made, learned = row.get("steps_made_per_s"), row.get("env_steps_per_s")
     if made is None or not learned or made >= learned:
         return row
@@ -197,7 +191,7 @@ def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class RunReader:
-    """Makes views of a run from its folder; each ``look`` reads only what was added to the files since the last one."""
+    """Makes snapshots of a run from its folder; ``look`` reads only what was added to the files since the last call."""
 
     def __init__(
         self,
@@ -205,11 +199,7 @@ class RunReader:
         noted: Callable[[Mapping[str, Any]], object] = lambda _: None,
         most_reports: int | None = None,
     ) -> None:
-        """Read the topology, and nothing else yet.
-
-        ``noted`` is called with each event. ``most_reports``: how many of the reports that already exist are read,
-        evenly spread; None: all. ``best_return`` and ``trend`` come from the reports that were read.
-        """
+        """``noted``: called with each event. ``most_reports``: how many of the existing reports are read; None: all."""
         self.run = run
         self._noted = noted
         self._metrics, self._events = run.metrics(), run.events()
@@ -217,7 +207,7 @@ class RunReader:
         self._view = identify(run)
 
     def look(self, processes: bool = True) -> RunView:
-        """Read the new rows and events, and return the view.
+        """Read the new metrics and events, and return the snapshot.
 
         ``processes``: whether to ask the supervisor of a living run for its processes.
         """
@@ -232,13 +222,13 @@ class RunReader:
 
 
 def glance(run: RunFolder) -> RunView:
-    """Return a view with the newest report but without events and topology, for lists of many runs: it is cheap."""
+    """Return a snapshot with the newest report, quickly: without events and topology, for lists of many runs."""
     view, alive = RunView(run.name, folder=run.path, meta=run.meta, processes=None), run.alive
     return _as_it_stands(run, view.with_row(run.metrics().last() or {}), alive)
 
 
 def identify(run: RunFolder) -> RunView:
-    """Return a view with the name, folder, meta.json and topology of a run, and without reports and events."""
+    """Return a snapshot with the name, folder, meta.json and topology of a run, without reports and events."""
     topology = run.topology()
     env_id, total_steps = section_of(topology, "env").get("id"), topology.get("total_steps")
     return RunView(
@@ -252,10 +242,10 @@ def identify(run: RunFolder) -> RunView:
 
 
 def _as_it_stands(run: RunFolder, view: RunView, alive: bool, ask_processes: bool = True) -> RunView:
-    """Return the view with the present status, processes, summary, checkpoints and elapsed time of the run.
+    """Return ``view`` with the present status, processes, summary, checkpoints and elapsed time of the run.
 
-    ``alive``: whether the run was alive before its rows and events were read; it may have ended since. The processes
-    remain those of ``view`` if the supervisor does not answer, or is not asked.
+    ``alive``: whether the run was alive before its files were read; it may have ended since. If the supervisor does not
+    answer, or is not asked (``ask_processes``), the processes stay as they are.
     """
     summary = {} if alive else run.summary()
     processes = (_processes(run) if ask_processes else None) if alive else ()
