@@ -1,7 +1,7 @@
-"""Activity of a process as the kernel sees it: running, waiting for a disk, waiting, or stopped.
+"""Finds out from /proc whether a process runs, waits for a disk, waits for something else, or is stopped.
 
-Reads /proc for the process and its descendants, because an environment may run another program. A process that is ready
-but waits for a processor counts as running.
+The activity of its descendants counts too, because an environment may run another program. A process that is ready but
+waits for a processor counts as running.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Activity(StrEnum):
 
 
 class Watch:
-    """Repeated observation of one process."""
+    """Observes the activity of one process."""
 
     def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        """Watch a process; the first ``look`` covers no interval and uses only the present states."""
+        """``proc``: the folder of the proc file system."""
         self._pid = pid
         self._proc = proc
         self._before: tuple[float, float] | None = None
 
     def look(self, now_s: float) -> Activity:
-        """Return the activity since the last look; ``now_s`` is in seconds of any steady clock."""
+        """Return the activity since the last call, or now at the first; ``now_s``: seconds of any steady clock."""
         own = self._states(self._pid)
         if not own:
             return Activity.GONE
@@ -80,7 +80,7 @@ class Watch:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Return the fields of a stat file (proc(5)) after the name, which may be any bytes; [] if the process is gone."""
+    """Return the fields of a stat file (proc(5)) after the name of the program; [] if the process is gone."""
     try:
         return stat.read_bytes().decode(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
 """Control groups that limit this process's time on the cores: versions 1 and 2, nested, and both at once.
 
-Reads /proc/self/cgroup, /proc/self/mountinfo and the files of the groups they name; changes nothing.
+Reads /proc/self/cgroup, /proc/self/mountinfo and the files of the groups that they name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PERIOD_FILE = "cpu.cfs_period_us"
 
 @dataclass(frozen=True)
 class Quota:
-    """A limit on the time of all processes in a group together."""
+    """A limit on the processor time of all processes in a control group together."""
 
     cores: float
     """Processor seconds per second; 1.5 is one core and half of another, or three quarters of two."""
@@ -31,7 +31,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Cgroup:
-    """The group of this process in a hierarchy that can limit processor time."""
+    """The control group of this process, in a hierarchy of groups that can limit processor time."""
 
     version: int
     folder: Path
@@ -39,7 +39,7 @@ class Cgroup:
     """Root of the hierarchy, or of the part that a container sees."""
 
     def quota(self) -> Quota | None:
-        """Return the lowest limit of the group and the groups around it; None if there is no limit."""
+        """Return the lowest limit of this group and the groups that contain it; None if there is no limit."""
         inside = self.folder.relative_to(self.mount)
         around = [self.mount / part for part in (inside, *inside.parents)]
         found = [
@@ -61,7 +61,7 @@ class Cgroup:
 
 
 def groups(process: Path = PROCESS) -> list[Cgroup]:
-    """Return the groups of this process that can limit its time: at most one for each mounted version."""
+    """Return the control groups that can limit this process's time: at most one of version 1, and one of version 2."""
     try:
         paths = _paths(_lines(process / "cgroup"))
         lines = _lines(process / "mountinfo")
@@ -88,9 +88,9 @@ def quota(process: Path = PROCESS) -> Quota | None:
 
 
 def autogroups(file: Path = AUTOGROUP) -> bool | None:
-    """Whether the kernel divides the cores evenly among sessions, so that nice has an effect only within a session.
+    """Whether the kernel divides the cores among sessions, so that nice works only within a session; None: unknown.
 
-    None if this is not known. It concerns only processes of the root group: others are scheduled by their group.
+    This concerns only processes in the root control group.
     """
     try:
         return file.read_text().strip() == "1"
@@ -116,7 +116,7 @@ def _paths(lines: Iterable[str]) -> dict[int, Path]:
 
 
 def _below(mount: Path, root: Path, path: Path) -> Path:
-    """Return a group's folder below a mount that shows ``root`` of the hierarchy; the mount if the group is outside."""
+    """Return the folder of the group ``path``, where ``mount`` shows ``root``; the mount if the group is not below."""
     folder = mount / path.relative_to(root) if path.is_relative_to(root) and ".." not in path.parts else mount
     return folder if folder.is_dir() else mount
 

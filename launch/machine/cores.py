@@ -33,12 +33,12 @@ class Cores:
 
     @property
     def usable(self) -> float:
-        """Number of cores by time: a fraction if a quota limits it."""
+        """Number of cores whose time may be used: a fraction if a quota limits it."""
         return float(self.allowed) if self.quota is None else min(float(self.allowed), self.quota.cores)
 
     @property
     def rationed(self) -> bool:
-        """Whether the quota is less than the allowed CPUs."""
+        """Whether a quota allows less time than the allowed CPUs have."""
         return self.usable < self.allowed
 
     def __str__(self) -> str:
@@ -50,17 +50,17 @@ class Cores:
 
 
 def allowed_cores() -> int:
-    """Return the number of CPUs on which this process may run, without regard to a quota."""
+    """Return the number of CPUs on which this process may run; a quota may allow less time on them."""
     return len(os.sched_getaffinity(0))
 
 
 def usable_cores() -> float:
-    """Return the number of cores by time for this process and its children: 1.5 under a quota of 1.5."""
+    """Return the number of cores whose time this process and its children may use: 1.5 under a quota of 1.5."""
     return Cores.here().usable
 
 
 def begun_cores() -> int:
-    """Return `usable_cores` rounded up: the number of processes that can each have a core or the rest of one."""
+    """Return `usable_cores`, rounded up."""
     return math.ceil(usable_cores())
 
 
@@ -70,10 +70,9 @@ def boot_id() -> str:
 
 
 def cores_word() -> str:
-    """Return an identifier of the CPUs of this process; processes that share the time of the same CPUs get the same.
+    """Return a text that identifies the CPUs of this process.
 
-    Processes of a machine share it if they may run on the same CPUs and, if a quota limits their time, are under the
-    same quota.
+    It is the same for processes of a machine that may run on the same CPUs, under the same quota if one limits them.
     """
     cores = Cores.here()
     rationed_by = cores.quota.file.stat().st_ino if cores.quota and cores.rationed else None

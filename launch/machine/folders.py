@@ -1,4 +1,4 @@
-"""Folders of this user's runs outside their run folders, and the removal of the folders of dead runs."""
+"""Folders in which runs have shared memory and sockets, and the removal of those that dead runs have left."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def new_run_id() -> str:
 
 
 def longest_root() -> int:
-    """Return the largest length in bytes of ``runtime_root`` with which the paths of sockets below it fit."""
+    """Return the most bytes that `runtime_root` may have, because the paths of sockets are limited."""
     return PATH_BYTES - len(f"/{name_of(new_run_id())}/") - SOCKET_NAME_BYTES
 
 
 def runtime_root() -> Path:
-    """Return the folder for the socket folders of this user's runs: $XDG_RUNTIME_DIR, or /tmp if that is unusable."""
+    """Return where runs make their folders of sockets: $XDG_RUNTIME_DIR, or /tmp if that cannot be used."""
     named = os.environ.get("XDG_RUNTIME_DIR")
     root = Path(named) if named else None
     if root is None or len(os.fsencode(root)) > longest_root() or not root.is_dir() or not os.access(root, os.W_OK):

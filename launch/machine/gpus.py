@@ -22,7 +22,7 @@ def count_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os
 
 
 def visible_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the NVIDIA GPUs that CUDA shows to a process with this environment, as ``VISIBLE`` names them."""
+    """Return the NVIDIA GPUs that CUDA shows to a process with this environment: numbers, or ids as in ``VISIBLE``."""
     there = sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia*"))
     if not there or VISIBLE not in environment:
         return [str(number) for number in range(there)]

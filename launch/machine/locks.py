@@ -20,7 +20,7 @@ _LAST_BYTES = 4096
 def lock(handle: int, operation: int, path: Path) -> None:
     """Lock an open file or folder; raises BlockingIOError if another process has locked it.
 
-    Raises RunError, which names the folder, if the file system has no locks.
+    ``operation``: as of fcntl.flock. ``path``: for the RunError that is raised if the file system has no locks.
     """
     try:
         fcntl.flock(handle, operation)
@@ -35,7 +35,7 @@ def lock(handle: int, operation: int, path: Path) -> None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process has locked a folder; False if there is none, or if its file system has no locks."""
+    """Whether a process has locked a folder; False if there is no such folder, or if the file system has no locks."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -52,17 +52,17 @@ def is_locked(folder: Path) -> bool:
 
 
 def open_alone(path: Path) -> int:
-    """Open an output file and lock it exclusively; raises BlockingIOError if a process that writes to it is alive."""
+    """Open an output file for one process; raises BlockingIOError if another that has opened it is alive."""
     return _open(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def open_beside(path: Path) -> int:
-    """Open an output file with a shared lock, so that several processes can write to it."""
+    """Open an output file for a process; others may open it too."""
     return _open(path, fcntl.LOCK_SH)
 
 
 def somebody_prints_to(path: Path) -> bool:
-    """Whether a process with this output file is alive, or a child that has inherited it."""
+    """Whether a process that has opened this output file, or inherited it, is alive."""
     try:
         os.close(_open(path, fcntl.LOCK_EX | fcntl.LOCK_NB, create=0))
     except FileNotFoundError:

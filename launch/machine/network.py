@@ -29,9 +29,9 @@ def interfaces() -> dict[str, list[str]]:
 
 
 def address_towards(host: str) -> str:
-    """Return this machine's address on the route to a host, a name or an IP address; raises RunError.
+    """Return the address of this machine on the route to ``host``, a name or an IP address.
 
-    Connecting a UDP socket sets that address from the kernel's routing table, and sends no packet.
+    Nothing is sent. Raises RunError if there is no route.
     """
     try:
         family, kind, _, _, there = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)[0]
@@ -45,7 +45,10 @@ def address_towards(host: str) -> str:
 
 
 def address_of(wanted: str) -> str:
-    """Return the address of an interface, IPv4 first, or an address of this machine unchanged; raises RunError."""
+    """Return an address of the interface ``wanted``, IPv4 if it has one; an address of this machine is returned as is.
+
+    Raises RunError if this machine has no such interface or address.
+    """
     there = interfaces()
     if wanted in there:
         return sorted(there[wanted], key=lambda address: ":" in address)[0]

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as a file descriptor that can be waited for with sockets and processes."""
+"""Makes Ctrl-C, SIGTERM and SIGHUP readable from a file descriptor, which a loop can wait for with others."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ REPEATED_S = 0.2
 
 
 def end_in_order() -> None:
-    """Let SIGTERM and SIGHUP end this process as Ctrl-C does: it ends its child processes and removes its files.
-
-    A signal that was ignored when this process started stays ignored. `Signals` replaces these handlers.
-    """
+    """Let SIGTERM and SIGHUP end this process by SystemExit, so that it cleans up, unless they are ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda received, _: sys.exit(128 + received))
 
 
 class Signals:
-    """Ctrl-C, SIGTERM and SIGHUP as bytes in a pipe; the handlers themselves do nothing.
+    """Receives Ctrl-C, SIGTERM and SIGHUP through the descriptor ``fd``; they do not interrupt the program.
 
     A signal that was ignored when this process started, as by nohup, stays ignored.
     """
@@ -39,7 +36,7 @@ class Signals:
         """Time at which `read` last returned a signal."""
 
     def read(self) -> list[int]:
-        """Return the signals received since the last call, each once, without those repeated within ``REPEATED_S``."""
+        """Return the signals received since the last call; one that comes again within REPEATED_S counts once."""
         try:
             received = os.read(self.fd, 4096)
         except BlockingIOError:
