@@ -51,7 +51,7 @@ def read_events(files: Iterable[Path]) -> Log:
 def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
     """Yield (time in seconds, environment steps, tag, value) for each single number or text in an event file.
 
-    For each event, a tuple with an empty tag comes first: the time of the first event is the start of the run.
+    Before the values of an event, yield a tuple without tag and value, so that an event without values has a time too.
     """
     # Imported here, because the import takes most of a second.
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
@@ -68,7 +68,7 @@ def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
 
 
 def _settings(text: bytes) -> dict[str, str]:
-    """Return the hyperparameters in the Markdown table that CleanRL logs, name -> value."""
+    """Return name -> value of the hyperparameters in the Markdown table that CleanRL logs."""
     lines = _LINE.finditer(text.decode(errors="replace"))
     return {line["key"]: line["value"] for line in lines if line["key"] not in ("param", "-")}
 

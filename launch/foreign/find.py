@@ -19,8 +19,8 @@ EVENTS, MONITOR, PROGRESS = "tfevents", "monitor.csv", "progress.csv"
 def find_logs(source: Path, score: str | None = None) -> list[Log]:
     """Return the logs in a file, or in a folder and all folders below it.
 
-    ``score``: name of the score that the user has given; None: any known score. Raises RunError if there are no logs,
-    and OSError.
+    ``score``: name under which logs have the score; None: any known name. Raises RunError if there are no logs, and
+    OSError.
     """
     if not source.is_dir():
         return _read_file(source)
@@ -49,10 +49,7 @@ def _read_file(path: Path) -> list[Log]:
 
 
 def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log | None:
-    """Return one log for the files of a folder: the first that has a score.
-
-    If it lacks the environment, the algorithm or the seed, these are taken from the folder's other logs.
-    """
+    """Return the first log in a folder that has a score, with environment, algorithm and seed from any of its logs."""
     logs = list(_logs(folder, names))
     if not logs:
         return None

@@ -1,4 +1,4 @@
-"""The log of a run of another program, and its conversion to rows of ``metrics.jsonl``. Pure.
+"""The log of a run of another program, and its conversion to rows (lines) of ``metrics.jsonl``.
 
 The score in such rows is the mean of the last games. Stable-Baselines3 logs such a mean too. CleanRL and the files of
 Stable-Baselines3's Monitor have the scores of single games, whose mean is computed here.
@@ -42,7 +42,7 @@ _LONGEST = 500
 
 
 def refusal(source: Path, rule: str) -> RunError:
-    """Return an error of one line, cut to ``_LONGEST`` characters, for a log that cannot be imported."""
+    """Return the error, in one line, that the log ``source`` cannot be imported because it breaks a rule."""
     line = " ".join(rule.split())
     return RunError(printable(f"{source}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]}...'}"))
 
@@ -65,16 +65,16 @@ class Log:
     """Words that distinguish the log from others of the same source; empty if it is the only one."""
 
     def score_name(self, wanted: str | None) -> str | None:
-        """Return the name under which the log has a score: ``wanted``, else the first known one; None: it has none."""
+        """Return the name of the score in this log: ``wanted``, or if that is None a known one; None: no score."""
         names = [wanted] if wanted else [*SINGLE_GAMES, *MEANS]
         return next((name for name in names if self.points.get(name)), None)
 
 
 def make_rows(log: Log, wanted: str | None = None, frames_per_step: int | None = None) -> list[dict[str, Any]]:
-    """Return rows as in metrics.jsonl, one for each step at which the log has a score.
+    """Return rows for metrics.jsonl, at most _ROWS: each has a mean score and the newest value of other quantities.
 
-    A row has the mean score, and the newest value of each other quantity. ``wanted``: name of the score; None: the
-    first known one. Raises RunError if there is no score, or if a number of steps or a score is out of range.
+    ``wanted``: name of the score in the log; None: a known one. ``frames_per_step``: if given, rows have frames too.
+    Raises RunError if there is no score, or if a number of steps or a score is out of range.
     """
     name = log.score_name(wanted)
     if name is None:

@@ -26,7 +26,7 @@ RUNS = ("run", "run_id", "run_name", "name", "id")
 
 
 def read_table(path: Path) -> list[Log]:
-    """Return a log for each run in a table; raises RunError if it has no valid column of steps, and OSError."""
+    """Return a log for each run in a CSV file; raises RunError if it has no valid column of steps, and OSError."""
     try:
         return _read_table(path)
     except (csv.Error, UnicodeDecodeError) as error:
@@ -60,11 +60,10 @@ def _read_table(path: Path) -> list[Log]:
 
 
 def read_monitors(paths: Iterable[Path]) -> Log:
-    """Return the log of a run from its Monitor files, of which each environment has one.
+    """Return the log of a run from its Monitor files, one of each environment.
 
-    The number of environment steps at the end of a game is the sum of the lengths of all games that have ended by then,
-    as in the plots of Stable-Baselines3. So the steps of unfinished games are left out. Raises RunError for a file of
-    another kind, and OSError.
+    Environment steps are the steps of all games that have ended so far, as in the plots of Stable-Baselines3. Raises
+    RunError for a file of another kind, and OSError.
     """
     found = sorted(paths)
     games: list[tuple[float, float, float]] = []  # end time, score and steps of each
@@ -88,7 +87,7 @@ def read_monitors(paths: Iterable[Path]) -> Log:
 
 
 def _read_monitor(path: Path) -> tuple[float, str | None, list[tuple[float, float, float]]]:
-    """Return the content of a Monitor file: start time, environment id, and (end time, score, steps) of each game."""
+    """Return start time, environment id, and (end time, score, steps) of each game; times in seconds."""
     with path.open(encoding="utf-8", newline="") as file:
         head = json.loads(file.readline().removeprefix("#"))
         began_s, env_id = float(head["t_start"]), head.get("env_id")
@@ -121,6 +120,6 @@ def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alo
 
 
 def _seed(cell: str) -> int | None:
-    """Return the seed in a cell; None if it has no valid one. pandas writes 1.0 in a column with empty cells."""
+    """Return the seed in a cell, also one written as 1.0 (by pandas); None if it is not valid."""
     number = _number(cell)
     return int(number) if number is not None and number.is_integer() and 0 <= number <= MOST_SEED else None
