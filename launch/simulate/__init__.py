@@ -3,6 +3,6 @@
 A discrete-event model (SimPy) simulates the processes of a run: how long they work, send messages and wait. Modules,
 each of which uses only those after it: ``report`` (tables, files and pictures), ``sweep`` (the cases to predict for a
 topology), ``keys`` (keys of the command line), ``estimate`` (closed-form predictions), ``model`` (the learners),
-``exchange`` (the exchanges between learners), ``network`` (machines, cores and links), ``scenario`` (the numbers of one
-case). ``launch/bench/costs.py`` measures the costs.
+``exchange`` (how learners exchange gradients or weights), ``network`` (machines, cores and links), ``scenario`` (the
+inputs of one prediction, called a case). ``launch/bench/costs.py`` measures the costs.
 """

@@ -1,4 +1,4 @@
-"""Closed-form predictions of the rate and of the staleness of gradients, to check the simulation. Pure.
+"""Closed-form predictions of the rate and of the staleness of gradients, to check the simulation.
 
 The rate is the lowest of several bounds: learners that wait for the slowest, cores that are always busy, links that are
 always busy, and others. Queues are ignored. If messages overlap, only those in one direction of one link are counted.
@@ -30,14 +30,14 @@ class Estimate:
 
 
 def estimate(scenario: Scenario) -> Estimate:
-    """Return the prediction for a case: the rate is the lowest that learners, cores, links and servers allow."""
+    """Return the prediction: the rate is the lowest that learners, cores, links and servers allow."""
     rates = dict(_rates(scenario))
     bound = min(rates, key=lambda name: rates[name])
     return Estimate(rates[bound] * scenario.work.env_steps, staleness(scenario), bound)
 
 
 def staleness(scenario: Scenario) -> float:
-    """Return the mean staleness of a gradient: n - 1 if n learners change the weights asynchronously, else 0.
+    """Return how many changes by others a gradient does not know of, in the mean: n - 1 with n async learners, else 0.
 
     This holds for any speeds of the learners. Let t_i be the time between two changes of learner i, and R the sum of
     all rates 1 / t_j. Between two of its changes, the others make t_i (R - 1 / t_i) changes. The share of learner i in
@@ -47,13 +47,13 @@ def staleness(scenario: Scenario) -> float:
 
 
 def update_s(scenario: Scenario) -> float:
-    """Return the seconds for an update of a learner that has enough cores and does not exchange."""
+    """Return the seconds for an update of one learner alone that has enough cores."""
     collect_s, learn_s = _collect_s(scenario), _learn_s(scenario)
     return max(collect_s, learn_s) if scenario.work.simulators.blocks > 1 else collect_s + learn_s
 
 
 def processor_s(scenario: Scenario) -> float:
-    """Return the processor seconds for an update of one learner, summed over its processes, without messages."""
+    """Return the processor seconds for an update, of all processes of one learner, without sending messages."""
     costs, work = scenario.costs, scenario.work
     passes = work.horizon * work.simulators.groups * (work.servers or work.simulators.count) * costs.pass_s
     gradients_s = work.optimizer_steps * work.threads * costs.gradient_s
@@ -67,7 +67,7 @@ def kth_of(rank: int, count: int) -> float:
 
 
 def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield each bound: its name, and the updates/s of all learners together that it allows."""
+    """Yield name and value of each bound on the rate, in updates/s of all learners together."""
     s, count = scenario, scenario.learners
     slow = [s.stragglers.factor_of(learner, count) for learner in range(count)]
     own_s, exchange_s = update_s(s), _exchange_s(s)
@@ -84,7 +84,7 @@ def _rates(scenario: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
-    """Yield the bounds by parameter servers: the updates/s at which their links, encryption or optimizer are full."""
+    """Yield the bounds that parameter servers set: updates/s at which links, encryption or optimizer are full."""
     each = s.work.optimizer_steps / s.local_steps
     if s.exchanging in ("servers", "quorum"):
         part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
@@ -97,11 +97,10 @@ def _saturation(s: Scenario) -> Iterator[tuple[str, float]]:
 
 
 def _late_s(s: Scenario, needed: int) -> float:
-    """Return by how many seconds an update is longer because the learners wait for the last of them, in the mean.
+    """Return the mean seconds for which learners in an update wait for the last of them, as the times of stages vary.
 
-    The times of stages vary, so one learner is the last at each meeting. Learners in lock-step meet after each
-    gradient; on one machine, or with local steps, they also meet after each rollout. ``needed``: number of learners for
-    which the others wait.
+    They wait at each exchange of gradients; on one machine, or with local steps, also after each rollout. ``needed``:
+    number of learners that an exchange waits for.
     """
     work, deviation = s.work, s.costs.deviation
     collect_s, steps = _collect_s(s) - s.costs.wake_s, work.optimizer_steps
@@ -117,10 +116,7 @@ def _late_s(s: Scenario, needed: int) -> float:
 
 
 def _exchange_s(s: Scenario) -> float:
-    """Return the seconds for the exchanges of an update, if no other messages use the links.
-
-    At a hub, the messages of all learners arrive at the same time, and are handled one after another.
-    """
+    """Return the seconds for the exchanges of an update, if no other messages use the links."""
     if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
         return 0.0
     steps = s.work.optimizer_steps

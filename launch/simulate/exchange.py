@@ -1,8 +1,8 @@
-"""The exchanges between learners in simulated time, with a class for each way to exchange.
+"""Simulates how learners exchange gradients or weights, with a class for each way to exchange.
 
 Each class sends the messages that ``actorlearn/parameters`` sends in this mode. The methods are processes of SimPy:
-they yield events, and take simulated time. ``Peer.waited_s`` has the time that a learner waits for other learners; the
-remaining time of an exchange is spent on messages.
+they yield events, and take simulated time. ``agree`` is what learners tell each other before they learn from a batch,
+``step`` what they do with a gradient.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS_BYTES = 8.0 * NUMBERS
 
 @dataclass
 class Peer:
-    """The state of one learner in the exchanges."""
+    """What a learner has exchanged and waited so far."""
 
     number: int
     port: Port
@@ -52,17 +52,17 @@ class SimulatedExchange:
     """Machine of each parameter server."""
 
     def agree(self, peer: Peer) -> Steps:
-        """Agree with the other learners to learn from the next batch; by default do nothing."""
+        """Agree with the other learners before the next batch; this class does nothing."""
         yield from ()
 
     def step(self, peer: Peer) -> Steps:
-        """Make new weights from a gradient; by default with the learner's own optimizer."""
+        """Make new weights from a gradient; this class uses only the learner's own optimizer."""
         yield self.optimize(peer)
 
     def meets(self, peer: Peer) -> bool:
-        """Count an optimizer step of a learner; return whether an exchange follows.
+        """Count an optimizer step; return whether learners exchange at it.
 
-        An exchange follows after every ``local_steps`` steps, and after the last step of a batch.
+        They do every ``local_steps`` steps, and at the last step of a batch.
         """
         batch = max(1, round(self.scenario.work.optimizer_steps))
         step = peer.exchanges % batch + 1
@@ -74,7 +74,7 @@ class SimulatedExchange:
         return peer.port.machine.cores.work(self.scenario.costs.optimizer_s)
 
     def wait(self, peer: Peer, event: simpy.Event) -> Steps:
-        """Wait for an event that other learners cause, and add the time to ``peer.waited_s``."""
+        """Wait for other learners, until an event; add the time to ``peer.waited_s``."""
         began_s = self.env.now
         yield event
         peer.waited_s += self.env.now - began_s
@@ -90,7 +90,7 @@ class _Barrier:
         self.complete = self.env.event()
 
     def arrive(self) -> simpy.Event:
-        """Count a learner that arrives; return the event that the last learner of this round has arrived."""
+        """Count a learner that arrives; return the event that the last one has arrived."""
         self.here += 1
         complete = self.complete
         if self.here == self.learners:
@@ -121,9 +121,9 @@ class LockStepExchange(SimulatedExchange):
 
 @dataclass
 class HubExchange(SimulatedExchange):
-    """Mode sync on several machines: a hub adds the gradients; it is a thread of the first learner's trainer.
+    """Mode sync on several machines (``parameters/remote_rendezvous.py``).
 
-    See ``parameters/remote_rendezvous.py``.
+    The hub, a thread of the first learner's trainer, receives all gradients, adds them and sends the sum back.
     """
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class HubExchange(SimulatedExchange):
         self._barrier = _Barrier(self.env, self.scenario.learners)
 
     def agree(self, peer: Peer) -> Steps:
-        """Exchange messages with the hub for the agreement, unless it is sent together with the first gradient."""
+        """Agree through the hub, unless the agreement is sent together with the first gradient."""
         if self.scenario.agrees_apart:
             yield from self._meet(peer, MEETING.size, 0.0)
 
@@ -142,10 +142,7 @@ class HubExchange(SimulatedExchange):
         yield self.optimize(peer)
 
     def _meet(self, peer: Peer, size: float, add_s: float) -> Steps:
-        """Send a message of ``size`` bytes to the hub; receive the answer when the messages of all learners are added.
-
-        ``add_s``: the hub's time to add this message.
-        """
+        """Send ``size`` bytes to the hub, which adds them in ``add_s`` seconds; receive the sum of all learners."""
         yield from self.network.send(peer.port, self._port, size + _NUMBERS_BYTES)
         with self._thread.request() as turn:
             yield turn
@@ -163,10 +160,7 @@ class StoreExchange(SimulatedExchange):
     """Number of changes of the store so far."""
 
     def step(self, peer: Peer) -> Steps:
-        """Take the step; every ``local_steps`` steps, change the store and read its weights.
-
-        Waiting for the locks of the store is ignored.
-        """
+        """Take the step; every ``local_steps`` steps, change the store and read it; waiting for locks is ignored."""
         yield self.optimize(peer)
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps == 0:
@@ -202,13 +196,13 @@ class ServersExchange(SimulatedExchange):
         self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
-        """Send each server the counts of the batch; servers do not answer."""
+        """Send each server the counts of the batch, without an answer."""
         yield from ()
         for port in self._ports:
             self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
 
     def step(self, peer: Peer) -> Steps:
-        """Every ``local_steps`` steps, push the gradient to all shards, and pull each shard when it is changed."""
+        """Every ``local_steps`` steps, push the gradient to all shards, and pull their new weights."""
         peer.exchanges += 1
         if peer.exchanges % self.scenario.local_steps:
             return
@@ -224,14 +218,14 @@ class ServersExchange(SimulatedExchange):
         shard.bases[peer.number] = version
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
-        """Handle a gradient that has arrived at a shard: take a step of the optimizer."""
+        """Apply a gradient that has arrived at a shard, with the server's optimizer."""
         yield from self.work(shard, self.scenario.costs.optimizer_s)
         if shard is self._shards[0]:
             peer.staleness.append(shard.version - shard.bases.get(peer.number, 0))
         shard.version += 1
 
     def work(self, shard: _Shard, seconds: float) -> Steps:
-        """Let the server of a shard work on it; ``seconds``: the time for all shards of all servers together."""
+        """Let the server of a shard work for this shard's part of ``seconds``, the time for all shards together."""
         with self._threads[shard.server].request() as turn:
             yield turn
             yield self.servers[shard.server].cores.work(seconds / len(self._shards))
@@ -245,7 +239,7 @@ class QuorumExchange(ServersExchange):
     """
 
     def take(self, peer: Peer, shard: _Shard) -> Steps:
-        """Handle a gradient that has arrived at a shard: add it and wait for the next version, or drop it if late."""
+        """Add a gradient that has arrived at a shard, and wait for the next version; drop it if it is too late."""
         first = shard is self._shards[0]
         yield from self.work(shard, self.scenario.costs.add_s)
         if shard.bases.get(peer.number, 0) < shard.version:
@@ -266,10 +260,7 @@ class QuorumExchange(ServersExchange):
 
 @dataclass
 class _Edge:
-    """The messages from one learner to another.
-
-    Messages are numbered. While one is on its way, only the newest of the later ones is kept, and sent next.
-    """
+    """The numbered messages from one learner to another; while one is on its way, only the newest waits."""
 
     sent: int = 0
     """Number of the newest message that was to be sent."""
@@ -283,7 +274,7 @@ class _Edge:
 
 @dataclass
 class GossipExchange(SimulatedExchange):
-    """Mode gossip: learners have their own weights, and mix them with those of their in-peers (``gossip.py``)."""
+    """Mode gossip: each learner mixes its weights with those of its neighbours in the graph (``gossip.py``)."""
 
     def __post_init__(self) -> None:
         numbers, graph = range(self.scenario.learners), self.scenario.graph
@@ -295,7 +286,7 @@ class GossipExchange(SimulatedExchange):
         self._steps = [0 for _ in numbers]
 
     def step(self, peer: Peer) -> Steps:
-        """Take the step; every ``local_steps`` steps, send the weights, and mix if all in-peers' have arrived."""
+        """Take the step; every ``local_steps`` steps, send the weights, and mix if all neighbours' have arrived."""
         yield self.optimize(peer)
         self._steps[peer.number] += 1
         if self._steps[peer.number] % self.scenario.local_steps:

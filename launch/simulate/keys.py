@@ -20,7 +20,7 @@ STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.re
 
 
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of a prediction that are not keys of a topology."""
+    """The keys ``simulate.…`` of the command line, which no topology has."""
 
     machines: Annotated[int, Meta(ge=1, le=256, description="machines; nodes get them in turn")] | None = None
     cores: Annotated[float, Meta(gt=0, le=65_536, description="cores of each machine")] | None = None
@@ -36,7 +36,7 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:
-    """Divide overrides into keys of a prediction, costs such as ``simulate.step_s=…``, and overrides of the topology.
+    """Divide overrides into keys ``simulate.…``, costs such as ``simulate.step_s=…``, and overrides of the topology.
 
     Raises RunError for an unknown key after ``simulate.``, and for a value out of its range.
     """

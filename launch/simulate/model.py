@@ -27,7 +27,7 @@ BUSY = 0.9
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of the simulation for one case; the time before counting began is left out."""
+    """What was counted in the simulation of one case, after a warm-up."""
 
     seconds: float
     """Simulated seconds."""
@@ -56,9 +56,10 @@ class Prediction:
 
     @property
     def bottleneck(self) -> str:
-        """The busiest resource, if it is nearly always busy or learners spend the most time on exchanges.
+        """What limits the rate: the busiest resource, a stage, or "the slowest learner".
 
-        Otherwise, the stage on which learners spend the most time; "the slowest learner" if they wait for others.
+        It is the resource if that is nearly always busy, or if learners spend the most time on exchanges. Otherwise it
+        is what learners spend the most time on.
         """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:
@@ -68,7 +69,7 @@ class Prediction:
 
 
 class SimulatedLearner:
-    """A learner: its simulators and servers collect rollouts, and its trainer learns from them."""
+    """Simulates a learner: simulators and servers, which collect rollouts, and a trainer."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class SimulatedLearner:
         self._ready = simpy.Container(env, init=0)
 
     def simulate(self) -> Steps:
-        """Collect rollouts as long as blocks are free."""
+        """Collect rollouts, as long as there is memory for another one (a free block)."""
         costs, work = self.scenario.costs, self.scenario.work
         simulators = work.simulators
         passes = work.horizon * simulators.groups
@@ -130,9 +131,9 @@ class SimulatedLearner:
         yield self.env.all_of([self.env.process(self._work(self.scenario.costs.gradient_s)) for _ in threads])
 
     def _work(self, mean_s: float, idle_s: float = 0.0) -> Steps:
-        """Work on a core for ``mean_s`` seconds, then wait for ``idle_s`` seconds without using a core.
+        """Work on a core for ``mean_s`` seconds, then wait for ``idle_s`` seconds, both varied by a random factor.
 
-        Both are multiplied by one random number with mean 1. A slow learner then also waits, in proportion.
+        A slow learner then waits longer, in proportion.
         """
         began_s, deviation = self.env.now, self.scenario.costs.deviation
         varied = deviation > _STEADY
@@ -179,7 +180,7 @@ class _Run:
         self.updates += 1
 
     def _server_machines(self) -> list[Machine]:
-        """Return the machines of the parameter servers: separate ones, or those of the nodes in turn."""
+        """Return the machine of each parameter server: separate machines, or those of the nodes in turn."""
         scenario = self.scenario
         if scenario.exchanging not in ("servers", "quorum"):
             return []
@@ -203,7 +204,7 @@ class _Run:
         )
 
     def _busy(self) -> dict[str, float]:
-        """Return the seconds for which each resource was busy so far; for cores, the mean over the machine's cores."""
+        """Return resource -> seconds for which it was busy so far; for cores, the mean over a machine's cores."""
         found = {}
         for machine in dict.fromkeys([*self.machines, *self.server_machines]):
             found[f"cores of {machine.name}"] = machine.cores.busy_s / machine.cores.servers
@@ -213,7 +214,7 @@ class _Run:
 
 
 def simulate(scenario: Scenario) -> Prediction:
-    """Return the prediction for one case."""
+    """Simulate one case, and return the prediction."""
     run, total = _Run(scenario), scenario.learners * scenario.updates
     before = run.until(max(1, round(WARMUP * total)))
     ages_before = [len(learner.peer.staleness) for learner in run.learners]

@@ -19,8 +19,7 @@ class Shared:
     """A resource that its jobs share equally (processor sharing): the cores of a machine, or one direction of a link.
 
     ``servers``: number of cores; 1 for a link. A job uses at most one of them, as a thread uses at most one core. All
-    jobs advance at the same speed, min(1, servers / jobs). So one number, the service that a job present from the start
-    would have received, suffices for all jobs.
+    jobs advance at the same speed, min(1, servers / jobs).
     """
 
     def __init__(self, env: simpy.Environment, servers: float = 1.0) -> None:
@@ -34,12 +33,12 @@ class Shared:
 
     @property
     def busy_s(self) -> float:
-        """Seconds for which it was busy so far, summed over servers."""
+        """Seconds for which it was busy so far, summed over its cores."""
         self._advance()
         return self._busy_s
 
     def work(self, seconds: float) -> simpy.Event:
-        """Start a job that takes ``seconds`` without other jobs; return the event of its end."""
+        """Start a job that would take ``seconds`` alone; return the event of its end."""
         done = self._env.event()
         if seconds <= 0:
             return done.succeed()
@@ -59,7 +58,7 @@ class Shared:
             self._busy_s += elapsed_s * min(self.servers, len(self._jobs))
 
     def _plan(self) -> None:
-        """Schedule the end of the job that will be done first; if another job arrives before, this is done anew."""
+        """Schedule the end of the job that will be done first; called again when another job arrives."""
         self._planned += 1
         plan, (served_s, _, _) = self._planned, self._jobs[0]
         wake = self._env.timeout(max(0.0, served_s - self._served_s) / self._speed)
@@ -83,7 +82,7 @@ class Machine:
 
 
 class SimulatedNetwork:
-    """The links between machines, and the cost of a message at both ends."""
+    """Carries messages over the links between machines, and counts their bytes."""
 
     def __init__(self, env: simpy.Environment, scenario: Scenario) -> None:
         self.env, self._scenario = env, scenario
@@ -93,7 +92,7 @@ class SimulatedNetwork:
         """Bytes sent so far, including those between processes of one machine."""
 
     def send(self, sender: Port, receiver: Port, size: float) -> Steps:
-        """Carry a message from one process to another; ends when the receiver has it."""
+        """Carry a message of ``size`` bytes from one process to another, until it is received and decrypted."""
         costs = self._scenario.costs
         end_s = costs.message_s + size * costs.byte_s
         self.bytes += size

@@ -28,7 +28,7 @@ LEAST_WIDTH = 120
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a curve: one case, with the predictions of the simulation and of the closed form."""
+    """A point of a curve: the predictions for one case, by simulation and in closed form."""
 
     at: int
     """The number that is varied along the curve, such as the number of nodes."""
@@ -36,7 +36,7 @@ class Point:
     estimate: Estimate
 
     def row(self) -> dict[str, Any]:
-        """Return all numbers by name, for CSV and JSON."""
+        """Return name -> value of all predicted numbers."""
         outcome = self.outcome
         return {
             "env_steps_per_s": outcome.env_steps_per_s,
@@ -99,7 +99,7 @@ def write(curves: Curves, path: Path) -> None:
 
 
 def as_csv(curves: Curves) -> str:
-    """Return all points as CSV, one on each row."""
+    """Return all points as CSV, one in each line."""
     rows = [{"along": name, "at": point.at, **point.row()} for name, points in curves.items() for point in points]
     text = io.StringIO()
     writer = csv.DictWriter(text, rows[0])

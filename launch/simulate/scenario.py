@@ -1,4 +1,4 @@
-"""The numbers of one case to predict: costs of stages, work of an update, machines, links, slow learners. Pure."""
+"""The inputs of a prediction: costs of stages, work of an update, machines, links, slow learners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ gossip.
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The times of stages in seconds, without other load on the cores; processor time unless noted otherwise."""
+    """The seconds that each stage of training takes without other load; processor time unless noted otherwise."""
 
     step_s: Seconds
     """One step of one environment."""
@@ -76,12 +76,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return self.horizon * self.simulators.environments
 
     def with_simulators(self, **keys: int) -> Work:
-        """Return the same work with other keys of simulators."""
+        """Return the same work with other values of ``simulators``."""
         return msgspec.structs.replace(self, simulators=msgspec.structs.replace(self.simulators, **keys))
 
 
 class SlowLearners(msgspec.Struct, frozen=True, kw_only=True):
-    """Learners that are slower than the others; they are those with the highest numbers."""
+    """How many learners are slower than the others, and by which factor; they are those with the highest numbers."""
 
     count: int = 0
     """Number of slow learners."""
@@ -89,12 +89,12 @@ class SlowLearners(msgspec.Struct, frozen=True, kw_only=True):
     """Factor by which all their stages take longer; the added time uses no processor."""
 
     def factor_of(self, learner: int, learners: int) -> float:
-        """Return the factor by which the stages of a learner take longer; ``learners``: number of all learners."""
+        """Return the factor by which the stages of a learner take longer; ``learners``: how many there are."""
         return self.factor if learner >= learners - self.count else 1.0
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """One case: learners on machines, and how they exchange."""
+    """One case to predict: learners on machines, and how they exchange."""
 
     costs: Costs
     work: Work
@@ -134,16 +134,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vector_bytes(self) -> float:
-        """Bytes of a message with all weights."""
+        """Bytes of a message with all weights or gradients."""
         return self.header_bytes + self.weight_bytes * self.weights
 
     @property
     def agrees_apart(self) -> bool:
-        """Whether learners at a hub exchange separate messages to agree on a batch, before they send a gradient of it.
+        """Whether learners at a hub agree on a batch by messages of their own, not together with its first gradient.
 
-        Otherwise the agreement is sent together with the first gradient. That is impossible with a replay, because
-        minibatches are drawn after the agreement, and with normalised observations, because the agreement has their
-        statistics.
+        With a replay, minibatches are drawn after the agreement; with normalised observations, the agreement has the
+        statistics that the gradient needs.
         """
         return self.local_steps > 1 or self.work.replay or self.work.normalized
 

@@ -1,7 +1,4 @@
-"""Makes the cases to predict: that of the topology, and others with fewer nodes, other K or more parameter servers.
-
-Pure.
-"""
+"""Makes the cases to predict: that of the topology, and others with fewer nodes, another quorum or more servers."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _FEWEST_UPDATES = 20
 
 
 def work_of(topology: Topology) -> Work:
-    """Return the work of one learner of a topology for one update."""
+    """Return the amount of work of one learner for one update."""
     algorithm = topology.algorithm
     steps: float = algorithm.epochs * getattr(algorithm, "minibatches", 1)
     if topology.replay is not None and isinstance(algorithm, OffPolicySettings):
@@ -45,9 +42,9 @@ def work_of(topology: Topology) -> Work:
 def scenario_of(
     topology: Topology, keys: SimulateKeys, costs: Costs, weights: int, cores: float, nodes: int
 ) -> Scenario:
-    """Return the case for a topology and the keys of a prediction.
+    """Return the case to predict for a topology on ``nodes`` nodes.
 
-    ``weights``: number of weights. ``cores``: cores of a machine, unless the keys give them.
+    ``weights``: number of weights of the network. ``cores``: cores of a machine, unless ``keys`` gives them.
     """
     learners, servers = topology.learners, keys.servers or topology.parameter_servers.count or 1
     exchange: dict[str, Any] = {}
@@ -80,7 +77,7 @@ def scenario_of(
 
 
 def curves(whole: Scenario, topology: Topology, keys: SimulateKeys) -> dict[str, dict[int, Scenario]]:
-    """Return the cases for each number that is varied: name of the number (``AXES``) -> its value -> the case.
+    """Return the varied number (one of ``AXES``, such as "nodes") -> its value -> the case with this value.
 
     ``whole``: the case of the topology itself, with all nodes.
     """
