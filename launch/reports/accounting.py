@@ -1,9 +1,8 @@
-"""The account of a run's steps at its end: made = used + dropped + in flight.
+"""Counts at the end of a run what became of its environment steps: made = used + dropped + in flight.
 
-Steps in flight were made, but neither used nor dropped, when the run ended. The account is correct also if processes
-have died: the counts of each learner come from shared memory. They are the counts that its trainer has committed, and
-the steps in the blocks of its simulators. If the weights learned from some steps were not saved, these steps are moved
-from used to dropped (rolled back). Pure: reads and writes no files.
+*Used* steps were learned from. Steps *in flight* were neither used nor dropped when the run ended. The counts come from
+shared memory, so they are correct also if processes have died. If the weights learned from some steps were not saved,
+these steps are moved from used to dropped (rolled back). The module reads no files.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class SavedSteps:
 
 @dataclass(frozen=True)
 class Accounting:
-    """The account of a run's steps."""
+    """What became of the steps of a run."""
 
     row: Mapping[str, int | None]
     """Metrics of the account for summary.json: name -> number of steps, or None if it is unknown."""
@@ -37,10 +36,11 @@ class Accounting:
 def account(
     learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], shared: bool, finished: int
 ) -> Accounting:
-    """Return the account of a run with these learners and their newest checkpoints; changes the counts in ``learners``.
+    """Return what became of the steps of a run; changes the counts in ``learners``.
 
-    ``shared``: whether the weights of one learner contain what the others have learned, so that the newest checkpoint
-    of any learner counts for all. ``finished``: number of trainers that have finished, after saving their last weights.
+    ``saved``: what the newest checkpoint of each learner contains. ``shared``: whether the weights of each learner
+    contain what the others have learned, so that the newest checkpoint of any counts for all. ``finished``: number of
+    trainers that have saved their last weights.
     """
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
@@ -62,16 +62,15 @@ def account(
 
 
 def unknown(why: str) -> Accounting:
-    """Return an account without numbers, for a run in which the counts of a learner are lost; ``why``: the reason."""
+    """Return an account without numbers; ``why``: the reason why they are not known."""
     names = account({}, {}, shared=False, finished=0).row
     return Accounting(dict.fromkeys(names), f"the steps of the run are not known, because {why}")
 
 
 def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:
-    """Return the steps that are dropped when a learner moves to another node: reason -> number of steps.
+    """Return reason -> number of the steps that a learner loses when it continues from a checkpoint on another node.
 
-    On the new node, the learner continues from its checkpoint. So the steps that it made on the old node after this
-    checkpoint are lost. ``there``: its final counts on the old node; ``saved``: those of the checkpoint.
+    ``there``: its final counts on the old node; ``saved``: those of the checkpoint.
     """
     if not there.commits:  # no trainer began there, so nothing was learned
         return {"not_resumed": there.in_flight} if there.in_flight else {}
@@ -83,7 +82,7 @@ def moved(there: LearnerSteps, saved: SavedSteps) -> dict[str, int]:
 
 
 def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps]) -> list[str]:
-    """Roll the counts of each learner back to its own newest checkpoint; return a sentence for each loss."""
+    """Count steps learned after the newest checkpoint of each learner as dropped; return a sentence for each loss."""
     said = []
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
@@ -95,10 +94,10 @@ def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, Save
 
 
 def _lost_of_all(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int) -> list[str]:
-    """Roll the counts of all learners back to the newest checkpoint of any; return a sentence if steps were lost.
+    """Count steps learned after the newest checkpoint of any learner as dropped; return a sentence if there are any.
 
-    If a trainer has finished, nothing is lost. The checkpoint does not say how many of the lost steps each learner had
-    used, so they are subtracted from the learners one after another.
+    The checkpoint does not say which learner used them, so they are taken from one learner after another. If a trainer
+    has finished, nothing is lost.
     """
     newest = max((before.env_steps for before in saved.values()), default=0)
     rest = lost = 0 if finished else max(0, sum(steps.counts.passed for steps in learners.values()) - newest)

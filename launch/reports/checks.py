@@ -1,6 +1,6 @@
 """Checks of values that child processes report or that files contain, before they are used or shown.
 
-Such values are not trusted: a plug-in may report NaN, and a file may have been edited. Pure: reads no files.
+Such values are not trusted: a plug-in may report NaN, and a file may have been edited. The module reads no files.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def number(row: Mapping[str, Any], name: str) -> float | None:
-    """Return the number under ``name``; None if there is none, or if it is not usable (``is_number``)."""
+    """Return the value of ``name``; None if it is missing, or is no usable number (``is_number``)."""
     value = row.get(name)
     return float(value) if is_number(value) and not isinstance(value, bool) else None
 
 
 def section_of(topology: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a section of a topology, such as ``env``; {} if the file has no such section, or another value there."""
+    """Return a section of a topology, such as ``env``; {} if there is none, or if it is no section."""
     found = topology.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
 def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of metrics that a trainer has reported, with None in place of infinite and NaN values.
+    """Return the metrics that a trainer has reported, with None in place of infinite and NaN values.
 
     Raises ValueError for a metric whose value is not a number, and for a counter that is negative.
     """
@@ -58,10 +58,10 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the usable values of an object that was read from a run folder or received from a supervisor.
+    """Return a JSON object from a run folder or a supervisor, without the values that are not usable.
 
-    These are left out: a value that is no usable number under a name that must have one, a ``kind`` that is not text,
-    and a value nested more deeply than ``DEEPEST``.
+    Left out are: what should be a number and is no usable one, a ``kind`` that is not text, and values nested more
+    deeply than ``DEEPEST``.
     """
     return {
         key: value

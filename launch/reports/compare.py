@@ -1,6 +1,6 @@
 """Groups runs by their topologies, resamples their learning curves to common steps, and tests whether groups differ.
 
-Pure: works on topologies with all defaults, and on learning curves as points (environment steps, number).
+Topologies have all defaults; learning curves are points (environment steps, number). The module reads no files.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _DIVISIONS = 50_000
 
 
 def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[str] = NO_DIFFERENCE) -> list[list[int]]:
-    """Return groups of topologies that differ only in the keys ``differing``; a group is a list of indices.
+    """Group topologies that differ only in the keys ``differing``; a group is a list of their indices.
 
-    A key that only one of two topologies has makes no difference: an earlier version of actorlearn wrote the other.
-    Topologies of different algorithms have different keys too, but they differ in algorithm.name anyway.
+    A key that only one of two topologies has makes no difference, because an earlier version may have written the
+    other.
     """
     read = [_keys(topology, differing) for topology in topologies]
     groups: list[list[int]] = []
@@ -53,10 +53,9 @@ def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[s
 def find_differences(
     topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
 ) -> list[dict[str, Any]]:
-    """Return, for each topology, its values of the keys in which the topologies differ.
+    """Return for each topology key -> value of the keys in which the topologies differ, except the keys in ``but``.
 
-    Only keys that all topologies have are compared, except those in ``but``. Keys such as algorithm.name and env.id
-    come first.
+    Only keys that all topologies have are compared. Keys such as algorithm.name and env.id come first.
     """
     read = [_keys(topology, but) for topology in topologies]
     shared = [key for key in (read[0] if read else ()) if all(key in other for other in read)]
@@ -66,9 +65,9 @@ def find_differences(
 
 
 def group_name(keys: Mapping[str, Any]) -> str:
-    """Return the name of a group of runs: its first few keys as on the command line, or "all runs" without keys.
+    """Return the name of a group, which is the first few of the ``keys`` in which it differs from other groups.
 
-    ``keys``: the keys in which the group differs from others, with their values.
+    For example, ``algorithm.name=ppo mode=sync``; "all runs" without keys.
     """
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in keys.items()}
     written = [printable(f"{key}={text}") for key, text in texts.items()]
@@ -77,16 +76,15 @@ def group_name(keys: Mapping[str, Any]) -> str:
 
 
 def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
-    """Return the values of a topology by dotted key, except the keys ``but``."""
+    """Return dotted key -> value of a topology, except the keys ``but``."""
     return {key: value for key, value in flat(topology).items() if key not in but}
 
 
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:
     """Return evenly spaced steps that all curves cover, [count], and the numbers of each curve there, [curves, count].
 
-    Numbers are interpolated linearly. Raises ValueError if no step is covered by all curves. There is an exception for
-    short runs, which may have only one report each, at their ends: if the ends differ by less than a tenth, the result
-    has the earliest end as its only step.
+    Numbers are interpolated linearly. Raises ValueError if no step is covered by all curves; but if the curves end
+    nearly at the same step, as single reports of short runs do, the only step is the earliest end.
     """
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:
@@ -101,9 +99,7 @@ def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbe
 def permutation_p(first: Numbers, second: Numbers) -> float:
     """Return the two-sided p-value of a permutation test of the difference of two means (Fisher 1935).
 
-    The numbers of both groups are divided in all ways into two groups of the same sizes. The p-value is the share of
-    the divisions whose means differ at least as much as those of the given groups. The test makes no assumption about
-    the distribution of the numbers.
+    It is the share of all divisions of the numbers into groups of these sizes whose means differ at least as much.
     """
     together = np.concatenate([first, second])
     apart = abs(first.mean() - second.mean()) * (1 - 1e-9)  # sums in another order differ in their last bits
@@ -113,9 +109,9 @@ def permutation_p(first: Numbers, second: Numbers) -> float:
 
 
 def _divisions(count: int, first: int) -> npt.NDArray[np.int64]:
-    """Return the indices of the first group in each division, [divisions, first]; ``count``: size of both groups.
+    """Return the indices of the first group in each division, [divisions, first]; ``count``: numbers in both groups.
 
-    These are all divisions, or if there are too many, ``_DIVISIONS`` of them drawn with seed 0.
+    If there are more than ``_DIVISIONS``, that many are drawn with seed 0.
     """
     if comb(count, first) <= _DIVISIONS:
         return np.array(list(combinations(range(count), first)))

@@ -1,4 +1,4 @@
-"""Results of evaluations, as events of kind "evaluated", as metrics, and as lines of text. Pure: reads no files.
+"""Results of evaluations, as events of kind "evaluated", as metrics, and as lines of text. The module reads no files.
 
 If learners have different weights, the evaluator plays with the mean of their weights and with the weights of each.
 """
@@ -17,9 +17,8 @@ from launch.topology.changes import changes_task
 
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
-    """Return the fields of the event for a message of an evaluator.
+    """Return the fields of the event "evaluated": those of the message, the mean score, and scores of learners.
 
-    They are the fields of the message, the mean score, and with several learners the best and the mean of the learners.
     Raises ValueError if a score is not finite or too large.
     """
     games = msgspec.structs.asdict(message)
@@ -36,13 +35,13 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
 
 
 def compare_learners(means: Mapping[str, float]) -> dict[str, Any]:
-    """Return the name and the score of the best learner, and the mean over learners; ``means``: mean score of each."""
+    """Return name and score of the best learner, and the mean over learners; ``means``: learner -> mean score."""
     best = max(means, key=means.__getitem__)
     return {"best": best, "best_mean": means[best], "learners_mean": fmean(means.values())}
 
 
 def event_cause(event: Mapping[str, Any]) -> str:
-    """Return one line with the result of an evaluation, from the fields of its event."""
+    """Return the result of an evaluation as one line of text."""
     said = _score(event["mean"], len(event["returns"]), event["env_steps"])
     if "secondary" in event:
         said += f"; secondary learner {event['secondary']:,.1f}"
@@ -54,7 +53,7 @@ def event_cause(event: Mapping[str, Any]) -> str:
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics ``eval_…``, which later reports repeat, from the fields of the event."""
+    """Return the metrics ``eval_…`` for the following reports, from the fields of the event."""
     keys = {
         "eval_return_mean": event["mean"],
         "eval_episodes": len(event["returns"]),
@@ -69,10 +68,9 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return ``count``, ``best`` (by mean score, of equal ones the first) and ``last`` of a run's evaluations.
+    """Return ``count``, ``best`` (highest mean score) and ``last`` of a run's evaluations; {} if there are none.
 
     ``events``: all events of the run. Evaluations before a resume that has changed the environment do not count.
-    Return {} if there are no evaluations.
     """
     found: list[dict[str, Any]] = []
     for event in events:
@@ -103,10 +101,7 @@ def _result(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_and_last_line(found: Mapping[str, Any]) -> str:
-    """Return one line about the best and the last evaluation; if there is only one, also the deviation of its games.
-
-    ``found``: a result of ``best_and_last`` that is not empty.
-    """
+    """Return one line about the best and the last evaluation; ``found``: from ``best_and_last``, and not empty."""
     best, last = (_score(one["mean"], one["episodes"], one["env_steps"]) for one in (found["best"], found["last"]))
     if found["count"] == 1:
         return f"{last}, deviation {found['last']['std']:.1f}"

@@ -1,4 +1,4 @@
-"""Formats numbers, times and events as text, so that they look the same in all screens, tables and lines. Pure."""
+"""Formats numbers, times and events as text, so that they look the same in all screens, tables and lines."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _FORMS = {Form.WHOLE: as_whole, Form.NUMBER: as_number, Form.PERCENT: as_percent
 
 
 def metric_value(row: Mapping[str, Any], name: str) -> str:
-    """Return the value of a metric in a row as text, in the form that the registry of metrics gives for it."""
+    """Return the value of a metric as text, in the form that is registered for it."""
     return _FORMS[metric(name).form](row.get(name))
 
 
@@ -82,7 +82,7 @@ def skips_frames(row: Mapping[str, Any]) -> bool:
 
 
 def unlearned(summary: Mapping[str, Any]) -> str:
-    """Return a message with the steps that were lost if a run ended before its first update; "" for other runs."""
+    """Return a message if a run ended before its first update, with the steps that are lost; "" for other runs."""
     made = summary.get("steps_made")
     if not made or summary.get("updates"):
         return ""

@@ -1,7 +1,7 @@
-"""Rules that detect when learning fails, each with a remedy and its source. Pure: they read rows of metrics.jsonl.
+"""Rules that detect when learning fails, each with a remedy and its source.
 
-The supervisor applies the rules to each report of a living run (``launch/runtime/reporter.py``); ``actorlearn health``
-applies them to the reports of any run. ``docs/health.md`` is generated from ``RULES``.
+The supervisor applies the rules to each *row* (line of metrics.jsonl) of a living run (``launch/runtime/reporter.py``);
+``actorlearn health`` applies them to the rows of any run. ``docs/health.md`` is generated from ``RULES``.
 
 A rule has a condition on single rows. The rule begins to hold when its condition has held in nearly all rows of a
 period; it ceases to hold after a few rows without the condition. Rows that lack the metric of a rule do not count.
@@ -49,7 +49,7 @@ UNDECIDED = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules need to know of a run's topology; None: unknown, or the run has no such limit."""
+    """Values of a run's topology that rules need; None: unknown, or the run has no such limit."""
 
     total_steps: float | None = None
     clip_norm: float | None = None
@@ -64,7 +64,7 @@ class Facts:
 
     @classmethod
     def of(cls, topology: Mapping[str, Any]) -> Facts:
-        """Return the facts of a topology with all defaults; facts whose keys are missing are unknown."""
+        """Read the values from a topology with all defaults."""
         optimizer, algorithm = section_of(topology, "optimizer"), section_of(topology, "algorithm")
         clip, discount = number(algorithm, "reward_clip"), number(algorithm, "discount")
         other_rewards = algorithm.get("name") == "sac" or algorithm.get("normalize_reward")
@@ -87,7 +87,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the rows of a run have shown up to the newest one; begins anew when a resume changes the environment."""
+    """Scores and rewards of a run so far, or since a resume last changed its environment."""
 
     lowest: float | None = None
     """Lowest mean score in any report; ``best`` is the highest."""
@@ -98,7 +98,7 @@ class Past:
     """`ENV_CHANGES` of the newest row."""
 
     def with_row(self, row: Row) -> Past:
-        """Return the past with another row added."""
+        """Return the values after another row."""
         changes = number(row, ENV_CHANGES)
         before = self if changes == self.env_changes else Past(env_changes=changes)
         past = replace(before, rewarded=before.rewarded or bool(number(row, "rewards_nonzero")))
@@ -110,7 +110,7 @@ class Past:
         return replace(past, lowest=lowest, best=score if past.best is None else max(past.best, score))
 
     def learns(self, row: Row) -> bool:
-        """Whether the row's score is clearly above the lowest score so far.
+        """Whether the score of a row is clearly above the lowest score so far.
 
         It must exceed the lowest by half of its absolute value, and by a quarter of the difference to the best.
         """
@@ -122,7 +122,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class HealthRule:
-    """A rule that detects one failure of learning; the module's docstring says when a rule holds."""
+    """A rule that detects one failure of learning. The module's docstring says when it holds."""
 
     name: str
     when: str
@@ -401,7 +401,7 @@ class _Verdict:
     """Whether the rule holds."""
 
     def add(self, rule: HealthRule, steps: int, held: bool) -> bool:
-        """Add a row; return whether the rule has begun or ceased to hold with this row."""
+        """Add a row: whether the condition ``held`` after ``steps`` optimizer steps; return whether ``ill`` changed."""
         self.held.append((steps, held))
         if self.ill:
             newest = list(self.held)[-WELL_REPORTS:]
@@ -428,7 +428,7 @@ class _LearnerHealth:
         return [name for name, verdict in self.verdicts.items() if verdict.ill]
 
     def add(self, row: Row, facts: Facts) -> Iterator[tuple[HealthRule, bool]]:
-        """Apply the rules to another row; yield each rule that begins (True) or ceases (False) to hold with it."""
+        """Apply the rules to a row; yield each rule that begins (True) or ceases (False) to hold."""
         updates = int(number(row, "updates") or 0)
         if updates < self.updates:  # a trainer was restored from a checkpoint
             for verdict in self.verdicts.values():
@@ -443,15 +443,14 @@ class _LearnerHealth:
 
 
 class Health:
-    """Applies all rules to the rows of one run, for each learner separately."""
+    """Applies all rules to one run, to each of its learners separately."""
 
     def __init__(self, facts: Facts) -> None:
-        """``facts``: facts of the run's topology."""
         self._facts = facts
         self._learners: dict[str, _LearnerHealth] = {}
 
     def add(self, row: Row) -> list[HealthChange]:
-        """Apply the rules to another row of metrics.jsonl; return the rules that begin or cease to hold with it."""
+        """Apply the rules to the next line of metrics.jsonl; return the rules that begin or cease to hold."""
         changes = []
         rows = _rows_of(row)
         for name in self._learners.keys() - rows.keys():  # learners that have left
@@ -469,22 +468,19 @@ class Health:
 
 
 def remedy_of(ill: str) -> str:
-    """Return the remedy for a name that ``Health.ill`` has returned; "" if this version has no such rule."""
+    """Return the remedy of a rule, by a name from `Health.ill`; "" if this version has no such rule."""
     rule = BY_NAME.get(ill.rpartition(": ")[2])
     return rule.remedy if rule else ""
 
 
 def names_in(row: Row) -> list[str]:
-    """Return the names of the rules that held when a row of metrics.jsonl was written."""
+    """Return the names of the rules that a line of metrics.jsonl lists as holding."""
     found = row.get(HEALTH)
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def _rows_of(row: Row) -> dict[str, Row]:
-    """Return the row of each learner by name: the metrics of the run, with the learner's own in their place.
-
-    With one learner, return {"": row}.
-    """
+    """Return learner -> its metrics, and those of the run that it does not have; {"": row} with one learner."""
     learners = row.get(LEARNERS)
     if not isinstance(learners, Mapping) or not learners:
         return {"": row}

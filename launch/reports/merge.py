@@ -1,7 +1,7 @@
-"""Merges the rows of several learners into one row of the run. Pure.
+"""Merges the metrics of several learners into one *row* of the run, which becomes a line of metrics.jsonl.
 
-The registry of metrics says for each metric whether values are added, averaged, or replaced by the largest. With one
-learner, the row of the run is the row of its trainer.
+Values of learners are added or averaged, or the largest is taken, as it is registered for each metric. With one
+learner, the row of the run is that of its trainer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ STALE_REPORTS = 3.0
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Return the row of the run, given the newest row of each learner by name.
+    """Merge the newest row of each learner into a row of the run; ``rows``: learner -> row.
 
-    With several learners, its value ``learners`` has some metrics of each learner. ``left``: the last rows of learners
-    that have left the run; their counters, such as games played, are added.
+    With several learners, the value ``learners`` has some metrics of each. ``left``: the last rows of learners that
+    have left the run, whose counters, such as games played, are added.
     """
     before = [*left]
     if len(rows) == 1:
@@ -38,17 +38,14 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
 
 
 def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return env_steps and frames of all learners together, if they are more than the row has; else {}.
-
-    Each learner reports the steps of all learners as far as it knows them, which may be too few when others have left.
-    """
+    """Return env_steps and frames with those of learners that have left, if the row lacks them; else {}."""
     known, frames = row.get("env_steps") or 0, row.get("frames") or 0
     learned = sum(row.get(name) or 0 for name in ("steps_used", "dropped_not_finite"))
     return {"env_steps": learned, "frames": frames * learned // known} if learned > known > 0 else {}
 
 
 def merge(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return one row with the merged value of each metric that any of the rows has."""
+    """Merge rows into one, with each metric that any of them has."""
     return {name: _value(metric(name), rows) for name in dict.fromkeys(name for row in rows for name in row)}
 
 
@@ -67,11 +64,7 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 class LearnerRows:
-    """Keeps the newest row of each learner, and merges them into rows of the run.
-
-    Learners report at about the same times. A merged row is made when the first learner by name reports, and once more
-    at the end of the run.
-    """
+    """Keeps the newest row of each learner, and merges them whenever the first learner (by name) reports."""
 
     def __init__(self, every_s: float) -> None:
         """``every_s``: seconds between two rows of a learner."""
@@ -81,10 +74,7 @@ class LearnerRows:
         self._unmerged = False
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
-        """Add the row of a learner; return the merged row if it is time for one, else None.
-
-        It is time when the learner is the first one, by name, of those that still report.
-        """
+        """Add the row of a learner; return the merged row if it is the first learner that still reports, else None."""
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
         self._unmerged = name != min(fresh)
@@ -109,7 +99,7 @@ class LearnerRows:
         return {name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s}
 
     def _merged(self, fresh: set[str]) -> dict[str, Any]:
-        """Return the merged row; ``fresh``: learners that still report; the rates of the others count as 0."""
+        """Return the merged row; rates of learners that are not in ``fresh``, which do not report any more, are 0."""
         rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
         for silent in rows.keys() - fresh:
             rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})

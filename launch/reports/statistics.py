@@ -1,9 +1,9 @@
 """Statistics of the scores of several runs in several tasks, as recommended by Agarwal et al. (2021, arXiv 2108.13264).
 
-Pure. A task is for example a game, and its runs are those of several seeds. The scores of a task are an array
-[..., runs]. A statistic takes the arrays of all tasks and reduces the axis of runs. The axes before it are the same in
-all tasks: the steps of learning curves, or the thresholds of a performance profile. So ``band`` also computes
-sample-efficiency curves and profiles.
+A task is for example a game, and its runs are those of several seeds. The scores of a task are an array [..., runs]. A
+statistic takes the arrays of all tasks and reduces the axis of runs. The axes before it are the same in all tasks: the
+steps of learning curves, or the thresholds of a performance profile. So ``band`` also computes sample-efficiency curves
+and profiles.
 
 Intervals are those of a stratified bootstrap (Efron 1979): runs are resampled with replacement within each task. The
 interval contains the statistic in 95 % of the resamples. With few runs such intervals are too narrow;
@@ -48,7 +48,7 @@ class Interval(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Estimates, each with its interval, as arrays [...] of one shape, for example the points of a curve.
+    """Estimates with their intervals, for example of the points of a curve, as arrays [...] of one shape.
 
     Each interval has the confidence LEVEL for its own point; the whole curve lies in the band with a lower confidence.
     """
@@ -81,15 +81,15 @@ def median_of_tasks(tasks: Tasks) -> Numbers:
 
 
 def optimality_gap(tasks: Tasks, target: float = 1.0) -> Numbers:
-    """Return how far scores fall short of a target, as the mean over tasks; higher scores count as the target."""
+    """Return how far scores are below a target, as the mean over tasks; a score above it counts as the target."""
     return target - mean_of_tasks([np.minimum(scores, target) for scores in tasks])
 
 
 def probability_of_improvement(tasks: Tasks, others: Tasks) -> Numbers:
     """Return the probability that a run scores more than one of the others in the same task, as the mean over tasks.
 
-    It is the statistic U of Mann and Whitney divided by the number of pairs: equal scores count half. Scores of
-    different tasks are never compared, so they need no common unit. Raises ValueError for different numbers of tasks.
+    It is the statistic U of Mann and Whitney divided by the number of pairs: equal scores count half. Tasks need no
+    common unit. Raises ValueError for different numbers of tasks.
     """
     return np.asarray(np.mean([_share_above(scores, its) for scores, its in zip(tasks, others, strict=True)], axis=0))
 
@@ -103,11 +103,10 @@ def exceeded(tasks: Tasks, thresholds: Sequence[float]) -> list[Numbers]:
 
 
 def interval(statistic: Statistic, *groups: Sequence[Sequence[float]], resamples: int = RESAMPLES) -> Interval:
-    """Return a statistic with its bootstrap interval.
+    """Return a statistic with its bootstrap interval, the same for the same scores (the seed is fixed).
 
     ``groups``: one group of runs, or two for a statistic that compares them. A group has, for each task, the scores of
-    its runs; all tasks have the same unit. The random numbers have a fixed seed, so the same scores give the same
-    interval. Raises ValueError for a task without runs.
+    its runs; all tasks have the same unit. Raises ValueError for a task without runs.
     """
     found = band(
         statistic, *([np.asarray(its, dtype=np.float64) for its in group] for group in groups), resamples=resamples
@@ -118,8 +117,8 @@ def interval(statistic: Statistic, *groups: Sequence[Sequence[float]], resamples
 def band(statistic: Statistic, *groups: Tasks, resamples: int = CURVE_RESAMPLES) -> Band:
     """Return a statistic that is an array, such as a mean learning curve, with an interval for each of its numbers.
 
-    ``groups``: as for ``interval``, with arrays [..., runs] as scores. A run is resampled with all its numbers, so a
-    curve is never divided. Raises ValueError for a task without runs.
+    ``groups``: as for ``interval``, with arrays [..., runs] as scores; whole curves are resampled. Raises ValueError
+    for a task without runs.
     """
     counts = [[scores.shape[-1] for scores in tasks] for tasks in groups]
     if not all(runs and all(runs) for runs in counts):
