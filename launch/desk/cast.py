@@ -1,4 +1,4 @@
-"""The processes of a run for the desk, reconstructed from the run's events. Pure.
+"""Reconstructs the processes of a run from its events.
 
 So the desk can also show the processes of ended runs and of other machines. While the run is alive, what its supervisor
 reports takes precedence.
@@ -24,7 +24,7 @@ _STATES = {
 
 @dataclass
 class Process:
-    """A process of the run's present life, with all its restarts."""
+    """A process that was started since the start, or the last resume, of the run."""
 
     name: str
     role: str
@@ -43,7 +43,7 @@ class Process:
 
 
 class Cast:
-    """The processes of a run by name."""
+    """Reads events and keeps the present state of each process."""
 
     def __init__(self) -> None:
         self._processes: dict[str, Process] = {}
@@ -69,7 +69,7 @@ class Cast:
     def processes(self, told: Sequence[Mapping[str, Any]] | None, alive: bool) -> list[Process]:
         """Return all processes, in the order of their first start.
 
-        ``told``: the processes as a living supervisor reports them; None: it did not answer. ``alive``: whether the run
+        ``told``: the processes as the supervisor reports them now; None: it did not answer. ``alive``: whether the run
         is alive; if not, its processes have ended.
         """
         if not alive:

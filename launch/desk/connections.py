@@ -29,17 +29,17 @@ _REPORT_EVERY_S = 60.0
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection that is closed if it does not send a whole header in time, or if there are too many connections.
+    """A connection that is closed if it does not send the whole header of a request in time.
 
-    When there are more than ``MOST``, the one that has waited longest for a header is closed. If none waits for a
-    header, the new connection is closed.
+    Of more than ``MOST`` connections, the one that has waited longest for a header is closed; if none waits, the new
+    one.
     """
 
     _deadline: asyncio.TimerHandle | None = None
     """Timer that closes the connection when ``HEADER_S`` have passed without a whole header."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer of the new connection; close one connection if there are too many."""
+        """Start the timer of a new connection; close one if there are too many."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > MOST:
@@ -67,7 +67,7 @@ class LimitedProtocol(H11Protocol):
         return cycle is None or cycle.response_complete
 
     def deadline_s(self) -> float:
-        """Return the time, by the event loop's clock, by which the whole header must have arrived."""
+        """Return the time, by the event loop's clock, at which the connection is closed without a whole header."""
         return self._deadline.when() if self._deadline is not None else 0.0
 
     def _wait(self) -> None:
@@ -104,7 +104,7 @@ class LimitedServer(uvicorn.Server):
         await super().serve(sockets)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Print an error of the event loop; the error of exhausted descriptors, which is frequent, once a minute."""
+        """Print an error of the event loop; the frequent error of exhausted descriptors at most once a minute."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
             loop.default_exception_handler(context)

@@ -1,7 +1,7 @@
 """The curve of one metric of a run, thinned to a bounded number of points while the run adds reports.
 
-So neither memory nor time depends on the length of the run. Reads ``metrics.jsonl``: at first a sample of its rows,
-then the rows that are added.
+So neither memory nor time depends on the length of the run. Reads ``metrics.jsonl``: at first a sample of its lines,
+then the lines that are added.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ class CurvePoints(NamedTuple):
     """Values of the metric."""
 
     def that_count(self) -> CurvePoints:
-        """Return the points without those that a restore from a checkpoint has undone, so that steps increase."""
+        """Return the points without those that a restore from a checkpoint has undone; their steps increase."""
         least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
         kept = self.steps < least_later
         return CurvePoints(self.steps[kept], self.minutes[kept], self.numbers[kept])
 
     def steps_at(self, time_s: float) -> float | None:
-        """Return the environment steps of the run at ``time_s``, in seconds since its start.
-
-        Interpolated linearly between reports. None if no times are known.
-        """
+        """Return the environment steps, interpolated, ``time_s`` after the start; None if no times are known."""
         timed = self.with_times()
         return float(np.interp(time_s / 60.0, timed.minutes, timed.steps)) if len(timed.minutes) else None
 
@@ -54,10 +51,9 @@ class CurvePoints(NamedTuple):
 
 
 class GrowingCurve:
-    """Reads and keeps the curve of one metric; reports without steps or without the metric are left out.
+    """Reads and keeps the curve of one metric; several threads may use it.
 
-    Which points remain after thinning depends only on the times of the reports. One thread may call ``look`` while
-    others read ``points``.
+    Reports without steps or without the metric are left out.
     """
 
     def __init__(self, path: Path, metric: str) -> None:
@@ -69,7 +65,7 @@ class GrowingCurve:
             self._add(point)
 
     def look(self) -> None:
-        """Read the reports that were added."""
+        """Read the reports that were added since the last call."""
         with self._lock:
             for point in self._lines.new():
                 self._add(point)
@@ -90,7 +86,7 @@ class GrowingCurve:
             self._thin()
 
     def _thin(self) -> None:
-        """Keep the first report in each of ``MOST_POINTS`` equal intervals of time, and the newest report."""
+        """Keep the first point in each of ``MOST_POINTS`` equal intervals of time, and the newest point."""
         time_s, steps, _ = self._columns
         times = np.array(time_s if np.isfinite(time_s).all() else steps)
         length_s = times[-1] - times[0]

@@ -1,7 +1,7 @@
-"""The picture of a run on the desk: a box for each process, and lines for the data that flows between them. Pure.
+"""The picture of a run on the desk: a box for each process, and lines for the data that flows between them.
 
 Boxes are in columns: processes that make experience are left of those that learn from it. The numbers are those of the
-newest report.
+newest report (line of metrics.jsonl).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEMORY = {
 
 
 class Column(IntEnum):
-    """A column of boxes, which follows from the role of their processes."""
+    """The column of a box in the picture, which depends on the role of its processes."""
 
     MAKERS = 0
     TRAINERS = 1
@@ -41,7 +41,7 @@ class Column(IntEnum):
 def graph(
     processes: Sequence[Process], row: Mapping[str, Any], topology: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the boxes and lines that the page draws.
+    """Return the boxes and lines of the picture.
 
     ``row``: the newest report. ``meta``: content of meta.json, with the bytes of an observation and of the weights.
     """
@@ -63,7 +63,7 @@ def _boxes(group: Sequence[Process]) -> list[dict[str, Any]]:
 
 
 def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
-    """Return one box for a process, or for several healthy processes of one role; ``title``: text of its first line."""
+    """Return a box for a process, or for several processes of one role and state; ``title``: its first line."""
     first = members[0]
     busy = [member.busy for member in members if member.busy is not None]
     deaths = sum(member.deaths for member in members)
@@ -98,10 +98,7 @@ def _column(role: str) -> Column:
 def _lines(
     learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the lines of one learner: experience to its trainer, and weights from the trainer to processes that act.
-
-    The first line of each kind has a text with rates; the others have none.
-    """
+    """Return the lines of one learner: experience to its trainer, and weights from it; the first of each has a text."""
     own = {
         column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)
     }
@@ -125,9 +122,9 @@ def _lines(
 
 
 def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
-    """Return a rate of data as text, such as " · 1.2 MiB/s"; "" if it is unknown.
+    """Return a rate of data as text, such as " · 1.2 MiB/s": ``pieces`` of ``size`` bytes every ``steps`` steps.
 
-    The data are ``pieces`` of ``size`` bytes each for every ``steps`` environment steps.
+    Return "" if a number is unknown.
     """
     known = all(is_number(number) and number > 0 for number in (steps_per_s, size, pieces, steps))
     return f" · {as_bytes(steps_per_s * size * pieces / steps)}/s" if known else ""
@@ -136,10 +133,9 @@ def _flow(steps_per_s: Any, size: Any, pieces: Any = 1, steps: Any = 1) -> str:
 def _between_learners(
     boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], topology: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the lines for the exchange between learners, and the box of the memory through which they exchange.
+    """Return the lines for the exchange between learners, and the box of the shared memory that they lead to.
 
-    There is no such box with parameter servers or in mode gossip. Then each line connects a trainer with a server, or
-    a trainer with another one that mixes its weights.
+    With parameter servers and in mode gossip there is no such box: lines lead to servers, or to other trainers.
     """
     trainers = [box for box in boxes if box["column"] == Column.TRAINERS]
     servers = [box for box in boxes if box["role"] == "parameter_server"]
@@ -165,7 +161,7 @@ def _between_learners(
 
 
 def _edges(trainers: Sequence[Mapping[str, Any]], topology: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the edges of the graph of mode gossip, each from a trainer to one that mixes its weights."""
+    """Return pairs of trainers in mode gossip; the second mixes the weights of the first with its own."""
     by_learner = {trainer["learner"]: trainer["id"] for trainer in trainers}
     keys = topology.get("gossip")
     named = keys if isinstance(keys, Mapping) else {}
@@ -188,7 +184,7 @@ def _memory_box(mode: str) -> dict[str, Any]:
 
 
 def _exchanged(row: Mapping[str, Any], trainer: str, topology: Mapping[str, Any]) -> str:
-    """Return the staleness and the bytes per second of a trainer's exchange as text; unknown ones are left out."""
+    """Return staleness and bytes per second of a trainer's exchange as text, without unknown ones."""
     report = topology.get("report")
     every_s = report.get("every_s") if isinstance(report, Mapping) else None
     own = _of_learner(row, trainer)

@@ -16,7 +16,7 @@ MOST_SAMPLES = 300
 
 
 class Load:
-    """Measures the processes of one run while a page of the desk shows them."""
+    """Keeps samples of the processor time and the memory of the processes of one run."""
 
     def __init__(self) -> None:
         self._begin_s = time.monotonic()
@@ -24,7 +24,7 @@ class Load:
         self._samples: dict[str, deque[tuple[float, float, int]]] = {}
 
     def sample(self, processes: Sequence[Process]) -> None:
-        """Measure the running processes now; processes on other machines are left out."""
+        """Measure the running processes of this machine now."""
         for process in processes:
             if process.pid is None or process.node or process.state in ("exited", "fatal"):
                 self._measured.pop(process.name, None)
@@ -44,15 +44,12 @@ class Load:
             kept.append((time.monotonic() - self._begin_s, *numbers))
 
     def newest(self, name: str) -> tuple[float, int] | None:
-        """Return the newest sample of a process: cores in use, and bytes of resident memory.
-
-        None if the process is not measured now.
-        """
+        """Return the cores in use and the bytes of resident memory of a process; None if it is not measured now."""
         rows = self._samples.get(name) if name in self._measured else None
         return rows[-1][1:] if rows else None
 
     def of(self, name: str) -> dict[str, list[Any]]:
-        """Return the samples of a process as lists: seconds since this object was made, cores in use, and bytes."""
+        """Return the samples of a process as lists: seconds since this object was made, cores in use, bytes."""
         rows = list(self._samples.get(name, ()))
         return {
             "seconds": [round(row[0], 1) for row in rows],

@@ -1,6 +1,6 @@
-"""Names of runs and groups on the desk, made distinct by keys or by parts of folders. Pure.
+"""Names of runs and groups on the desk, made distinct by keys or by parts of folders.
 
-Runs in different folders may have the same name. The "place" of a run or a group is then the part of its folder that
+Runs in different folders may have the same name. The *place* of a run or a group is then the part of its folder that
 tells it from the others; otherwise it is "".
 """
 
@@ -19,9 +19,9 @@ from launch.reports.format import printable
 
 
 def group_names(groups: Sequence[Group]) -> list[str]:
-    """Return the name of each group: the name of its only run, or for several runs the name of their topology.
+    """Return the name of each group: that of its only run, or for several runs that of their topology.
 
-    If several such groups have topologies of one name, the keys in which they differ are added.
+    If several groups have the same topology name, the keys in which they differ are added.
     """
     names: list[str] = []
     same: dict[str, list[int]] = {}
@@ -41,21 +41,20 @@ def group_names(groups: Sequence[Group]) -> list[str]:
 
 
 def _rounded(value: object) -> object:
-    """Return the value of a key for a name; a number with a fraction is rounded to six digits."""
     return float(f"{value:.6g}") if isinstance(value, float) and is_number(value) else value
 
 
 def run_places(groups: Sequence[Group]) -> dict[str, str]:
-    """Return the place of each run, by the id of the run."""
+    """Return id of a run -> the part of its folder that tells it from runs of the same name, or ""."""
     runs = [watched for group in groups for watched in group.members]
     places = shortest_parts([(watched.view.name, watched.run.path.parent) for watched in runs])
     return {watched.id: place for watched, place in zip(runs, places, strict=True)}
 
 
 def group_places(groups: Sequence[Group], names: Sequence[str], of_runs: Mapping[str, str]) -> list[str]:
-    """Return the place of each group: the place of its only run, or a part of the folder that contains its runs.
+    """Return for each group the part of its folder that tells it from groups of the same name, or "".
 
-    ``of_runs``: the places of the runs, by their ids.
+    ``of_runs``: id of a run -> the same for the run, used for groups of one run.
     """
     folders = [Path(os.path.commonpath([own.run.path.parent for own in group.members])) for group in groups]
     places = shortest_parts(list(zip(names, folders, strict=True)))
@@ -66,11 +65,10 @@ def group_places(groups: Sequence[Group], names: Sequence[str], of_runs: Mapping
 
 
 def shortest_parts(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Return, for each pair of a name and a folder, the part of the folder that identifies it among those of one name.
+    """Return for each pair (name, folder) the part of the folder that tells it from others of the same name.
 
-    For example, two runs "pong" in /a/x/runs and /a/y/runs have the parts "x" and "y". The end that all folders have in
-    common is removed; the part is the shortest remaining end that is unique. It is "" if the name occurs only once, or
-    if the pair occurs twice.
+    For two runs "pong" in /a/x/runs and /a/y/runs these are "x" and "y": without the end that both have in common, the
+    shortest end that is unique. The part is "" if the name occurs only once, or if the pair occurs twice.
     """
     same: dict[str, list[int]] = {}
     for index, (name, _) in enumerate(named):

@@ -1,7 +1,7 @@
-"""Makes the parts that the desk's page draws, such as the list of runs, the curves and the events of a run.
+"""Makes the data that the desk's page shows, such as the list of runs, the curves and the events of a run.
 
-A part is a value that can be encoded as JSON. ``launch/desk/stream.py`` sends parts to pages, and reports contain the
-same parts. Numbers to be read are formatted here; numbers to be drawn stay numbers. Pure: reads no file.
+The data are divided into *parts*, values for JSON. ``launch/desk/stream.py`` sends parts to pages; reports contain the
+same parts. Numbers to be read are formatted here; numbers to be drawn stay numbers.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ _LIST = ("episode_return_mean", "env_steps_per_s")
 
 
 def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part:
-    """Return the part about the page itself: the metrics that it shows or could show, colours, number of cores.
+    """Return data about the page itself: the metrics that it shows or could show, colours, number of cores.
 
-    ``shown``: names of the metrics whose curves the page shows; ``about``: further facts.
+    ``shown``: names of the metrics whose curves the page shows; ``about``: further values to include.
     """
     names = dict.fromkeys((SCORE, *(name for watched in runs for name in _curve_names(watched.view.row))))
     return {
@@ -92,7 +92,7 @@ def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part
 
 
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of a report's numbers, except those on the horizontal axes."""
+    """Return the names of the metrics in a report of which curves can be drawn."""
     return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
 
 
@@ -119,9 +119,9 @@ def run_list(
     places: Mapping[str, str],
     columns: Sequence[str] | None,
 ) -> Part:
-    """Return the lines of the table of runs, one for each run that is in a group.
+    """Return the table of runs, with a line for each run that is in a group.
 
-    ``places``: by the id of a run, the text that tells it from other runs of its name (``launch/desk/names.py``).
+    ``places``: id of a run -> the text that tells it from other runs of its name (``launch/desk/names.py``).
     ``columns``: names of the metrics in the table; None: all.
     """
     group_of = {watched.id: group.number for group in groups for watched in group.members}
@@ -160,7 +160,7 @@ def _run_line(watched: WatchedRun, group: int, place: str, columns: Sequence[str
 
 
 def _started(meta: Mapping[str, Any]) -> str:
-    """Return the time at which the run's first life began, in ISO 8601 and UTC; "" if it is unknown."""
+    """Return the time at which the run was first started, in ISO 8601 and UTC; "" if it is unknown."""
     at = _time(metas_of(meta)[0].get("started"))
     return at.isoformat() if at else ""
 
@@ -174,12 +174,12 @@ def _time(text: object) -> datetime | None:
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
-    """Return the newest report; of an ended run, with the values of summary.json in place of those in the report."""
+    """Return the newest metrics; of an ended run, those of summary.json where it has them."""
     return {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
 
 
 def _number(value: object) -> float | None:
-    """Return a number, rounded to six digits if it has a fraction; None for a value that is no usable number."""
+    """Return a number, rounded to six digits if it is not whole; None for a value that is no usable number."""
     if not is_number(value):
         return None
     return int(value) if abs(value) <= EXACT and value == int(value) else float(f"{value:.6g}")
@@ -191,9 +191,9 @@ def _progress(view: RunView) -> str:
 
 
 def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
-    """Return the groups, each with its values of the keys in which groups differ, and the names of these keys.
+    """Return the groups of runs that differ only in name and seed, and the keys in which the groups differ.
 
-    A group has runs that differ only in name and seed. ``places``: as for ``run_list``.
+    ``places``: as for ``run_list``.
     """
     firsts = [group.members[0].view for group in groups]
     topologies = [view.topology for view in firsts]
@@ -220,7 +220,7 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
 
 
 def _value(value: object) -> float | str:
-    """Return the value of a key: a number as it is, because the page formats it, any other value as text."""
+    """Return the value of a key for the page: a number, which the page formats, or text."""
     if is_number(value) and not isinstance(value, bool) and abs(value) <= EXACT:
         return value
     return printable(str(value))
@@ -249,10 +249,10 @@ def _mark(curve: CurvePoints, marked: Mapping[str, Any]) -> Part:
 
 
 def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
-    """Return the bands of a group for the metrics ``shown`` and the score, each against steps and against minutes.
+    """Return mean and interval of a group's curves, of the metrics ``shown`` and the score, by steps and by minutes.
 
-    A band covers only the steps that all its runs have reached. So runs that ended early are left out, unless all runs
-    did. A band is None if fewer than two curves overlap.
+    They cover only the steps that all its runs have reached. So runs that ended early are left out, unless all runs
+    did. They are None if fewer than two curves overlap.
     """
     found = {}
     whole = [watched for watched in members if watched.view.status not in _ENDED_EARLY]
@@ -269,7 +269,7 @@ def group_band(members: Sequence[WatchedRun], shown: Sequence[str]) -> Part:
 
 
 def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
-    """Return lists of horizontal positions, of the interquartile mean there, and of the two ends of its interval."""
+    """Return positions on the horizontal axis, the interquartile means there, and both ends of their intervals."""
     if sum(len(curve) > 0 for curve in curves) < 2:
         return None
     try:
@@ -280,7 +280,7 @@ def _band(curves: Sequence[npt.NDArray[np.float64]]) -> Part:
 
 
 def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
-    """Return numbers rounded to six digits; a picture does not show more, and the text is half as long."""
+    """Round numbers to six digits; a picture does not show more, and the text is half as long."""
     return [float(f"{number:.6g}") for number in numbers]
 
 
@@ -288,7 +288,7 @@ def _rounded(numbers: npt.NDArray[np.float64]) -> list[float]:
 
 
 def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dict[str, Part]:
-    """Return the parts of the page of one run by name; ``topology``: text of its topology file."""
+    """Return name -> data of each part of the page of one run; ``topology``: text of its topology file."""
     row = _outcome(view)
     return {
         "head": _head(view),
@@ -307,7 +307,7 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
 
 
 def process_list(processes: Sequence[Process], load: Load | None, now: datetime) -> Part:
-    """Return the lines of the table of processes; a number is a pair of its value and its text.
+    """Return the table of processes, in which a number is a pair of its value and its text.
 
     ``load``: measured processor time and memory; None: not measured.
     """
@@ -333,7 +333,7 @@ def _process_line(process: Process, load: Load | None, now: datetime) -> dict[st
 
 
 def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
-    """Return the name, label, value (as text) and description of a metric in a report."""
+    """Return the name, label, value (as text) and description of a metric; ``row``: a report."""
     return {
         "name": name,
         "label": _label(name),
@@ -348,7 +348,7 @@ def _best(view: RunView) -> dict[str, str]:
 
 
 def event(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time, the line of text and the kind of an event, and whether it reports a problem."""
+    """Return the time, the text and the kind of an event, and whether it reports a problem."""
     time_s, kind = one.get("time_s"), one.get("kind")
     at = as_duration(time_s if is_number(time_s) else None)
     return {"time": at, "text": event_line(one), "kind": printable(str(kind)), "alarm": kind in ALARMS}
@@ -411,7 +411,7 @@ def _evaluation(one: Mapping[str, Any]) -> Part:
 
 
 def _about(view: RunView) -> Part:
-    """Return facts about the run, such as machine and versions, and the commands that repeat it."""
+    """Return details of the run, such as machine and versions, and the commands that repeat it."""
     meta = view.meta
     machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
     memory = machine.get("memory_bytes")
@@ -440,7 +440,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _repeat(meta: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the command that checks out the run's code, then the commands of all its lives."""
+    """Yield the commands that repeat the run: git checkout, then ``actorlearn run`` and each ``resume``."""
     if meta.get("commit"):
         yield f"git checkout {meta['commit']}"
     for life in metas_of(meta):

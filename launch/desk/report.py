@@ -74,7 +74,7 @@ def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
 
 
 def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
-    """Return the page with the text of its styles and scripts in it, and the hashes of these texts by element."""
+    """Put the styles and scripts of the page into it; return it, and "style" or "script" -> hashes of their texts."""
     hashes: dict[str, list[str]] = {"style": [], "script": []}
 
     def put(kind: str, attributes: str, content: str) -> str:
@@ -92,10 +92,9 @@ def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _joined(name: str, before: list[str]) -> str:
-    """Return the text of a script and of the modules that it imports, joined into one script.
+    """Join a script and the modules that it imports into one script: a page opened from a file can load no modules.
 
-    Browsers load no modules for a page that is opened from a file. Joining works because no two modules define the same
-    name. ``before``: names of the modules that are in the page already; names are added to it.
+    No two modules may define the same name. ``before``: modules that are in the page already; the new ones are added.
     """
     before.append(name)
     text = (PAGE / name).read_text()

@@ -76,7 +76,7 @@ class Guard:
     """Refuses requests without the token or for another host name; adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        """``port``: the desk's port, a part of the cookie's name, because the ports of a host share their cookies."""
+        """``port``: the desk's port, which becomes a part of the cookie's name: all ports of a host share cookies."""
         self._app, self._token = app, token
         self._cookie = f"actorlearn-desk-{port}"
 
@@ -114,7 +114,7 @@ class Guard:
 
 
 class DeskServer:
-    """The routes of the web server, for the page, its stream, films, logs of processes, and changes."""
+    """Answers requests for the page, its stream of data, films, logs of processes, and changes of runs."""
 
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""
@@ -145,7 +145,7 @@ class DeskServer:
         return FileResponse(folder / f"{word}.mp4")
 
     async def _process(self, request: Request) -> Response:
-        """Answer with the end of a process's log, and the measurements of its processor time and memory."""
+        """Answer with the end of a process's log, and samples of its processor time and memory."""
         watched, name = self._runs.get(request.path_params["run"]), request.path_params["process"]
         log = None if watched is None else await run_in_threadpool(end_of_log, watched.run.path, name)
         if watched is None or log is None:
@@ -186,10 +186,9 @@ class DeskServer:
         return StreamingResponse(messages, media_type="text/event-stream")
 
     async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:
-        """Yield server-sent events, each with the parts that have changed, until the page is closed.
+        """Yield server-sent events with the data that have changed, until the page is closed.
 
-        ``run_id``: id of the run that the page shows in full; if it is empty or unknown, the page shows the list of
-        runs. A supervisor is asked in a separate thread, so that one that does not answer delays no other page.
+        ``run_id``: id of the run that the page shows in full; empty: the page shows the list of runs.
         """
         changes, clock = Changes(), asyncio.get_running_loop().time
         full: InFull | None = None

@@ -1,8 +1,8 @@
-"""Collects the parts that a page of the desk shows (``launch/desk/parts.py``), and finds those that have changed.
+"""Collects the data that a page of the desk shows, and finds what has changed.
 
-A part is sent again when it has changed. A report contains the same parts once. The parts about all runs are named
-``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``. Those of the run that a page shows in full are named
-``run/RUN/PART``.
+The data are divided into parts (``launch/desk/parts.py``), which are sent again when they have changed. Parts about all
+runs are named ``desk``, ``runs``, ``groups``, ``curve/RUN`` and ``band/GROUP``; parts of the run that a page shows in
+full are named ``run/RUN/PART``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_LOG = 64 * 1024
 
 
 class Overview:
-    """Makes the parts about all runs, for one page."""
+    """Makes the data about all runs, for one page."""
 
     def __init__(
         self,
@@ -51,10 +51,9 @@ class Overview:
         columns: Sequence[str] | None = (),
         **about: Any,
     ) -> None:
-        """Read nothing yet.
+        """``metrics``: names of the metrics whose curves are shown; ``about``: further values for the page.
 
-        ``metrics``: names of the metrics whose curves are shown. ``columns``: names of further metrics in the table of
-        runs; None: all. ``about``: further facts for the page, such as whether it may change runs.
+        ``columns``: names of further metrics in the table of runs; None: all.
         """
         self._runs, self._metrics, self._columns, self._about = runs, tuple(metrics), columns, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
@@ -67,14 +66,11 @@ class Overview:
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether parts may have changed since the last call of ``changed``; cheap enough to be asked often.
-
-        Another page may have read the new reports already, so versions of the runs are compared too.
-        """
+        """Whether ``changed`` may return something new; cheap enough to be asked often."""
         return self._runs.has_news or self._runs.version != self._version
 
     def changed(self) -> dict[str, Any]:
-        """Return the parts that may have changed since the last call: those of changed runs and of their groups."""
+        """Return name -> data of the parts that may have changed since the last call."""
         self._version = self._runs.version
         runs = self._runs.look()
         groups = self._runs.groups
@@ -105,10 +101,10 @@ class Overview:
 
 
 class InFull:
-    """Makes the parts about one run that a page shows in full; reads the run as `actorlearn top` does."""
+    """Makes the data about one run that a page shows in full."""
 
     def __init__(self, run: RunFolder, load: Load | None = None) -> None:
-        """Read nothing yet; ``load``: measures the processes at each call of ``changed``."""
+        """``load``: measures the processes at each call of ``changed``; None: they are not measured."""
         self.run, self._load = run, load
         self.has_ended = False
         """Whether the run had ended at the last look."""
@@ -117,7 +113,7 @@ class InFull:
         self._topology = read_topology(run.path)
 
     def changed(self) -> dict[str, Any]:
-        """Read the run and ask for its processes; return all its parts."""
+        """Read the run and ask for its processes; return name -> data of all its parts."""
         view = self._reader.look()
         self.has_ended = view.has_ended
         processes = self._cast.processes(view.processes, not view.has_ended)
@@ -129,14 +125,14 @@ class InFull:
 
 
 class Changes:
-    """Remembers the parts that were sent to one page, to leave out those that have not changed since."""
+    """Remembers what was sent to one page, and leaves out parts that have not changed since."""
 
     def __init__(self) -> None:
         self._sent: dict[str, bytes] = {}
         """Digest of each part as last sent; digests take less memory than the parts."""
 
     def of(self, found: Mapping[str, Any], prefix: str = "") -> dict[str, msgspec.Raw]:
-        """Return those of the parts ``found``, encoded, that have changed; ``prefix``: beginning of their names."""
+        """Return the parts in ``found`` that have changed, as JSON; ``prefix`` is added to their names."""
         new: dict[str, msgspec.Raw] = {}
         for name, value in found.items():
             encoded = msgspec.json.encode(value)
@@ -170,16 +166,16 @@ def end_of_log(folder: Path, process: str) -> str | None:
 
 
 def films(folder: Path) -> list[dict[str, Any]]:
-    """Return the films of the newest evaluations of a run: for each its caption ``said`` and its ``file``.
+    """Return the films (recorded games) of a run's newest evaluations, each with a caption ``said`` and a ``file``.
 
-    A film is a recorded game. Files are relative to the run's folder of films.
+    Files are relative to the run's folder of films.
     """
     newest = sorted(filmed(folder).items())[-MOST_EVALUATIONS:]
     return [film for steps, path in reversed(newest) for film in _films(steps, path)]
 
 
 def filmed(folder: Path) -> dict[int, Path]:
-    """Return the folders of a run's films, by the environment steps at which the games were played."""
+    """Return environment steps at which games were filmed -> folder with the films."""
     try:
         return {int(path.name): path for path in (folder / FILMS).iterdir() if path.name.isdecimal()}
     except OSError:

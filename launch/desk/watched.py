@@ -1,7 +1,7 @@
 """Finds the runs for the desk again and again, and reads what they add to their files.
 
-For each run, the newest view, thinned curves and the events to mark on them are kept. None of these grows with the
-length of the run. Several threads may use the objects.
+For each run, the newest snapshot (`RunView`), thinned curves and the events to mark on them are kept. None of these
+grows with the length of the run. Several threads may use the objects.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Group(NamedTuple):
 
 
 class WatchedRun:
-    """A run that the desk shows: its newest view, its curves and its marked events."""
+    """A run that the desk shows: its newest snapshot, its curves and the events to mark on them."""
 
     def __init__(self, run: RunFolder) -> None:
         """Read the newest report and the events of the run."""
@@ -85,7 +85,7 @@ class WatchedRun:
         return not self.view.has_ended and (time.monotonic() >= self._check_s or self._files() != self._sizes)
 
     def look(self) -> None:
-        """Read the new rows and events, if the files have grown or the run has ended."""
+        """Read new metrics and events, if the files have grown or the run has ended."""
         sizes, now_s = self._files(), time.monotonic()
         ended = False
         if now_s >= self._check_s:
@@ -101,7 +101,7 @@ class WatchedRun:
         return tuple(_size(path) for path in self._growing)
 
     def curve(self, metric: str) -> GrowingCurve:
-        """Return the curve of a metric; it is read from the file now, unless it was kept."""
+        """Return the curve of a metric, from memory or else from the file."""
         with self._lock:
             found = self._curves.pop(metric, None) or GrowingCurve(self.run.path / METRICS_FILE, metric)
             self._curves[metric] = found
@@ -129,7 +129,7 @@ class WatchedRuns:
     """The runs that the desk shows: those in a folder and all living runs of this user, or only given ones."""
 
     def __init__(self, folder: Path, chosen: Sequence[RunFolder] = ()) -> None:
-        """Read nothing yet. ``chosen``: show only these runs, and do not search."""
+        """``chosen``: if there are any, only these runs are shown."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock, self._keeping = threading.Lock(), threading.Lock()
@@ -151,7 +151,7 @@ class WatchedRuns:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Two counts, of which one increases whenever the list of runs, or a run, has changed."""
+        """Two counts, of which one changes whenever the list of runs, or a run, has changed."""
         return self._found, sum(watched.version for watched in list(self._runs.values()))
 
     def look(self) -> list[WatchedRun]:
@@ -168,11 +168,7 @@ class WatchedRuns:
             return list(self._runs.values())
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
-        """Return a part encoded as JSON; it is made only once for all pages that request it.
-
-        ``name``: identifies the part. ``make``: returns its value; it is called again if one of the runs ``members``
-        has changed.
-        """
+        """Return what ``make`` returns, as JSON; kept under ``name`` for all pages until one of ``members`` changes."""
         state = [(watched, watched.version) for watched in members]
         before, encoded = self._kept.get(name, (None, msgspec.Raw()))
         if before != state:
@@ -206,10 +202,7 @@ class WatchedRuns:
             self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
 
     def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:
-        """Return the groups with their numbers.
-
-        A group keeps the number that one of its runs had before. New groups get the next numbers, the oldest first.
-        """
+        """Number the groups: one with a run that had a number keeps it; new groups get the next ones, oldest first."""
         found: list[Group] = []
         taken: set[int] = set()
         for members in reversed(groups):
