@@ -1,9 +1,9 @@
 """Benchmarks of this machine, in suites that ``actorlearn bench`` runs.
 
-A suite measures several cases and reports them, with the machine, the versions and the commit. Modules for all suites:
-``running`` measures whole runs, ``parts`` the parts of a run alone, ``interleaved`` several cases in turn, and
-``report`` shows the results. The other modules are suites. A checkout also has the package ``benchmarks``, which
-compares with papers and other programs.
+A suite measures several cases, such as settings of a topology, and reports them with machine, versions and commit.
+Modules for all suites: ``running`` measures whole runs, ``parts`` each kind of work of a run alone, ``interleaved``
+several cases in turn, and ``report`` shows the results. The other modules are suites. A checkout also has the package
+``benchmarks``, which compares with papers and other programs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteRequest:
-    """What a suite is to measure, and how thoroughly; fields of which most suites use only some."""
+    """The arguments of a suite: what to measure, and how thoroughly. Most suites use only some fields."""
 
     topology: str
     """Path of the topology."""
@@ -52,12 +52,12 @@ class SuiteRequest:
 
     @property
     def file(self) -> str:
-        """The name of the topology's file; reports do not include its folder."""
+        """The name of the topology's file, without its folder."""
         return Path(self.topology).name
 
     @property
     def seeds(self) -> range:
-        """Seeds, one for each repetition: consecutive numbers that begin with the seed of the topology."""
+        """A seed for each repetition: the seed of the topology, and the numbers that follow."""
         first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
         return range(first, first + self.repetitions)
 
@@ -68,7 +68,7 @@ class SuiteRequest:
 
 
 def shipped(name: str) -> str:
-    """Return the path of a topology in the package, such as pong.yaml; raises FailedError if it is missing."""
+    """Return the path of a topology that comes with actorlearn, such as pong.yaml; raises FailedError without it."""
     path = examples() / name
     if not path.is_file():
         raise FailedError(f"{path} is missing; install the package again")
@@ -77,7 +77,7 @@ def shipped(name: str) -> str:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite: its function, and which arguments of the command it takes."""
+    """A suite: its function, and which arguments of ``actorlearn bench`` it takes."""
 
     function: str
     """The function as module:name; it is imported at first use."""
@@ -93,14 +93,11 @@ class Suite:
     """Fields of a SuiteRequest that this suite takes and most do not, such as ``score``."""
 
     def path(self) -> str:
-        """Return the path of its default topology; that of pong.yaml if it has none."""
+        """Return the path of the topology that it measures by default; that of pong.yaml if it has none."""
         return shipped(self.topology or "pong.yaml")
 
     def load(self) -> Callable[[Any], SuiteReport]:
-        """Import and return the function of the suite, which takes a SuiteRequest.
-
-        `actorlearn bench` lists the first line of its docstring.
-        """
+        """Import and return the function, which takes a SuiteRequest; `bench` lists the first line of its docstring."""
         module, _, name = self.function.partition(":")
         return cast("Callable[[Any], SuiteReport]", getattr(import_module(module), name))
 

@@ -15,7 +15,7 @@ FILE = Path(__file__).with_name("atari_games.csv")
 
 
 class AtariGame(msgspec.Struct, frozen=True):
-    """One row: mean raw scores of whole games."""
+    """A game, with published mean raw scores of whole games."""
 
     game: str
     """Name in the paper."""
@@ -41,7 +41,7 @@ class AtariGame(msgspec.Struct, frozen=True):
 
 @cache
 def games() -> dict[str, AtariGame]:
-    """Return the rows by environment id: {"ALE/SpaceInvaders-v5": …}."""
+    """Return environment id, such as ALE/SpaceInvaders-v5 -> game."""
     with FILE.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
         return {f"ALE/{row['env']}-v5": msgspec.convert(row, AtariGame, strict=False) for row in rows}

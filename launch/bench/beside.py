@@ -1,6 +1,6 @@
-"""Conditions in which a program is measured: next to busy processes, with limited processor time, on fewer cores.
+"""Makes conditions in which a program is measured: next to busy processes, with limited processor time, on fewer cores.
 
-Each is a context manager: the condition holds within ``with``, and processes and control groups are removed at its end.
+Each is a context manager: the condition holds within ``with``, and is undone at its end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ while True:
 
 @contextmanager
 def busy(count: int, nice: int) -> Iterator[list[int]]:
-    """Run ``count`` processes that compute all the time, with a nice value raised by ``nice``; yield their ids."""
+    """Run ``count`` processes that compute all the time; yield their pids. ``nice``: is added to their nice value."""
     command = [sys.executable, "-c", _LOOP, str(os.getpid()), str(nice)]
     loops: list[subprocess.Popen[bytes]] = []
     try:
@@ -50,10 +50,9 @@ def busy(count: int, nice: int) -> Iterator[list[int]]:
 
 @contextmanager
 def rationed(cores: float) -> Iterator[Path]:
-    """Limit the processor time of this process and its children to that of ``cores`` cores, by a control group.
+    """Limit the processor time of this process and its children to that of ``cores`` cores.
 
-    Yields the folder of the control group. Raises FailedError if none can be made: that needs root, or a delegated
-    group.
+    Yields the folder of a new control group; raises FailedError without the rights to make one.
     """
     made, home = _group(cores)
     try:
@@ -67,10 +66,7 @@ def rationed(cores: float) -> Iterator[Path]:
 
 @contextmanager
 def confined(cores: int) -> Iterator[None]:
-    """Restrict this thread, and the processes that it starts, to ``cores`` of its cores.
-
-    They are chosen in the order in which a run uses cores: one of each physical core first.
-    """
+    """Restrict this thread, and the processes that it starts, to ``cores`` CPUs, on different cores if possible."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, in_turn(allowed)[:cores])
     try:
@@ -80,7 +76,7 @@ def confined(cores: int) -> Iterator[None]:
 
 
 def _group(cores: float) -> tuple[Path, Path]:
-    """Make a control group with a quota and move this process into it; return its folder and that of the old group."""
+    """Move this process into a new control group with a quota; return the folders of the new and the old group."""
     refused = "no cgroup hierarchy with the cpu controller is mounted"
     for group in groups():
         for parent in _parents(group):
@@ -99,7 +95,7 @@ def _group(cores: float) -> tuple[Path, Path]:
 
 
 def _parents(group: Cgroup) -> list[Path]:
-    """Return the folders in which to try to make a group: that of this process's group, in version 2 also its parent.
+    """Return the folders in which a group may be made: the group of this process, in version 2 also its parent.
 
     In version 2, a group that contains processes cannot limit the time of groups inside it.
     """
@@ -108,7 +104,7 @@ def _parents(group: Cgroup) -> list[Path]:
 
 
 def _limit(folder: Path, version: int, cores: float) -> None:
-    """Set the quota of a new group; raises OSError, also if groups in this place cannot limit processor time."""
+    """Set the quota of a new group; raises OSError if groups in this place cannot limit processor time."""
     limit, period = str(int(cores * _PERIOD_US)), str(_PERIOD_US)
     written = {QUOTA_FILE[2]: f"{limit} {period}"} if version == 2 else {PERIOD_FILE: period, QUOTA_FILE[1]: limit}
     for name, text in written.items():
@@ -121,7 +117,7 @@ def _enter(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group as soon as its last process has ended; leave it if that takes longer than ``_REMOVE_LIMIT_S``."""
+    """Remove a group when its last process has ended, but wait at most ``_REMOVE_LIMIT_S`` for that."""
     deadline_s = time.monotonic() + _REMOVE_LIMIT_S
     while folder.exists() and time.monotonic() < deadline_s:
         try:

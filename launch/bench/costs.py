@@ -53,14 +53,15 @@ _FEWEST = 10
 
 
 def alone(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides for a run of one learner whose stages take turns, so that no stage slows another."""
+    """Add overrides with which a run has one learner and its stages take turns, so that no stage slows another."""
     return [*(word for word in overrides if not word.startswith(_TOGETHER)), *_ALONE]
 
 
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
     """Measure all costs on this machine, mostly in a run of one learner for ``seconds``; raises FailedError.
 
-    ``path``, ``overrides``: the topology. ``weights``: number of weights. ``cores``: cores of this machine.
+    ``path``: of the topology. ``work``: the work of an update. ``weights``: number of weights of the network.
+    ``cores``: cores of this machine.
     """
     with Running(path, alone(overrides)) as run:
         reading = run.read(seconds, WARMUP_S)
@@ -70,9 +71,9 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
 
 
 def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
-    """Return the costs that follow from a reading of a run of one learner.
+    """Compute the costs from a measurement of a run of one learner.
 
-    ``work``: the work of an update. ``rest``: costs that the reading does not show, from `measure_rest`.
+    ``work``: the work of an update. ``rest``: costs that such a run does not show, from `measure_rest`.
     """
     spent = {role: dict.fromkeys(SECTIONS, 0.0) for role in set(reading.roles.values())}
     for process, shares in reading.wall.items():
@@ -86,10 +87,7 @@ def costs_of(reading: Reading, work: Work, cores: float, rest: Mapping[str, floa
 
 
 def _idle_s(reading: Reading) -> float:
-    """Return the seconds in which simulators worked without using or awaiting a core, summed over simulators.
-
-    In this time, their environments waited for another program, such as a game in its own process.
-    """
+    """Return the seconds, summed over simulators, in which environments waited for another program, such as a game."""
     shares = [
         own["simulate"] + own.get("infer", 0.0) - reading.cpu[name] - reading.queued.get(name, 0.0)
         for name, own in reading.wall.items()
@@ -99,14 +97,13 @@ def _idle_s(reading: Reading) -> float:
 
 
 def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
-    """Return ``Costs.deviation``: the relative standard deviation of stages that explains how update times vary.
+    """Return the standard deviation of the times of stages, divided by their means (``Costs.deviation``).
 
-    It is assumed to be equal for all stages. ``times``: times in seconds at which updates ended, accurate to POLL_S;
-    therefore short updates are timed several together.
+    It is assumed to be equal for all stages, and is the one that explains how the times of updates vary. ``times``:
+    when updates ended, in seconds, accurate to POLL_S; therefore short updates are timed several together.
 
-    The standard deviation is estimated from the mean difference of two times, which for normal samples is 2 / sqrt(pi)
-    standard deviations. The mean difference is also what a prediction needs if the times are not normal: it is how long
-    learners wait for one another.
+    The deviation of updates is estimated from the mean difference of two of their times, which is 2 / sqrt(pi) standard
+    deviations of normal samples. A prediction needs this difference: it is how long learners wait for one another.
     """
     if len(times) < _FEWEST:
         return 0.0
@@ -123,10 +120,10 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
 
 
 def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
-    """Return the costs that follow from the reports of a run on one machine; raises RunError if there are too few.
+    """Compute the costs from the reports of a run on one machine; raises RunError if there are too few.
 
-    ``work``: the work of an update. ``rest``: costs that reports do not show, from `measure_rest`. If the processes of
-    the run had to share cores, their waiting for a core is counted as work, so the costs are too high.
+    ``work``: the work of an update. ``rest``: costs that reports do not show, from `measure_rest`. If processes of the
+    run had to wait for a core, this time is counted as work, so the costs are too high.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
     if not rows:
@@ -155,7 +152,7 @@ def _costs(
     cores: float,
     rest: Mapping[str, float],
 ) -> Costs:
-    """Return the costs: the time that processes spent in each section, divided by the work that was done in it.
+    """Divide the time that processes spent in each section by the work that was done in it.
 
     ``spent``: role -> section -> seconds in all processes of the role. ``updates``: number of updates in ``seconds``.
     """
@@ -166,7 +163,7 @@ def _costs(
         return sum(spent[role].get(section, 0.0) for role in roles if role in spent) / updates
 
     def with_core(processes: int) -> float:
-        """Return the share of time in which a process had a core; below 1 with fewer cores than processes."""
+        """Return the share of time in which each of so many processes has a core, 0 to 1."""
         return min(1.0, cores / processes) if processes else 1.0
 
     simulators = work.simulators
@@ -189,9 +186,9 @@ def _costs(
 
 
 def measure_rest(path: str, overrides: Sequence[str], weights: int) -> dict[str, float]:
-    """Return the costs of the optimizer, of additions and of messages, by their names in `Costs`.
+    """Measure the costs that a run of one learner does not show: optimizer, addition of vectors, and messages.
 
-    They cannot be read from a run of one learner, so they are measured separately. ``weights``: number of weights.
+    ``weights``: number of weights. Returns field of `Costs` -> seconds.
     """
     with Parts(path, alone(overrides)) as parts:
         optimizer_s = 1 / parts.optimize(_OPTIMIZE_S)
@@ -199,10 +196,7 @@ def measure_rest(path: str, overrides: Sequence[str], weights: int) -> dict[str,
 
 
 def measure_wire() -> dict[str, float]:
-    """Return the costs of messages, by their names in `Costs`.
-
-    Small and large messages are sent and answered between two sockets on this machine, over TCP and encrypted by CURVE.
-    """
+    """Measure the costs of small and large encrypted messages over TCP on this machine; field of `Costs` -> seconds."""
     listener, dialler = new_pair(), new_pair()
     names = {dialler.public: "peer"}
     limit = 2 * _LARGE_BYTES
@@ -236,10 +230,7 @@ def measure_wire() -> dict[str, float]:
 
 
 def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
-    """Send ``count`` messages one after another and wait for each answer.
-
-    Return the seconds and the processor seconds of one message with its answer.
-    """
+    """Send ``count`` messages and wait for each answer; return mean seconds and processor seconds of both together."""
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     for _ in range(count):
         until_s = time.monotonic() + _TIMEOUT_MS / 1000
@@ -253,7 +244,7 @@ def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
 
 
 def measure_addition(weights: int) -> float:
-    """Return the seconds for the addition of two vectors of ``weights`` numbers."""
+    """Measure the seconds for the addition of two vectors of ``weights`` numbers."""
     total, own, times = np.zeros(weights, np.float32), np.ones(weights, np.float32), []
     for _ in range(_ADDITIONS):
         began_s = time.perf_counter()

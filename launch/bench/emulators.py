@@ -1,7 +1,6 @@
 """The suite ``emulators``: rates with EnvPool, and with ale-py or gymnasium, which simulate an environment by default.
 
-Measured are simulation alone, in as many processes as the topology has simulators and with random actions, and
-training, which is a whole run.
+It measures simulation alone, with random actions in as many processes as the topology has simulators, and whole runs.
 """
 
 from __future__ import annotations

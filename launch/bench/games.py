@@ -59,7 +59,7 @@ OVER_GAMES: Mapping[str, Statistic] = {
 
 @dataclass(frozen=True)
 class Played:
-    """Scores of one run in its game."""
+    """The scores of one run, and the published ones in the same game."""
 
     run: RunFolder
     game: AtariGame
@@ -72,16 +72,16 @@ class Played:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Raw scores by the names in ``COLUMNS``."""
+        """Name in ``COLUMNS`` -> raw score."""
         return {"best": self.best, "last": self.last, "dqn": self.game.dqn, "fast_dqn": self.game.fast_dqn}
 
     @property
     def percents(self) -> dict[str, float]:
-        """Human-normalised scores by the names in ``COLUMNS``."""
+        """Name in ``COLUMNS`` -> human-normalised score, in percent."""
         return {name: self.game.percent(score) for name, score in self.scores.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields, with raw and human-normalised scores."""
+        """Return run, game and all scores as plain values."""
         return {
             "run": self.run.name,
             "folder": str(self.run.path),
@@ -126,7 +126,7 @@ class Variant:
     played: Sequence[Played]
 
     def percents(self, column: str) -> dict[str, list[float]]:
-        """Return the human-normalised scores of one of ``COLUMNS``: game -> the score of each run on it."""
+        """Return game -> human-normalised score of each run on it, for one of ``COLUMNS``."""
         found: dict[str, list[float]] = {}
         for one in sorted(self.played, key=lambda one: one.game.game):
             found.setdefault(one.game.game, []).append(one.percents[column])
@@ -138,11 +138,11 @@ class Variant:
         return _count(len(self.percents("best")))
 
     def over_games(self, statistic: Statistic, column: str) -> Interval:
-        """Return a statistic over games and seeds of the human-normalised scores of one of ``COLUMNS``."""
+        """Return a statistic of the human-normalised scores of all games and seeds, for one of ``COLUMNS``."""
         return interval(statistic, list(self.percents(column).values()))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the statistics in ``OVER_GAMES`` for each of ``COLUMNS`` as plain values."""
+        """Return all statistics of ``OVER_GAMES`` as plain values."""
         over = {
             name: {column: self.over_games(of, column)._asdict() for column in COLUMNS}
             for name, of in OVER_GAMES.items()
@@ -151,7 +151,7 @@ class Variant:
 
 
 def variants(played: Sequence[Played]) -> list[Variant]:
-    """Divide runs into variants, and return them, the highest interquartile mean first."""
+    """Group runs into variants, and return these, the highest interquartile mean first."""
     topologies = [one.run.topology() for one in played]
     alike = group_alike(topologies, ALIKE)
     differing = find_differences([topologies[indices[0]] for indices in alike], ALIKE)
@@ -162,7 +162,7 @@ def variants(played: Sequence[Played]) -> list[Variant]:
 
 
 def compare(played: list[Played]) -> SuiteReport:
-    """Return the report of these runs, with the statistics of each variant."""
+    """Return the report of runs, with the statistics of each variant."""
     runs = [one.as_json() for one in sorted(played, key=lambda one: (one.game.game, one.run.name))]
     rows = [
         (
@@ -196,10 +196,7 @@ def compare(played: list[Played]) -> SuiteReport:
 
 
 def _rows(variant: Variant, name: str) -> list[tuple[str, ...]]:
-    """Return the rows of the table with a variant's statistics.
-
-    Statistics of published scores have no interval, because there is one score for each game.
-    """
+    """Return the rows of the table with a variant's statistics; those of published scores have no interval."""
     rows = []
     for heading, of in OVER_GAMES.items():
         ours = [_percent(variant.over_games(of, column)) for column in COLUMNS[:2]]
@@ -216,10 +213,7 @@ def _percent(its: Interval) -> str:
 
 
 def _better(one: Variant, other: Variant) -> str:
-    """Return a sentence on the probability that a run of one variant scores more than a run of another.
-
-    Only the games that both have played are compared.
-    """
+    """Return a sentence on the probability that a run of ``one`` scores more than one of ``other`` in the same game."""
     mine, its = one.percents("best"), other.percents("best")
     shared = [game for game in mine if game in its]
     if not shared:
@@ -232,7 +226,7 @@ def _better(one: Variant, other: Variant) -> str:
 
 
 def _draw(variants: Sequence[Variant], path: Path) -> None:
-    """Draw two panels: the best score of each run by game, and for each variant the share of runs above each score."""
+    """Draw the best score of each run by game, and for each variant the share of runs above each score."""
     dqn = {one.game.game: one.percents["dqn"] for variant in variants for one in variant.played}
     names = sorted(dqn, reverse=True)
     figure = make_figure(path, 11.0)

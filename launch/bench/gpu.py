@@ -1,8 +1,8 @@
 """The suite ``gpu``: how the rate on a machine with a GPU depends on cores, inference servers, CUDA graphs, learners.
 
-The suite has a part for each of these; ``--part`` selects parts. The topology is PAAC on Pong (configs/atari/paac.yaml)
-with more environments, because a GPU needs larger batches than a core. Rates are agent steps/s in all environments
-together.
+The suite has four parts: servers, cores, graphs and learners; ``--part`` selects some. The topology is PAAC on Pong
+(configs/atari/paac.yaml) with more environments, because a GPU needs larger batches than a core. Rates are agent
+steps/s in all environments together.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ class GpuHost:
 
     @classmethod
     def here(cls, device: str | None) -> GpuHost:
-        """Return this machine; raises RunError for a device other than cpu or cuda. ``device``: None is cuda.
-
-        A child process imports torch and finds the GPUs.
-        """
+        """Find the cores and GPUs of this machine; ``device``: cpu or cuda, else RunError is raised; None: cuda."""
         device = device or "cuda"
         if device not in ("cpu", "cuda"):
             raise RunError(f"--device {device}: must be cpu or cuda")
@@ -90,7 +87,7 @@ class RateCase:
     warmup_s: float = WARMUP_S
 
     def steps_per_s(self, seconds: float) -> float:
-        """Measure for ``seconds``; return agent steps/s."""
+        """Measure for ``seconds``, and return the agent steps/s."""
         path = shipped(self.topology)
         with confined(self.cores) if self.cores else nullcontext():
             if not self.alone:
@@ -104,10 +101,7 @@ Cases = Mapping[str, RateCase]
 
 
 def by_cores(host: GpuHost, quick: bool) -> Cases:
-    """Return the cases of the part "cores": simulation, sampling and training on 16, 8, 4, 2 and 1 cores.
-
-    There are as many simulators as cores.
-    """
+    """Return the cases of the part "cores": simulation, sampling and training on 1 to 16 cores, a simulator on each."""
     counts = [count for count in (CORES, 8, 4, 2, 1) if count <= host.cores][: 1 if quick else None]
     found: dict[str, RateCase] = {}
     for count in counts:
@@ -121,10 +115,7 @@ def by_cores(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_servers(host: GpuHost, quick: bool) -> Cases:
-    """Return the cases of the part "servers": training with the policy in simulators, or in servers on the device.
-
-    They differ in the numbers of servers, groups, blocks and environments.
-    """
+    """Return the cases of the part "servers": training with the policy in simulators, or in servers on the device."""
     shape, ahead, halves = simulator_keys(host.cores), "simulators.blocks=2", "simulators.groups=2"
     larger = simulator_keys(host.cores, 2 * ENVIRONMENTS)
     own, server = (*trainer_keys(host), "inference.count=0"), (*trainer_keys(host), *server_keys(host, 1))
@@ -163,10 +154,7 @@ def by_graphs(host: GpuHost, quick: bool) -> Cases:
 
 
 def by_learners(host: GpuHost, quick: bool) -> Cases:
-    """Return the cases of the part "learners": training with 1, 2 and 4 learners that share the device.
-
-    Each learner has its own simulators and an inference server.
-    """
+    """Return the cases of the part "learners": training with 1, 2 and 4 learners that share the device."""
     ways = {"1 learner": (1, ()), "2 learners in sync": (2, ("mode=sync",)), "4 learners in sync": (4, ("mode=sync",))}
     ways["4 learners that gossip"] = (4, ("mode=gossip",))
     wanted = [name for name, (count, _) in ways.items() if count <= host.cores][: 2 if quick else None]
@@ -180,17 +168,17 @@ def by_learners(host: GpuHost, quick: bool) -> Cases:
 
 
 def simulator_keys(count: int, environments: int = ENVIRONMENTS) -> tuple[str, ...]:
-    """Return the keys of ``count`` simulators with ``environments`` environments each."""
+    """Return overrides for ``count`` simulators with ``environments`` environments each."""
     return (f"simulators.count={count}", f"simulators.envs={environments}")
 
 
 def server_keys(host: GpuHost, count: int) -> tuple[str, ...]:
-    """Return the keys of ``count`` inference servers on the device."""
+    """Return overrides for ``count`` inference servers on the device."""
     return (f"inference.count={count}", f"inference.device={host.device}")
 
 
 def trainer_keys(host: GpuHost) -> tuple[str, ...]:
-    """Return the keys of a trainer on the device."""
+    """Return overrides for a trainer on the device."""
     return (f"trainer.device={host.device}",)
 
 
@@ -222,7 +210,7 @@ def gpu(request: SuiteRequest) -> SuiteReport:
 def table(
     suite: str, host: GpuHost, cases: Cases, measured: Mapping[str, Spread], shortfalls: Sequence[str] = ()
 ) -> SuiteReport:
-    """Return the report of measured rates; ``shortfalls``: lines about cases that were not measured."""
+    """Return the report: each rate, and its ratio to the first; ``shortfalls``: notes on cases not measured."""
     first = next(iter(measured.values()))
     return SuiteReport(
         suite=suite,

@@ -37,7 +37,7 @@ class Spread:
         return max(self.values)
 
     def as_json(self) -> dict[str, object]:
-        """Return median, extremes and all values in the order measured."""
+        """Return median, lowest, highest and all values in the order measured."""
         return {"median": self.median, "low": self.low, "high": self.high, "values": list(self.values)}
 
 

@@ -61,8 +61,8 @@ def compare(
 ) -> SuiteReport:
     """Measure the topology of the request, and other programs, in each condition in turn; return the report.
 
-    ``suite``: name of the suite. ``programs``: name of another program -> function that measures its steps/s, one for
-    each of its reports. ``notes``, ``figures``: further lines and values for the report.
+    ``programs``: name of another program -> function that runs it and returns the steps/s of each of its reports.
+    ``notes``, ``figures``: further lines and values for the report.
     """
     beside, impossible = _possible()
     notes = [*impossible, *notes]
@@ -94,9 +94,9 @@ def compare(
 
 
 def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Return a row for each case: the median and the lowest rate, each also in percent of the median alone.
+    """Return a row of text for each program and condition: median and lowest rate, also in percent.
 
-    ``seen``: the rates of all reports of each case; "alone" is the same program in the condition ``ALONE``.
+    ``seen``: the rates in all its reports. 100 percent is the median of the same program in the condition ``ALONE``.
     """
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):
@@ -128,7 +128,7 @@ def _measured(
     context: Callable[[], AbstractContextManager[Any]],
     measure: Callable[[], Sequence[float]],
 ) -> float:
-    """Measure a case in its condition, add the rates of its reports to ``seen``, and return their median."""
+    """Measure a program in the condition ``context``; add the rates to ``seen``, and return their median."""
     with context():
         rates = measure()
     seen.setdefault(case, []).extend(rates)

@@ -1,7 +1,7 @@
-"""Measures the parts of a run alone: simulation, inference, learning, and the optimizer.
+"""Measures each kind of work of a run alone: simulation, inference, learning, and the optimizer.
 
-While one part is measured, it may use all cores. The rates together give the rate of a run whose parts take turns
-without any loss (``bound``). The measuring processes have the settings of the run (``actorlearn/tasks/measure.py``).
+The work that is measured may use all cores. The rates together give the rate of a run in which they take turns without
+any loss (``bound``). The measuring processes have the settings of the run (``actorlearn/tasks/measure.py``).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LIMIT_S = 60.0
 
 
 class Parts:
-    """Measures the parts of a topology; ``with`` removes the temporary folder with the settings of the processes."""
+    """Measures simulation, inference, learning and optimizer of a topology, each alone, in a ``with`` block."""
 
     def __init__(self, path: str, overrides: Sequence[str] = ()) -> None:
-        """Make the plan; starts nothing."""
+        """Plan the run of a topology; starts nothing."""
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         loaded = load(path, overrides)
         folder = Path(self._folder.name)
@@ -55,33 +55,30 @@ class Parts:
         self._folder.cleanup()
 
     def simulate(self, seconds: float) -> float:
-        """Return the environment steps/s of the topology's simulators with random actions."""
+        """Measure the environment steps/s of the topology's simulators with random actions."""
         s = self.topology.simulators
         return self._rate("simulate", s.count, 1, s.envs // s.groups, seconds)
 
     def infer(self, seconds: float) -> float:
-        """Return the environment steps/s for which the policy can choose actions.
-
-        The processes and the batch size are those of the inference servers; without servers, those of the simulators.
-        """
+        """Measure for how many environment steps/s the policy chooses actions: in inference servers, or simulators."""
         i, rows = self.topology.inference, rows_answered(self.topology)
         if i.count == 0:
             return self._rate("infer", self.topology.simulators.count, 1, rows, seconds)
         return self._rate("infer", i.count, i.threads, rows, seconds)
 
     def learn(self, seconds: float) -> float:
-        """Return the environment steps/s that the trainer can learn from, in batches of the topology's size."""
+        """Measure from how many environment steps/s the trainer can learn, in batches of the topology's size."""
         threads, environments = self.topology.trainer.threads, self.topology.simulators.environments
         return self._rate("learn", 1, threads, environments, seconds)
 
     def optimize(self, seconds: float) -> float:
-        """Return the optimizer steps/s if gradients took no time."""
+        """Measure the optimizer steps/s, without the computation of gradients."""
         return self._rate("optimize", 1, self.topology.trainer.threads, 1, seconds)
 
     def _rate(self, part: str, processes: int, threads: int, environments: int, seconds: float) -> float:
-        """Measure a part in ``processes`` processes for each learner at the same time; return the sum of their steps/s.
+        """Measure ``part`` in ``processes`` processes for each learner at once; return the sum of their steps/s.
 
-        ``environments``: rows of a batch. ``threads``: threads of each process.
+        ``environments``: number of environments in a batch. ``threads``: threads of each process.
         """
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
@@ -100,7 +97,7 @@ class Parts:
         return sum(answers)
 
     def _write(self, part: str, threads: int, environments: int, seconds: float) -> Path:
-        """Write the file of settings that all measuring processes of a part read; return its path."""
+        """Write the settings of all measuring processes of ``part`` to a file; return its path."""
         simulator = settings_for(self._plan, Start(ProcessId("simulator"), 0))
         trainer = settings_for(self._plan, Start(trainer_of(self.topology, 0), 0))
         assert isinstance(simulator, SimulatorSettings) and isinstance(trainer, TrainerSettings)
@@ -131,11 +128,7 @@ class Parts:
 
 
 def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Wait until all processes are ready, and let them begin to measure at the same time.
-
-    A process that is ready writes a line; then it waits for a line. Processes that are not ready in ``_LIMIT_S`` are
-    killed.
-    """
+    """Let processes begin to measure when each has written that it is ready; kill all if one is not in ``_LIMIT_S``."""
 
     def give_up() -> None:
         for process in running:
@@ -157,5 +150,5 @@ def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
 
 
 def bound(rates: Sequence[float]) -> float:
-    """Return the steps/s of a run whose parts take turns, from those of each part alone: times per step add up."""
+    """Return the steps/s of a run in which kinds of work take turns, from the rate of each: times per step add up."""
     return 1.0 / sum(1.0 / rate for rate in rates)

@@ -62,7 +62,7 @@ def replay(request: SuiteRequest) -> SuiteReport:
 
 
 def shape_of(size: int) -> ReplayShape:
-    """Return the shape of a replay with ``size`` transitions of an Atari game."""
+    """Return the sizes of a replay for ``size`` transitions of an Atari game."""
     return ReplayShape(
         rings=RINGS,
         size=size // RINGS,
@@ -76,7 +76,7 @@ def shape_of(size: int) -> ReplayShape:
 
 
 def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Callable[[], float]], float]:
-    """Make and fill a replay in the file ``path``; return the functions that measure, and the rows/s of filling.
+    """Make and fill a replay in the file ``path``; return name -> function that measures, and the steps/s of filling.
 
     Each function draws for ``seconds`` and returns transitions/s.
     """
@@ -97,7 +97,7 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
 
 
 def _fill(replay: Replay, random: np.random.Generator) -> float:
-    """Store blocks with random rows until every ring is full; return the rows/s."""
+    """Fill a replay with random steps; return the steps/s."""
     shape = replay.shape
     batch = (ROLLOUT + 1, shape.rings)
     over = np.zeros(batch, np.bool_)

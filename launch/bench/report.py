@@ -45,7 +45,7 @@ class SuiteReport:
     """Function that draws another picture instead of bars or curves into a file."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields, with machine, versions and commit."""
+        """Return the results as plain values, with machine, versions and commit."""
         return {
             "suite": self.suite,
             **where(),
@@ -58,7 +58,7 @@ class SuiteReport:
 
 
 def where() -> dict[str, Any]:
-    """Return this machine, the versions of packages, the commit, and the energy counters that can be read."""
+    """Return details of this machine, its energy counters, the versions of packages, and the commit."""
     energy = {"energy": Energy().said()}
     return {"machine": machine(), **energy, "packages": versions(), **commit(Path(__file__).parents[2])}
 
@@ -69,7 +69,7 @@ def machine_line() -> str:
 
 
 def described(found: Mapping[str, Any], cores: str) -> str:
-    """Return a result of ``where`` as one line of text; ``cores``: description of the cores that may be used."""
+    """Return a result of ``where`` as one line of text; ``cores``: text on the cores that may be used."""
     about, packages = found["machine"], found["packages"]
     at = f", commit {found['commit'][:7]}{' and changes' if found['dirty'] else ''}" if found["commit"] else ""
     memory_gib = about["memory_bytes"] / 2**30
@@ -91,7 +91,7 @@ def show(report: SuiteReport) -> None:
 
 
 def write(report: SuiteReport, folder: Path) -> None:
-    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if it does not exist; raises OSError."""
+    """Write SUITE.json, SUITE.md and SUITE.png into a folder, which is made if needed; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{report.suite}.json", f"{json.dumps(report.as_json(), indent=2)}\n".encode())
     write_atomically(folder / f"{report.suite}.md", markdown(report).encode())
@@ -99,7 +99,7 @@ def write(report: SuiteReport, folder: Path) -> None:
 
 
 def markdown(report: SuiteReport) -> str:
-    """Return the table as Markdown."""
+    """Return title, machine, table and notes as Markdown."""
     lines = [f"# {report.suite}", "", machine_line(), "", "| " + " | ".join(report.headings) + " |"]
     lines.append("|" + "---|" * len(report.headings))
     lines += ["| " + " | ".join(row) + " |" for row in report.rows]
@@ -108,10 +108,7 @@ def markdown(report: SuiteReport) -> str:
 
 
 def draw(report: SuiteReport, path: Path) -> None:
-    """Draw the picture of a report into a file: the suite's own picture, its curves, or its bars.
-
-    A bar has the length of the median, and a line from the lowest to the highest value.
-    """
+    """Draw the picture of a report: the suite's own, else its curves, else a bar for each median, with the range."""
     if report.picture is not None:
         report.picture(path)
         return
@@ -136,12 +133,12 @@ def draw(report: SuiteReport, path: Path) -> None:
 
 
 def short(number: float) -> str:
-    """Return a number with three significant digits; large numbers are rounded to whole ones: 0.358, 12.3, 2,266."""
+    """Return a number with three significant digits, or all digits before the point: 0.358, 12.3, 2,266."""
     return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def rate(spread: Spread) -> str:
-    """Return the median of repeated measurements, with the lowest and the highest value: 2,266 (2,201-2,290)."""
+    """Return the median of measurements, with the lowest and the highest: 2,266 (2,201-2,290)."""
     return f"{spread.median:,.0f} ({spread.low:,.0f}-{spread.high:,.0f})"
 
 

@@ -79,7 +79,7 @@ class Reading:
 
 
 class Running:
-    """A run that is alive within ``with Running(...) as run``, and can be measured any number of times."""
+    """Starts a run in ``with Running(...) as run``, measures it as often as wanted, and ends it."""
 
     def __init__(  # noqa: PLR0913 - one for each option of the command
         self,
@@ -93,12 +93,11 @@ class Running:
         by: Sequence[str] = (),
         run_dir: Path | None = None,
     ) -> None:
-        """Start nothing yet.
+        """``topology``: path of its file. ``total_steps``: None keeps the value of the topology, and so its schedules.
 
-        ``total_steps``: None keeps the value of the topology, and so its schedules. ``engine``: starts the nodes;
-        ``keys``: folder of the keys with which nodes join. ``start_limit_s``: seconds to wait for a report. ``by``: a
-        command, such as nice, to which the command of the run is appended. ``run_dir``: folder of the run, which is
-        kept; None: a temporary folder.
+        ``engine``: starts the nodes; ``keys``: folder of the keys with which nodes join. ``start_limit_s``: seconds to
+        wait for a report. ``by``: a command, such as nice, to which the command of the run is appended. ``run_dir``:
+        folder of the run, which is kept; None: a temporary folder.
         """
         self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
         self._start_limit_s, self._by = start_limit_s, by
@@ -115,7 +114,7 @@ class Running:
         """All reports so far."""
 
     def __enter__(self) -> Running:
-        """Start the run and wait for its first report; raises FailedError with its message if it ends early."""
+        """Start the run and wait for its first report (line of metrics.jsonl); raises FailedError if it ends early."""
         command = [sys.executable, "-m", "actorlearn", "run", self._topology, *self._overrides]
         ended_with_us = [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *self._by]
         with self._errors.open("wb") as errors:  # a file, because a full pipe would stop the run
@@ -145,7 +144,7 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure the run for at least ``seconds`` after a warm-up; the interval begins and ends with a report."""
+        """Measure the run for at least ``seconds`` after a warm-up, from one report to another."""
         first = self._after(time.monotonic() + warmup_s)
         before = len(self.seen) - 1
         sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
@@ -166,20 +165,14 @@ class Running:
         )
 
     def rate(self, seconds: float, warmup_s: float = 0.0) -> float:
-        """Return the environment steps/s, in all environments together, after a warm-up.
-
-        Unlike ``read``, it needs only the reports, so it also works for runs on several machines.
-        """
+        """Measure only the environment steps/s, in all environments together; also of a run on several machines."""
         first = self._after(time.monotonic() + warmup_s)
         last = self._after(time.monotonic() + seconds)
         self._check()
         return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
 
     def publications(self, seconds: float) -> list[float]:
-        """Watch the first learner for ``seconds``; return the times at which it published weights.
-
-        Times are seconds of the monotonic clock, accurate to ``POLL_S``.
-        """
+        """Return when the first learner published weights in the next ``seconds`` (monotonic clock, to ``POLL_S``)."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         row = next(index for own, index in self._started() if own.role == "trainer")
         publishing = segment["section_ns"][row, SECTIONS.index("publish") : SECTIONS.index("publish") + 1]
@@ -200,7 +193,7 @@ class Running:
         return self._process.pid
 
     def pss_bytes(self) -> int:
-        """Return the proportional set size of all its processes: resident bytes, with shared pages counted once."""
+        """Return the resident bytes of all its processes, with shared pages counted once (proportional set size)."""
         self._check()
         root = psutil.Process(self._process.pid)
         total = 0
@@ -210,15 +203,15 @@ class Running:
         return total
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Return all events of one kind."""
+        """Return all events of one kind so far."""
         return [event for event in Lines(self.run_dir / "events.jsonl").new() if event["kind"] == kind]
 
     def pids(self) -> dict[str, int]:
-        """Return the process id of each process by its name."""
+        """Return name -> pid of each process."""
         return {event["process"]: event["pid"] for event in self.events("spawned")}
 
     def new_reports(self) -> list[dict[str, Any]]:
-        """Return the reports that were written since the last call, and add them to ``seen``."""
+        """Return the reports since the last call, and add them to ``seen``."""
         rows = list(self._lines.new())
         self.seen += rows
         return rows
@@ -234,7 +227,7 @@ class Running:
             self._process.wait(seconds)
 
     def _after(self, when_s: float) -> dict[str, Any]:
-        """Wait for the first report that is written after a time of the monotonic clock, and return it."""
+        """Return the first report after a time of the monotonic clock; waits for it."""
         deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:
             self._check()
@@ -252,7 +245,7 @@ class Running:
         return self.seen[-1]
 
     def _check(self) -> None:
-        """Raise FailedError if the run has ended, or has lost a process and so has no meaningful rate."""
+        """Raise FailedError if the run has ended, or if one of its processes has died."""
         if self.ended:
             said = self._errors.read_text(errors="replace").strip().splitlines()
             why = said[-1].removeprefix("actorlearn: ") if said else self.error() or "no reason given"
@@ -266,7 +259,7 @@ class Running:
         return str(read_object(self.run_dir / "summary.json").get("error") or "")
 
     def _sections(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Return the nanoseconds that each process has spent in each stage so far, [stages] by process."""
+        """Return name of each process -> nanoseconds in each stage so far [stages]."""
         segment = Segment.open(Path(read_object(self.run_dir / "meta.json")["shm"]) / "progress")
         section_ns = segment["section_ns"].copy()
         segment.close()
@@ -277,7 +270,7 @@ class Running:
         return [(msgspec.convert(settings["id"], ProcessId), settings["index"]) for settings in found]
 
     def _queued_s(self) -> dict[str, float]:
-        """Return the seconds in which the main thread of each living process was ready to run but had no core."""
+        """Return name of each process -> seconds in which its main thread was ready to run but had no core."""
         found = {}
         for name, pid in self.pids().items():
             with suppress(OSError):
@@ -285,7 +278,7 @@ class Running:
         return found
 
     def _cpu_s(self) -> dict[str, float]:
-        """Return the processor seconds that each living process has used."""
+        """Return name of each process -> processor seconds that it has used."""
         spent = {}
         for name, pid in self.pids().items():
             with suppress(psutil.NoSuchProcess):
@@ -305,6 +298,6 @@ def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
 
 
 def rate_of(topology: str, overrides: Sequence[str], seconds: float, warmup_s: float) -> float:
-    """Start a run, measure it for ``seconds`` after a warm-up, and end it; return its environment steps/s."""
+    """Start a run, measure its environment steps/s for ``seconds`` after a warm-up, and end it."""
     with Running(topology, overrides) as run:
         return run.rate(seconds, warmup_s)

@@ -1,9 +1,9 @@
 """The suite ``sampling``: how fast experience is made, without learning (Stooke & Abbeel, table 1).
 
-With ``algorithm.epochs: 0`` a run does everything except learning. It is measured for several shapes, which are numbers
-of simulators, of environments in each, and of groups. For each shape, the policy runs in the simulators or in an
-inference server, and simulators stop after one rollout (lock-step) or may be several ahead. The rates are compared with
-pure simulation of the same environments with random actions.
+With ``algorithm.epochs: 0`` a run does everything except learning. It is measured with several numbers of simulators,
+of environments in each, and of groups (a *shape*). For each shape, the policy runs in the simulators or in an inference
+server, and simulators stop after one rollout (lock-step) or may be several ahead. The rates are compared with pure
+simulation of the same environments with random actions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAYS = {
 
 
 def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
-    """Return the shapes to measure on ``cores`` cores: (simulators, environments in each, groups)."""
+    """Return what to measure on ``cores`` cores: triples (simulators, environments in each, groups)."""
     if quick:
         return [(cores, 16, 1)]
     per_core = [(cores, 8, 1), (cores, 16, 1), (cores, 32, 1), (cores, 16, 2), (cores, 32, 2)]
@@ -40,7 +40,7 @@ def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
 
 
 def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
-    """Return the shapes to measure; if the request sets ``simulators.…`` keys, only the shape of the topology."""
+    """Return the triples of ``shapes`` to measure; if the request sets ``simulators.…``, only that of the topology."""
     if any(override.startswith("simulators.") for override in request.overrides):
         own = load(request.topology, request.overrides).simulators
         return [(own.count, own.envs, own.groups)]

@@ -29,7 +29,7 @@ HEADINGS = ("seed", "at the score", "steps", "best", "end", "steps at the end", 
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A moment of a run."""
+    """What a run had reached at one time."""
 
     minutes: float
     """Minutes since the command was given, including the start of the processes."""
@@ -39,7 +39,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one run."""
+    """The results of the run with one seed."""
 
     seed: int
     reached: Moment | None = None
@@ -62,7 +62,7 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table measures; a table with another question is not continued."""
+    """What a table measures. A command with another question does not continue it."""
 
     topology: str
     """Name of the topology's file."""
@@ -72,13 +72,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """Whether runs continue to their end after the score."""
 
     def __str__(self) -> str:
-        """Return the question in the form of a command."""
+        """Return the question as arguments of a command."""
         options = f"--score {self.score:g}{' --whole' if self.whole else ''}"
         return " ".join((self.topology, *self.overrides, options))
 
 
 class SeedTable(msgspec.Struct, kw_only=True):
-    """A question, its seeds, and the records so far."""
+    """A question, its seeds, and the results so far."""
 
     question: Question
     seeds: list[int]
@@ -88,19 +88,16 @@ class SeedTable(msgspec.Struct, kw_only=True):
 
     @property
     def missing(self) -> list[int]:
-        """The seeds without a record, in order."""
+        """The seeds without results, in order."""
         done = {run.seed for run in self.runs}
         return [seed for seed in self.seeds if seed not in done]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return a row of text for each record, with the columns ``HEADINGS``."""
+        """Return the table as text: a row for each run, with the columns ``HEADINGS``."""
         return [_row(run) for run in self.runs]
 
     def notes(self) -> list[str]:
-        """Return lines below the table: how many runs reached the score, and the median and the worst run.
-
-        A run that did not reach the score counts as worse than all that did.
-        """
+        """Return the lines below the table, such as the median run; runs that did not reach the score are the worst."""
         reached = sum(run.reached is not None for run in self.runs)
         lines = [str(self.question), f"{reached} of {len(self.runs)} runs reached {self.question.score:g}"]
         if self.runs:
@@ -117,10 +114,9 @@ class SeedTable(msgspec.Struct, kw_only=True):
 
 
 def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
-    """Return the table in a folder, or start one there.
+    """Read the table in a folder, or start one there; raises RunError if it has another question or other seeds.
 
-    ``wanted``: a number of seeds to draw, or the seeds themselves separated by commas. Raises RunError if the table in
-    the folder has another question or other seeds.
+    ``wanted``: a number of seeds to draw, or the seeds themselves separated by commas.
     """
     given = read_seeds(wanted)
     path = folder / FILE
@@ -154,7 +150,7 @@ def write(table: SeedTable, folder: Path) -> None:
 
 
 def read_seeds(wanted: str) -> int | list[int]:
-    """Return the number of seeds to draw, or the given seeds, from the text after --seeds; raises RunError."""
+    """Return the number of seeds to draw, or the seeds, that the text after --seeds gives; raises RunError."""
     try:
         numbers = [int(word.replace("_", "")) for word in wanted.split(",") if word.strip()]
     except ValueError:
@@ -179,10 +175,10 @@ def draw(count: int) -> list[int]:
 
 
 def record(seed: int, rows: Sequence[Mapping[str, Any]], first: Moment | None, minutes: float, **more: Any) -> SeedRun:
-    """Return the record of a run that has ended.
+    """Return the results of a run that has ended.
 
     ``rows``: its reports. ``first``: when it reached the score. ``minutes``: from the command to the end of the run.
-    ``more``: further fields of the record.
+    ``more``: further fields of the results.
     """
     scores = [row["episode_return_mean"] for row in rows if row["episodes"] >= GAMES]
     if not rows:

@@ -61,7 +61,7 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
 
 
 def _folder(question: Question) -> Path:
-    """Return the default folder for a question; the same command has the same question, so it finds the folder."""
+    """Return the default folder of a table, the same for the same question."""
     words = " ".join((*question.overrides, str(question.whole)))
     name = f"{Path(question.topology).stem}-{question.score:g}"
     return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
@@ -83,7 +83,7 @@ def _report(table: SeedTable) -> SuiteReport:
 def run_to_score(
     topology: str, overrides: Sequence[str], seed: int, score: float, folder: Path, whole: bool = False
 ) -> SeedRun:
-    """Run a topology until the mean score of its last 100 games has reached ``score``; return the record of the run.
+    """Run a topology until the mean score of its last 100 games has reached ``score``; return the results.
 
     ``folder``: the folder of the run, whose earlier content is removed. ``whole``: whether to continue the run to its
     end after it has reached the score.
@@ -125,7 +125,7 @@ def _precision(folder: Path) -> str:
 
 
 def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
-    """Wait for the first report with this mean score and return it; None if the run or ``seconds`` end before."""
+    """Wait for the first report with this mean score, and return it; None if the run or ``seconds`` end before."""
     until_s = time.monotonic() + seconds
     while True:
         ended = run.ended or time.monotonic() >= until_s
@@ -137,7 +137,7 @@ def first_report_with(run: Running, score: float, seconds: float = math.inf) -> 
 
 
 def _with_score(rows: list[dict[str, Any]], score: float) -> dict[str, Any] | None:
-    """Return the first report whose mean score over at least ``GAMES`` games is at least ``score``; else None."""
+    """Return the first report whose mean score, of at least ``GAMES`` games, is at least ``score``; else None."""
     for row in rows:
         mean = row["episode_return_mean"]
         if row["episodes"] >= GAMES and mean is not None and mean >= score:

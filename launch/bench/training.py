@@ -1,6 +1,6 @@
 """The suite ``training``: the rate of a topology, what limits it, and which keys may raise it.
 
-The rate of a whole run is compared with the rates of its parts alone, and with the bound that follows from them.
+The rate of a whole run is compared with the rates of simulation, inference and learning, each measured alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def training(request: SuiteRequest) -> SuiteReport:
 
 
 def shares(reading: Reading) -> list[str]:
-    """Return a line for each process: its shares of time in the stages, and its use of the processor in cores."""
+    """Return a line for each process, with its share of time in each stage, and the cores that it used."""
     return [
         f"{name}: "
         + ", ".join(f"{stage} {percent(share)}" for stage, share in sections.items() if share >= 0.005)
@@ -89,8 +89,8 @@ def shares(reading: Reading) -> list[str]:
 def slow_stage(reading: Reading) -> tuple[str, str]:
     """Return the stage that limits the rate, and the name of its process.
 
-    The process is the one that waits the least, because faster processes wait for it. The stage is the one that takes
-    most of its time. Evaluators are excluded, because no process waits for them.
+    It is the stage with the most time in the process that waits the least, because the others wait for that one.
+    Evaluators are excluded, because no process waits for them.
     """
     waits = {name: shares["wait"] for name, shares in reading.wall.items() if sum(shares.values()) > 0}
     process = min((name for name in waits if reading.roles.get(name) != "evaluator"), key=lambda name: waits[name])

@@ -1,7 +1,7 @@
 """The suite ``zoo``: trains tasks with several seeds, and compares the scores with those of a published table.
 
-The table is that of rl-baselines3-zoo. Each row of ``zoo.csv`` has a topology, a number of steps, and the score of the
-table. Rows without a score are shipped topologies for tasks that the table does not have.
+The table is that of rl-baselines3-zoo. Each *row* of ``zoo.csv`` has a topology, a number of steps, and the score of
+the table. Rows without a score are shipped topologies for tasks that the table does not have.
 The runs of a row are a sweep over seeds (``actorlearn sweep``). Each run that has ended is evaluated by ``actorlearn
 eval``. All files of a row are in ``runs/zoo/ROW/``: the sweep file ``ROW.yaml`` with the seeds, the runs in ``runs/``,
 and the evaluation of each run in ``evaluations/``. The same command continues an interrupted one, and repeats no run
@@ -55,7 +55,7 @@ HEADINGS = ("row", "steps", "seeds", "IQM", "worst", "minutes", "table", "verdic
 
 
 class ZooRow(msgspec.Struct, frozen=True):
-    """One row of ``zoo.csv``."""
+    """A row of ``zoo.csv``: a task, how to train on it, and the published score."""
 
     row: str
     """Name of the row."""
@@ -97,7 +97,7 @@ class ZooRow(msgspec.Struct, frozen=True):
 
 @cache
 def rows() -> dict[str, ZooRow]:
-    """Return the rows by name."""
+    """Return name -> row of ``zoo.csv``."""
     with FILE.open(encoding="utf-8", newline="") as file:
         found = csv.DictReader(line for line in file if not line.startswith("#"))
         return {
@@ -107,7 +107,7 @@ def rows() -> dict[str, ZooRow]:
 
 @dataclass(frozen=True)
 class Scored:
-    """A run that has ended."""
+    """The score of a run that has ended."""
 
     seed: int
     score: float | None
@@ -117,7 +117,7 @@ class Scored:
 
 
 class RowFolder:
-    """The folder of one row: its sweep file, its runs and their evaluations."""
+    """Trains and evaluates the runs of one row, in its folder."""
 
     def __init__(self, row: ZooRow, folder: Path) -> None:
         self.row, self.folder = row, folder
@@ -126,14 +126,14 @@ class RowFolder:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds so far, in the order in which they were drawn or given; empty before the first command."""
+        """The seeds in the sweep file; empty if there is no such file yet."""
         try:
             return list(msgspec.yaml.decode(self._sweep_file.read_bytes())["seeds"])
         except FileNotFoundError:
             return []
 
     def prepare(self, wanted: str, at_once: int) -> None:
-        """Write the sweep file: it keeps its seeds, and gets new ones up to the wanted number. Raises RunError.
+        """Write the sweep file with the seeds that it had, and with new ones as wanted; raises RunError.
 
         ``wanted``: a number of seeds, or the seeds themselves, separated by commas. ``at_once``: most runs at once.
         """
@@ -156,7 +156,7 @@ class RowFolder:
         write_atomically(self._sweep_file, msgspec.yaml.encode(keys))
 
     def train(self) -> None:
-        """Run the sweep to its end, or continue it; raises FailedError if another command runs it."""
+        """Run or continue the sweep to its end; raises FailedError, for example if another command runs it."""
         command = [sys.executable, "-m", "actorlearn", "sweep", str(self._sweep_file), "--folder", str(self._runs)]
         process = subprocess.Popen(
             [sys.executable, "-c", ENDS_WITH_US, str(os.getpid()), *command],
@@ -190,7 +190,7 @@ class RowFolder:
                 write_atomically(self._evaluation(ended.seed), played.stdout)
 
     def scored(self) -> list[Scored]:
-        """Return the runs that have been evaluated, and those that have failed, in the order of seeds."""
+        """Return the scores of runs that have been evaluated, and the runs that have failed, in the order of seeds."""
         found = []
         for ended in self._ended():
             played, minutes = read_object(self._evaluation(ended.seed)), ended.wall_time_s / 60
@@ -228,16 +228,15 @@ def zoo(request: SuiteRequest) -> SuiteReport:
 
 
 def verdict(found: Interval, score: float) -> str:
-    """Return "above", "equal" or "below": where the interval is relative to the published score; equal: contains it."""
+    """Return whether an interval is "above" or "below" a score, or "equal" if it contains the score."""
     return "above" if found.low > score else "below" if found.high < score else "equal"
 
 
 def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval | None, str, str]:
-    """Return the interquartile mean of a row's scores, the same as text, and the verdict.
+    """Return the interquartile mean of a row's scores, the same as text, and the verdict: a result of ``verdict``.
 
-    The verdict is that of ``verdict``, or "-" until all seeds have ended and if there is no published score, "failed"
-    if a run has failed, "one seed" if there is only one score, and so no interval. ``seeds``: number of seeds of the
-    row.
+    Without a comparison, the verdict is "failed" (a run has failed), "one seed" (so there is no interval) or "-" (some
+    of the ``seeds`` have not ended, or there is no published score).
     """
     scores = [one.score for one in scored if one.score is not None]
     found = interval(interquartile_mean, [scores]) if scores else None
@@ -250,7 +249,7 @@ def judge(row: ZooRow, scored: Sequence[Scored], seeds: int) -> tuple[Interval |
 
 
 def report(folders: Sequence[RowFolder]) -> SuiteReport:
-    """Return the report of these rows with the runs that have ended so far."""
+    """Return the report of rows, with the runs that have ended so far."""
     told, figures, notes = [], [], []
     for folder in folders:
         row, scored, seeds = folder.row, folder.scored(), folder.seeds
@@ -296,7 +295,7 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
 
 
 def _draw(folders: Sequence[RowFolder], path: Path) -> None:
-    """Draw a panel for each row: the learning curve of each seed, and a line at the published score."""
+    """Draw for each row the learning curve of each seed, and a line at the published score."""
     columns = min(COLUMNS_OF_PICTURE, len(folders))
     lines = ceil(len(folders) / columns)
     figure = make_figure(path, 3.2 * columns)
