@@ -1,7 +1,7 @@
-"""Converts actions from the form in which policies choose them to the form that gymnasium's environments accept.
+"""Converts the actions of policies to the form that gymnasium's environments accept.
 
 ============================  =========================  ===========================================================
-space                         chosen as                  passed to the environment
+space                         the policy chooses         the environment gets
 ============================  =========================  ===========================================================
 Discrete                      an integer from 0          plus the space's start
 MultiDiscrete, MultiBinary    one integer for each part  in the space's shape, plus its start
@@ -28,7 +28,7 @@ class ActionSpace:
     """Converts, checks and draws the actions of one space."""
 
     def __init__(self, env_id: str, space: Space[Any], scales: bool) -> None:
-        """Set the space; ``scales``: policies choose numbers in [-1, 1], which are scaled to the bounds of a Box.
+        """Set the gymnasium space; ``scales``: actions from -1 to 1 are scaled to the bounds of a Box.
 
         ``env_id`` is for errors. Raises ValueError for an unsupported space, and for bounds too far apart to scale.
         """
@@ -71,7 +71,7 @@ class ActionSpace:
     def draw(
         self, count: int, random: np.random.Generator, valid: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[Any]:
-        """Draw ``count`` actions uniformly, in the form in which policies choose them.
+        """Draw ``count`` actions uniformly, in the form of a policy's actions.
 
         ``valid`` [B, n]: masks of valid actions, from which they are drawn; None: all are valid.
         """
@@ -83,7 +83,7 @@ class ActionSpace:
 
 
 def actions_of(env_id: str, space: Space[Any]) -> Actions:
-    """Return the description of a space's actions for policies; raises ValueError for an unsupported space."""
+    """Convert an action space of gymnasium to the type `Actions`; raises ValueError for an unsupported space."""
     if isinstance(space, Discrete):
         return int(space.n)
     if isinstance(space, MultiDiscreteSpace):

@@ -111,7 +111,7 @@ class Atari(ShortRepr):
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed; ``beat``, which gives a sign of life, is called while recorded games are replayed."""
+        """Make one game per seed; ``restore`` calls ``beat`` again and again, as a sign that it does not hang."""
         preset = PRESETS[settings.preset]
         self.spec = spec(settings)
         self.count = len(seeds)
@@ -280,7 +280,7 @@ class Shown:
 
 
 class RenderedAtari(Atari):
-    """B games that also make pictures, which does not change the games."""
+    """B games that can also be drawn, without an effect on the games."""
 
     def __init__(
         self, settings: AtariSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
@@ -301,7 +301,7 @@ make, make_rendered = Atari, RenderedAtari
 
 
 def spec(settings: AtariSettings) -> EnvSpec:
-    """Return shapes and counts; loads the ROM, once per process, for its actions."""
+    """Return the `EnvSpec` of a game; loads the ROM, once per process, for its actions."""
     preset, actions = PRESETS[settings.preset], _actions(rom(settings.id), settings.full_action_space)
     return EnvSpec(
         observation_shape=(settings.stack * preset.colours, preset.kept_lines, preset.render_width),

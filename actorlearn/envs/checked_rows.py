@@ -1,7 +1,7 @@
-"""The common part of `VectorEnv`s of environments in Python: it checks the values that environments return.
+"""Base class of `VectorEnv`s of environments in Python, which checks the values that the environments return.
 
-All values of a step are gathered and checked before any is written to the row, so an invalid value changes no row. It
-raises MalformedStepError, which names the environment, the field and the value.
+It checks all values of a time step before it writes any of them to the `Row`. An invalid value raises
+MalformedStepError, which names the environment, the field and the value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUMBERS = (float, int, np.floating, np.integer)
 
 
 class CheckedRows(ShortRepr):
-    """Base of `VectorEnv`s that gather and check the values of B environments; also saves and restores states."""
+    """Gathers and checks the values of B environments, draws random actions, and saves and restores states."""
 
     spec: EnvSpec
     interface: ClassVar[str]
@@ -77,16 +77,16 @@ class CheckedRows(ShortRepr):
             raise ValueError(f"{self._id!r} cannot restore this state: {type(error).__name__}: {error}") from error
 
     def _answered(self, i: int | None, method: str, answer: Any, values: int) -> Any:
-        """Return ``answer``, which ``method`` of environment ``i`` returned (None: of all environments).
+        """Return ``answer``, the result of ``method``; raises MalformedStepError unless it is a tuple of this length.
 
-        Raises MalformedStepError unless it is a tuple of ``values`` values.
+        ``i`` is the index of the environment, None for all, and ``values`` the length.
         """
         if type(answer) is not tuple or len(answer) != values:
             self._refuse(i, f"{method}()", answer, f"it must return {values} values: see {self.interface}.{method}")
         return answer
 
     def _gather(self, i: int, observation: Any, info: Any, ended: bool = False) -> None:
-        """Gather the observation of environment ``i``, and its mask; ``ended``: the observation is a game's last."""
+        """Keep the observation and mask of environment ``i`` for `_write`; ``ended``: it is a game's last."""
         try:
             self._layout.store(observation, self._observation, i)
             if self._masks:
@@ -134,7 +134,7 @@ class CheckedRows(ShortRepr):
         row.first[...] = first
 
     def _write_first(self, row: Row, chosen: npt.NDArray[np.bool_]) -> None:
-        """Check all gathered values, and write those of the chosen environments [B] as first rows of games."""
+        """Check all gathered values, and write those of the chosen environments [B] as the first of a game."""
         begun = empty_row(self.spec, self.count)
         self._write(begun, False, False, True)
         row.take(begun, chosen)

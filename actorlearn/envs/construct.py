@@ -31,9 +31,9 @@ OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "act
 
 
 def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
-    """Return an environment with its wrappers, and its registered time limit in steps, or None if it has none.
+    """Make an environment with its wrappers; return it and its registered time limit in steps (None: no limit).
 
-    The environment does not apply this limit; the caller must. Raises ValueError.
+    The environment does not apply the limit itself. Raises ValueError.
     """
     env, limit = _bare(settings)
     try:
@@ -47,11 +47,10 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, int] | None:
-    """Return the vector environment of ``count`` environments that ``env.vector`` selects, and a time limit.
+    """Make the vector environment that ``env.vector`` selects; return it and the time limit that it does not apply.
 
-    The limit is the number of steps after which the caller must truncate a game; 0: the vector environment does so
-    itself, or there is no limit. Returns None if the environments must be made and stepped one by one. Raises
-    ValueError.
+    The limit is in steps; 0: it applies the limit itself, or there is none. Returns None if the environments must be
+    made and stepped one by one. Raises ValueError.
     """
     found = _vector_class(settings)
     if found is None:

@@ -60,10 +60,10 @@ def is_converted(env: gymnasium.Env[Any, Any]) -> bool:
 
 
 class DmEnv(gymnasium.Env[Any, Any]):
-    """A gymnasium environment that plays an environment of dm_env."""
+    """A gymnasium environment around an environment of dm_env."""
 
     def __init__(self, env: Any, make: Callable[[int], Any]) -> None:
-        """Play ``env``; at a reset with a seed, the result of ``make(seed)`` replaces it, unless this is None."""
+        """Wrap ``env``; ``make(seed)`` makes the environment that replaces it at a reset with a seed, or None."""
         self.played = env
         self._make = make
         self._action = env.action_spec()

@@ -1,9 +1,9 @@
 """Atari games through EnvPool: an alternative to ale-py's vector environment (``envs/atari.py``), with the same keys.
 
-Ids are ale-py's with a prefix: envpool:ALE/Pong-v5. Rows have the same shape and meaning as with ale-py. Both programs
-use ALE, sum rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area with
-rounding. After the same number of no-ops all rows are bit-identical, except the last row of a game. Random games have
-similar lengths, scores and observations. ``tests/envs/test_envpool_atari.py`` tests both. The programs differ in:
+Ids are ale-py's with a prefix: envpool:ALE/Pong-v5. Shapes and meanings are those of ale-py. Both programs use ALE, sum
+rewards over skipped frames, take the maximum of the last two frames in gray, and resize by area with rounding. After
+the same number of no-ops all steps of a game are bit-identical, except the last one. Random games have similar lengths,
+scores and observations. ``tests/envs/test_envpool_atari.py`` tests both. The programs differ in:
 
     |                       | ale-py 0.12.1                        | EnvPool 1.2.5                                  |
     |-----------------------|--------------------------------------|------------------------------------------------|
@@ -12,7 +12,7 @@ similar lengths, scores and observations. ``tests/envs/test_envpool_atari.py`` t
     | frames before a       | black                                | copies of the first; made black here           |
     | game's first          |                                      |                                                |
     | newest frame of a     | may lag by a frame                   | may be that of the previous step               |
-    | game's last row       |                                      |                                                |
+    | game's last step      |                                      |                                                |
     | preset ba3c           | supported                            | not supported: frames are always pooled        |
     | screens of more than  | whole                                | without the lines below the 210th              |
     | 210 lines             |                                      |                                                |
@@ -95,7 +95,7 @@ make, make_rendered = EnvPoolAtari, partial(EnvPoolAtari, render_mode="rgb_array
 
 
 def spec(settings: EnvPoolAtariSettings) -> EnvSpec:
-    """Return shapes and counts: those of ale-py for the same game."""
+    """Return the `EnvSpec`, which is that of ale-py for the same game."""
     known(f"envpool:ALE/{_name(settings.id)}")
     game = settings.id.removeprefix("envpool:")
     found = atari.spec(msgspec.structs.replace(settings, id=game))

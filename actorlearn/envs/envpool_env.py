@@ -4,7 +4,7 @@
 single spaces or a Dict of spaces, except Atari games (``envs/envpool_atari.py``). Ids are EnvPool's with a prefix:
 envpool:HalfCheetah-v4, envpool:CartpoleBalance-v1.
 
-As rows need it, EnvPool begins a game in the step after the end of the previous game. A pool, EnvPool's set of B
+EnvPool begins a game in the step after the end of the previous one, as `VectorEnv` requires. A pool, EnvPool's set of B
 environments, has one thread, which steps the environments one after the other while the calling thread waits. More
 threads would take cores from other simulator processes.
 
@@ -92,7 +92,7 @@ class Pooled(ShortRepr):
     ) -> None:
         """Make one environment per seed; ``options`` are EnvPool's arguments.
 
-        ``beat``, which gives a sign of life, is called while recorded actions are replayed.
+        ``restore`` calls ``beat`` again and again, as a sign that it does not hang.
         """
         self.spec, self.count = spec, len(seeds)
         self._id, self._options, self._beat = env_id, options, beat
@@ -188,7 +188,7 @@ class Pooled(ShortRepr):
         raise NotImplementedError
 
     def _converted(self, observation: Tree, info: dict[str, Any]) -> Array:
-        """Return the observations of n environments in the form of rows: [n, *observation_shape]."""
+        """Convert the observations of n environments to one array [n, *observation_shape]."""
         raise NotImplementedError
 
     def _ends(self, terminated: Array, truncated: Array, info: dict[str, Any]) -> tuple[Array, Array]:
@@ -297,7 +297,7 @@ def make_rendered(
 
 
 def spec(settings: EnvPoolSettings) -> EnvSpec:
-    """Return shapes and counts; makes one environment, because only this checks all arguments."""
+    """Return the `EnvSpec`; makes one environment, because only this checks all arguments."""
     env = EnvPool(settings, [0])
     env.close()
     return env.spec

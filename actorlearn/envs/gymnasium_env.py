@@ -38,10 +38,7 @@ class Gymnasium(CheckedRows):
     interface = "gymnasium.Env"
 
     def __init__(self, settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat = lambda: None) -> None:
-        """Make one environment per seed.
-
-        ``beat``, which gives a sign of life, is called between environments, within a step at most every 0.1 s.
-        """
+        """Make one environment per seed; ``beat`` is called between environments, in a step at most every 0.1 s."""
         self._beat, self._beat_s = beat, 0.0
         self._seeds = [seed31(seed) for seed in seeds]
         self._envs, limits = zip(*(self._constructed(settings) for _ in seeds), strict=True)
@@ -174,7 +171,7 @@ def make_rendered(settings: GymnasiumSettings, seeds: Sequence[int], beat: Beat 
 
 
 def spec(settings: GymnasiumSettings) -> EnvSpec:
-    """Return shapes and counts; makes one environment and closes it."""
+    """Return the `EnvSpec`; makes one environment and closes it."""
     env = make(settings, [0])
     env.close()
     return env.spec
@@ -197,5 +194,5 @@ def _check_equal_spaces(env_id: str, envs: Sequence[Environment]) -> None:
 
 
 def _shape(env_id: str, env: Environment) -> list[int]:
-    """Return the shape of an environment's observations in the form of rows, including a mask in them."""
+    """Return the shape of an environment's converted observations, with a mask if they contain one."""
     return [int(size) for size in layout_of(env_id, env.observation_space)[0].shape]

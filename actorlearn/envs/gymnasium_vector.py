@@ -1,13 +1,13 @@
 """Adapts a ``gymnasium.vector.VectorEnv`` of any autoreset mode ("the vector") to our `VectorEnv`.
 
 ``metadata["autoreset_mode"]`` says how the vector behaves when a game ends
-(https://farama.org/Vector-Autoreset-Mode). Rows always have a game's final observation, and in the following row the
-first observation of the next game (``envs/interface.py``). They are made from the vector's results as follows:
+(https://farama.org/Vector-Autoreset-Mode). A `VectorEnv` always returns a game's final observation, and in the
+following step the first observation of the next game. It makes them from the vector's results as follows:
 
 =========  ======================================  ================================================================
-mode       the step that ends a game returns       the following row
+mode       the step that ends a game returns       the following step
 =========  ======================================  ================================================================
-NEXT_STEP  its final observation                   the next step begins a game, as rows need it
+NEXT_STEP  its final observation                   begins the next game: nothing has to be changed
 SAME_STEP  the next game's first observation, and  the vector steps all games, so the new game takes a step that no
            the final one in ``info["final_obs"]``  policy chose; `reset` then begins it again
 DISABLED   its final observation                   `reset` begins a game before the step, which this mode requires,
@@ -19,7 +19,7 @@ the first valid action.
 
 ``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and so do
 vectors that have ``metadata["reset_mask"] = True``. Another vector cannot begin single games (``spec.no_restart``). If
-its mode is SAME_STEP, the first row of a game has the observation after one action that no policy chose; the reward of
+its mode is SAME_STEP, the first observation of a game is the one after an action that no policy chose; the reward of
 this action is not counted.
 
 The vector's ``reset`` is called with a list of seeds, one for each environment. If this raises an exception, ``reset``
@@ -71,8 +71,8 @@ class GymnasiumVector(CheckedRows):
         """Adapt a vector with one environment per seed; raises ValueError if it is unsuitable.
 
         ``env_id`` is for errors. ``scale_actions`` and ``action_mask`` are keys of the section ``env``.
-        ``time_limit_steps`` is a limit that this class must apply, because the vector does not; 0: none. ``beat``,
-        which gives a sign of life, is called before each call of the vector.
+        ``time_limit_steps`` is a limit that this class must apply, because the vector does not; 0: none. ``beat`` is
+        called before each call of the vector, as a sign that the process does not hang.
         """
         self._vector, self._beat = vector, beat
         name = _name(vector)
@@ -203,7 +203,7 @@ class GymnasiumVector(CheckedRows):
             return self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
 
     def _begin_after(self, first: Flags) -> None:
-        """After a step in which the environments ``first`` [B] began a game, make their values those of first rows."""
+        """Set the reward to 0 where the step began a game (``first`` [B]), and reset again where it played a step."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
@@ -217,7 +217,7 @@ class GymnasiumVector(CheckedRows):
         self._ended, self._cut = self._ended & ~chosen, self._cut & ~chosen
 
     def _unchosen(self) -> npt.NDArray[Any]:
-        """Return actions for games for which no policy chooses one: zeros, or with masks the first valid actions."""
+        """Return the actions that replace those for final observations: zeros, or with masks the first valid ones."""
         actions = self._actions.actions
         if not self._masks or isinstance(actions, tuple):
             return self._zero
@@ -272,7 +272,7 @@ class GymnasiumVector(CheckedRows):
 
 
 def resets_by_mask(vector: object) -> bool:
-    """Whether a vector, or a vector class, can begin chosen games by ``reset(options={"reset_mask": …})``."""
+    """Whether a vector environment, or its class, can reset chosen games: ``reset(options={"reset_mask": …})``."""
     metadata: Mapping[str, Any] = getattr(vector, "metadata", {})
     mode = metadata.get("autoreset_mode")
     own = isinstance(getattr(vector, "unwrapped", None), SyncVectorEnv | AsyncVectorEnv)

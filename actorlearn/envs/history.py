@@ -57,10 +57,10 @@ ROOM = 4096
 
 @dataclass(frozen=True)
 class Move:
-    """One call during a replay: a reset of some environments if ``action`` is None, else a step."""
+    """One call when recorded games are repeated: a reset of some environments if ``action`` is None, else a step."""
 
     chosen: NDArray[np.bool_]
-    """[B]: the environments to reset, or those whose recorded action the step has; others take an arbitrary action."""
+    """[B]: the environments to reset, or for which ``action`` has the recorded action; others take any action."""
     seeds: NDArray[np.int64] | None = None
     """For a reset, the seed of each chosen environment; None: they continue their random numbers."""
     action: NDArray[Any] | None = None
@@ -88,7 +88,7 @@ class ActionHistory:
         """Number of records that can be added for each environment before more memory must be allocated."""
 
     def seeds(self) -> NDArray[np.int64]:
-        """Return the seed [B] from which each environment was last seeded, or will be seeded next."""
+        """Return the newest seed of each environment, [B]; it may still have to be passed to a reset."""
         pairs = zip(self._first.tolist(), self._seedings.tolist(), strict=True)
         return np.array([_derived(first, seeding) for first, seeding in pairs], np.int64)
 
@@ -144,7 +144,7 @@ class ActionHistory:
             log[: len(part)] = part
 
     def replay(self) -> Iterator[Move]:
-        """Yield the moves that bring newly made environments to the recorded state, for the caller to carry out.
+        """Yield the resets and steps that bring newly made environments to the recorded state; carry them out.
 
         All environments are stepped together. An environment with fewer recorded steps is reset later, so that all
         reach the recorded state after the same move.

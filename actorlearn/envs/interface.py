@@ -1,25 +1,25 @@
 """The interface of environments: `VectorEnv`, the `Row` to which it writes, and `EnvSpec`, which describes shapes.
 
-A `VectorEnv` steps B environments and writes their results to a `Row`, whose arrays may be in shared memory. A row has,
-for each environment:
+A `VectorEnv` steps B environments and writes each time step to a `Row`, whose arrays may be in shared memory. A time
+step of one environment has these values:
 
-    | row                   | observation         | reward | terminated | truncated | life_lost | first |
+    | time step             | observation         | reward | terminated | truncated | life_lost | first |
     |-----------------------|---------------------|--------|------------|-----------|-----------|-------|
     | first of a game       | the game's first    | 0      | no         | no        | no        | yes   |
     | inside a game         | after the action    | raw    | no         | no        | maybe     | no    |
     | last, game over       | the game's final    | raw    | yes        | no        | no        | no    |
     | last, at a time limit | the game's final    | raw    | no         | yes       | no        | no    |
 
-A game is an episode. The row after its last row is the first row of the next game; the action that was chosen for the
-last observation is ignored (gymnasium's autoreset mode NEXT_STEP). So the final observation, from which returns
-bootstrap, needs no extra column. `restart` begins a game at any other time. It writes the first row of the game
+A game is an episode. The step after its last one is the first of the next game; the action that was chosen for the last
+observation is ignored (gymnasium's autoreset mode NEXT_STEP). So the final observation, from which returns bootstrap,
+needs no extra column. `restart` begins a game at any other time. It writes the first observation of the game
 immediately, and no action is ignored.
 
 In a game of several agents each agent counts as an environment. The agents of a game are adjacent, and each one ends
-and begins independently. While an agent is not in its game, because it has ended or has not joined yet, its rows are
-*void*: first is set, the reward is 0, no other flag is set, and the observation is arbitrary. The last void row before
-an agent joins has its first observation. A new game begins where first is set for all agents of a game, because within
-a game at least one agent is not void.
+and begins independently. While an agent is not in its game, because it has ended or has not joined yet, its time steps
+are *void*: first is set, the reward is 0, no other flag is set, and the observation is arbitrary. The last void step
+before an agent joins has its first observation. A new game begins where first is set for all agents of a game, because
+within a game at least one agent is not void.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from actorlearn.image_part import ImagePart
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Shapes and counts of one environment, from which networks and shared memory are planned."""
+    """Shapes and types of one environment's observations and actions, and other properties of it."""
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
@@ -57,7 +57,7 @@ class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Row:
-    """Results of B environments at one timestep. A `VectorEnv` fills the arrays and keeps no references to them."""
+    """One time step of B environments. A `VectorEnv` fills the arrays and keeps no references to them."""
 
     observation: npt.NDArray[Any]  # [B, *observation_shape]
     reward: npt.NDArray[np.float32]  # [B] raw: neither clipped nor scaled
@@ -67,7 +67,7 @@ class Row:
     first: npt.NDArray[np.bool_]  # [B] the observation is a game's first; the action before it was ignored
 
     def begin(self, chosen: slice | npt.NDArray[np.bool_]) -> None:
-        """Set reward and flags of the chosen environments [B] as in the first row of a game; keep observations."""
+        """Set the rewards and flags of the chosen environments [B] to those of a game's first time step."""
         self.reward[chosen] = 0.0
         for flag in (self.terminated, self.truncated, self.life_lost):
             flag[chosen] = False
@@ -105,32 +105,32 @@ class ShortRepr:
 class VectorEnv(Protocol):
     """B environments, which a simulator process steps together.
 
-    The module describes the rows. Actions are in the form in which policies choose them: int64 [B] for Discrete
-    actions, int64 [B, k] for MultiDiscrete actions of k parts, and float32 [B, n] for a Box of n numbers.
+    The module says what they write to a `Row`. Actions are int64 [B] for Discrete actions, int64 [B, k] for
+    MultiDiscrete actions of k parts, and float32 [B, n] for a Box of n numbers.
     """
 
     @property
     def spec(self) -> EnvSpec:
-        """Shapes and counts of one environment."""
+        """Shapes and other properties of one environment."""
 
     @property
     def count(self) -> int:
         """B: number of environments; in games of several agents, number of agents of all games."""
 
     def reset(self, row: Row) -> None:
-        """Start every environment from its seed and write the first row; the same seeds replay the same games."""
+        """Start every environment from its seed and write the first observations; equal seeds give equal games."""
 
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take an action in each environment and write the results to ``row``; floats are clipped to the bounds.
 
-        An environment whose game ended in the previous row ignores its action and starts a new game.
+        An environment whose game ended in the previous step ignores its action and starts a new game.
 
         Raises ActionError for an action outside the action space, and MalformedStepError for invalid values from an
         environment. After such an error the row must not be used.
         """
 
     def restart(self, chosen: npt.NDArray[np.bool_], row: Row) -> None:
-        """Start a new game in the chosen environments [B], and write its first row for them.
+        """Start a new game in the chosen environments [B], and write its first observations.
 
         Other environments, and their values in the row, are not changed. Each environment continues its sequence of
         random numbers. Raises ValueError if only some agents of a game are chosen, and RuntimeError if
@@ -138,20 +138,20 @@ class VectorEnv(Protocol):
         """
 
     def random_actions(self, random: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw an action for each environment, in the form that `step` takes, uniformly from the valid actions."""
+        """Draw an action for each environment, uniformly from the valid actions."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything that determines the next rows, as arrays of numbers, for a snapshot.
+        """Return everything that determines how the games continue, as arrays of numbers.
 
         Raises RuntimeError if ``spec.inexact`` is set, and any exception that an environment raises. The environments
         can be stepped further.
         """
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the `state` of as many environments with the same settings but perhaps other seeds; write no row.
+        """Restore the `state` of B environments with the same settings; their seeds may have been others.
 
-        It is called instead of `reset`, or at any time after it. Raises ValueError for a state that does not fit or
-        cannot be reached. After such an error the environments must be reset.
+        May be called without a `reset` before. Raises ValueError for a state that does not fit or cannot be reached.
+        After such an error the environments must be reset.
         """
 
     def close(self) -> None:
@@ -159,10 +159,10 @@ class VectorEnv(Protocol):
 
 
 class RenderedEnv(VectorEnv, Protocol):
-    """B environments that also make pictures, which does not change their games."""
+    """B environments that can also be drawn, without an effect on their games."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
-        """Return a picture of each game at its newest row: RGB, uint8 [height, width, 3].
+        """Return a picture of each game at its newest step: RGB, uint8 [height, width, 3].
 
         Raises ValueError for environments that cannot make pictures.
         """

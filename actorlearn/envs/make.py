@@ -31,7 +31,7 @@ def make(settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object]
 def make_rendered(
     settings: EnvSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
 ) -> RenderedEnv:
-    """Make environments as ``make`` does, which also render; raises ValueError if their kind cannot render."""
+    """Make environments as ``make`` does that can also be drawn; raises ValueError if their kind cannot."""
     module = ENVIRONMENTS.spec(settings.kind).load()
     if not hasattr(module, "make_rendered"):
         raise ValueError(f"env.id: {settings.id!r} cannot be rendered: {module.__name__} has no function make_rendered")
@@ -49,13 +49,13 @@ def _complete(made: Any, methods: Sequence[str]) -> Any:
 
 
 def spec(settings: EnvSettings) -> EnvSpec:
-    """Return the shapes and counts of one environment; some kinds make one environment to find them."""
+    """Return the `EnvSpec`; some kinds of environments make an environment to find it."""
     found: EnvSpec = ENVIRONMENTS.spec(settings.kind).load().spec(settings)
     return found
 
 
 def like(settings: EnvSettings, found: EnvSpec) -> str:
-    """Return the kind whose defaults of algorithms and optimizers apply to this environment: see ``specs.FINER``."""
+    """Return the kind of environments whose default hyperparameters apply to this one: see ``specs.FINER``."""
     kind = ENVIRONMENTS.spec(settings.kind).like
     finer = "continuous" if isinstance(found.actions, tuple) else kind
     return finer if FINER.get(finer) == kind else kind

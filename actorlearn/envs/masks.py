@@ -1,6 +1,6 @@
 """Finds and reads the masks of valid actions that environments give, in info or in a Dict observation.
 
-``action_mask.py`` describes masks, and where a row has them.
+``action_mask.py`` describes masks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Masks:
 def find_masks(
     env_id: str, setting: str, space: Space[Any], actions: Actions, first_info: Callable[[], Any]
 ) -> tuple[Space[Any], Masks | None]:
-    """Return the observation space without a mask, and the reader of masks; None if the environment has no masks.
+    """Return the observation space without the mask, and an object that reads masks; None if there are no masks.
 
     ``setting`` is the key ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for
     the setting "auto", if observations have no mask. Raises ValueError if the environment does not support the setting.

@@ -1,7 +1,7 @@
-"""Converts observations of gymnasium's spaces to the form of rows: one array of numbers for each observation.
+"""Converts an observation of any supported gymnasium space to one array of numbers, for networks.
 
 =============  ==================================================================================
-space          in a row
+space          becomes
 =============  ==================================================================================
 Box            unchanged: uint8 stays uint8, other numbers become float32; of an image the channels become the first
                dimension
@@ -43,7 +43,7 @@ Keys = tuple[str | int, ...]
 
 
 class SpaceError(ValueError):
-    """Observations of a space cannot be converted to the form of rows; the text names a remedy."""
+    """Observations of a space cannot be converted to one array; the text names a remedy."""
 
 
 class MisfitError(ValueError):
@@ -54,7 +54,7 @@ class MisfitError(ValueError):
 
 
 def layout(space: Space[Any]) -> tuple[Whole | Vector, tuple[str, ...]]:
-    """Return the layout of a space's observations in rows, and the names of the parts that are left out.
+    """Return the converter of a space's observations to one array, and the names of the parts that are left out.
 
     Raises SpaceError for an unsupported space.
     """
@@ -92,7 +92,7 @@ def _is_text(space: Space[Any]) -> bool:
 
 
 def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
-    """Yield the spaces in nested Dicts and Tuples, in order, each with its keys; another space is yielded itself."""
+    """Yield the spaces inside nested Dicts and Tuples, each with the keys that lead to it; or the space itself."""
     if isinstance(space, Dict | Tuple):
         for key, part in space.items() if isinstance(space, Dict) else enumerate(space):
             yield from _held(part, (*keys, key))
@@ -101,7 +101,7 @@ def _held(space: Space[Any], keys: Keys) -> Iterator[tuple[Keys, Space[Any]]]:
 
 
 class Whole:
-    """Layout of observations that are a single Box: unchanged, except that the channels of images become first."""
+    """Converts observations that are a single Box: unchanged, except that the channels of images become first."""
 
     images: tuple[ImagePart, ...] = ()
 
@@ -110,9 +110,9 @@ class Whole:
         self._box, self._keys = box, keys
         self.channels_last, self._bools = channels_come_last(box.shape), bool(box.dtype == np.bool_)
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
-        """Shape of one observation in a row."""
+        """Shape of a converted observation."""
         self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
-        """Number type that `store` writes; in a row it is uint8 or float32."""
+        """Number type that `store` writes; a `Row` has float32 instead of other types than uint8."""
         channels = ", channels first" if self.channels_last else ""
         self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 
@@ -138,7 +138,7 @@ class Whole:
             cells[...] = observation
 
     def name(self, place: list[int]) -> str:
-        """Return the name of the element at index ``place`` of an observation in a row: observation['image'][3, 4]."""
+        """Return how errors name the element at index ``place`` of the array, such as observation['image'][3, 4]."""
         if self.channels_last and place:
             place = [*place[1:], place[0]]
         return f"{_name(self._keys)}{place or ''}"
@@ -165,12 +165,12 @@ def channels_come_last(shape: tuple[int, ...]) -> bool:
 
 
 class Vector:
-    """Layout of observations of several spaces, or of Discrete, MultiDiscrete or MultiBinary, as one vector."""
+    """Converts observations of several spaces, or of Discrete, MultiDiscrete or MultiBinary, to one vector."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def __init__(self, held: list[tuple[Keys, Space[Any]]], name: str) -> None:
-        """Lay out the spaces in this order; each has the keys that lead to it. ``name``: type of the whole space."""
+        """Concatenate these spaces; each has the keys that lead to it. ``name``: type of the whole space."""
         self._pieces: list[Piece] = []
         start = 0
         for keys, space in held:
@@ -207,7 +207,7 @@ class Vector:
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """Description of the parts of a row in order, for programs without actorlearn (``acting/play.py``).
+        """Description of the parts of the vector in order, for programs without actorlearn (``acting/play.py``).
 
         ``keys`` from an observation to the part, its ``shape``, and ``scale``, by which its numbers are multiplied; or,
         for a part that becomes one-hot, the ``sizes`` and the ``least`` value of its choices.
@@ -216,10 +216,10 @@ class Vector:
 
 
 class Indexed:
-    """Layout of vectors, followed by a one-hot index of the agent in its game."""
+    """Converts observations to the vectors of another converter, followed by the one-hot index of the agent."""
 
     def __init__(self, vectors: Whole | Vector, agents: int) -> None:
-        """Append the index of one of ``agents`` agents to the vectors of another layout."""
+        """Append the index of one of ``agents`` agents to the results of ``vectors``."""
         (self._length,), self._vectors, self._agents = vectors.shape, vectors, agents
         self.shape: tuple[int, ...] = (self._length + agents,)
         self.dtype = vectors.dtype
@@ -228,7 +228,7 @@ class Indexed:
         self.images = vectors.images
 
     def store(self, observation: Any, into: npt.NDArray[Any], i: int) -> None:
-        """Write the observation of row ``i`` to ``into[i]``; raises MisfitError."""
+        """Write the observation of environment ``i`` to ``into[i]``; raises MisfitError."""
         self._vectors.store(observation, into[:, : self._length], i)
         into[i, self._length :] = 0
         into[i, self._length + i % self._agents] = self._one

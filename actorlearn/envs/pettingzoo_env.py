@@ -2,8 +2,8 @@
 
 Each agent counts as an environment: G games of A agents are B = G * A environments. Agent ``j`` of game ``g``, in the
 order of ``possible_agents``, is environment ``g * A + j``. While an agent is not in its game, because it has ended or
-has not joined yet, its rows are void (``envs/interface.py``) and its actions are ignored. A game is over when it has no
-agent left.
+has not joined yet, its time steps are void (``envs/interface.py``) and its actions are ignored. A game is over when it
+has no agent left.
 
 Ids have the prefix ``pettingzoo:``, followed by a registered id (butterfly/pistonball-v6), a module with a function
 ``parallel_env`` (mpe2.simple_spread_v3) or package.module:Class.
@@ -52,10 +52,7 @@ class PettingZoo(CheckedRows):
     def __init__(
         self, settings: PettingZooSettings, seeds: Sequence[int], beat: Callable[[], object] = lambda: None
     ) -> None:
-        """Make one game per seed.
-
-        ``beat``, which gives a sign of life, is called before a game is made, begun, stepped or closed.
-        """
+        """Make one game per seed; ``beat`` is called before each step and reset, as a sign that nothing hangs."""
         self._beat = beat
         self._seeds = [seed31(seed) for seed in seeds]
         self._games: list[Game] = []
@@ -178,7 +175,7 @@ class PettingZoo(CheckedRows):
                 self._arrive(i, observations, infos, agent, self._present[game, j])
 
     def _arrive(self, i: int, observations: Any, infos: Any, agent: Any, present: bool) -> None:
-        """Gather an agent's first observation or, if it is not ``present``, the zeros of a void row."""
+        """Gather an agent's first observation; if it is not ``present`` in the game, gather zeros instead."""
         self._reward[i] = 0.0
         if present:
             self._gather(i, self._of(i, "observations", observations, agent), self._info_of(i, infos, agent))
@@ -221,7 +218,7 @@ def make_rendered(
 
 
 def spec(settings: PettingZooSettings) -> EnvSpec:
-    """Return shapes and counts; makes one game and closes it."""
+    """Return the `EnvSpec`; makes one game and closes it."""
     with closing(_constructed(settings)) as game:
         agents, spaces = _alike(settings, game, 0)
         return spaces.spec(agents=len(agents), inexact=states.inexact(game))

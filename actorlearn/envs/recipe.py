@@ -43,9 +43,9 @@ class Recipe:
 
 
 def recipe(settings: EnvSettings) -> Recipe:
-    """Return the recipe of an environment, or one with the reason in ``missing``; makes an environment for a moment.
+    """Return the recipe of an environment, or one with the reason why there is none in ``missing``.
 
-    ``action_mask`` of the settings must not be "auto": the settings of a trained policy say where masks are.
+    It makes an environment and closes it. ``action_mask`` of the settings must not be "auto".
     """
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")

@@ -1,7 +1,4 @@
-"""Conversions between an environment's gymnasium spaces and the form of rows and policies.
-
-They convert its observations, its masks of valid actions, and actions.
-"""
+"""Converts the observations, masks and actions of an environment between gymnasium's spaces and arrays."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ class Spaces(NamedTuple):
 
     actions: ActionSpace
     layout: Whole | Vector
-    """Layout of observations, without their masks."""
+    """Converter of observations, without their masks."""
     masks: Masks | None
     """Reader of masks of valid actions; None if the environment has no masks."""
     left_out: tuple[str, ...]
-    """Parts of the observations that are not in rows, such as text."""
+    """Parts of the observations that are left out, such as text."""
     indexed: int = 0
-    """Number of agents of a game if observations in rows end with the agent's index (``env.agent_index``); else 0."""
+    """Number of agents of a game if the agent's index is added to observations (``env.agent_index``); else 0."""
 
     @classmethod
     def of(
@@ -54,7 +51,7 @@ class Spaces(NamedTuple):
 
     @property
     def rows(self) -> Whole | Vector | Indexed:
-        """Layout of observations in rows, with the agent's index and without masks."""
+        """Converter of observations, with the agent's index and without masks."""
         return Indexed(self.layout, self.indexed) if self.indexed else self.layout
 
     def spec(self, **more: Any) -> EnvSpec:

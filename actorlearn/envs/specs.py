@@ -1,8 +1,7 @@
-"""Kinds of environments before they are imported: the keys of each kind, and the defaults of topologies with it.
+"""The keys and defaults of each kind of environments, which can be read without importing environments or torch.
 
 The id determines the kind: ale-py's vector environment plays ALE/..., another kind plays the ids with its prefix, and
-gymnasium all others. A kind is a module with ``make`` and ``spec``, and an entry in the registry, an
-``EnvironmentSpec`` with all that the rest of the system needs to know. Loads no environment and no torch.
+gymnasium all others. A kind is a module with ``make`` and ``spec``, and an ``EnvironmentSpec`` in the registry.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ STORED_FILE, STORED_HASH = "file", "sha256"
 
 
 def without_stored_path(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of a topology, as section.key with their values, without the path of a stored environment."""
+    """Return a topology's keys (section.key -> value) without the path of a stored environment's file."""
     kwargs = keys.get("env.kwargs")
     if not isinstance(kwargs, Mapping):
         return dict(keys)
@@ -92,7 +91,7 @@ class EnvSettings(Settings, frozen=True, kw_only=True, tag_field="kind"):
         return 1
 
     def for_evaluation(self, noop_max: int) -> Self:
-        """Return the settings for evaluators; ``noop_max`` is the key ``evaluator.noop_max``.
+        """Return these settings for games of evaluations, which begin with at most ``noop_max`` no-ops.
 
         Kinds without no-ops ignore it. Raises ValueError, whose text is only the rule, for an unsupported number.
         """
@@ -195,7 +194,7 @@ Kwargs = Annotated[dict[Argument, Any], Meta(description="keyword arguments of t
 
 
 class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium"):
-    """Keys of all other environments."""
+    """Keys of gymnasium's environments."""
 
     scale_actions: ScaleActions = False
     action_mask: MaskSource = "auto"
@@ -233,7 +232,7 @@ class PettingZooSettings(EnvSettings, frozen=True, kw_only=True, tag="pettingzoo
 
 
 class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):
-    """Keys of EnvPool's other environments."""
+    """Keys of EnvPool's environments that are not Atari games."""
 
     scale_actions: ScaleActions = False
     kwargs: Kwargs = msgspec.field(default_factory=dict)
@@ -370,7 +369,7 @@ class Environments(Registry[EnvironmentSpec]):
     """Registry of the kinds of environments, found by id."""
 
     def of(self, env_id: str) -> EnvironmentSpec:
-        """Return the kind of an id, that with the longest matching prefix; of equal prefixes that of a shipped kind."""
+        """Return the kind of an id: the one with the longest matching prefix; of two equal prefixes, the built-in's."""
         fitting = [spec for spec in self.specs() if env_id.startswith(spec.prefix)]
         return max(fitting, key=lambda spec: len(spec.prefix))
 
