@@ -1,4 +1,4 @@
-"""The common part of A2C, PPO, IMPALA and VACO: acting by a policy, and a loss of policy, value and entropy terms.
+"""Base class of A2C, PPO, IMPALA and VACO: acting by a policy, and a loss of policy, value and entropy terms.
 
 The network has the output "value", a state's value, and the outputs of `policies.heads`.
 """
@@ -46,7 +46,7 @@ class ActorCritic:
         return policies.policy(outputs, self.parts)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return one float32 number per environment for each name in `recorded`."""
+        """Return dtype and shape of the columns in `recorded`: one float32 number per environment."""
         return {name: ("float32", ()) for name in self.recorded}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
@@ -85,7 +85,7 @@ class ActorCritic:
         return first if final is None else first + curve(self.settings.schedule, progress) * (final - first)
 
     def check_shapes(self, outputs: Mapping[str, Tensor], batch: Batch) -> None:
-        """Raise ValueError unless each output has a row for each transition, and `bootstrap_rows` rows more."""
+        """Raise ValueError unless outputs are [T + `bootstrap_rows`, B, size] for a batch of [T, B] transitions."""
         horizon, environments = batch.valid.shape
         expected = (horizon + self.bootstrap_rows, environments)
         for name, output in outputs.items():

@@ -81,7 +81,7 @@ def project(probability: Tensor, place: Tensor, values: Tensor) -> Tensor:
     gets more. A return outside the atoms' range counts as the nearest end of the range (algorithm 1 of the paper).
 
     Atom k gets the share max(0, 1 - distance) of each probability, with the distance in atoms. This needs J * K numbers
-    per row. Adding at indices needs only 2 J, but on a GPU it adds in no fixed order, so results would not repeat.
+    per transition. Adding at indices needs only 2 J, but on a GPU it adds in no fixed order, so results would differ.
     """
     step = (values[-1] - values[0]) / (len(values) - 1)
     position = (torch.minimum(torch.maximum(place, values[0]), values[-1]) - values[0]) / step  # […, J], 0 to K - 1

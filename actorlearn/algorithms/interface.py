@@ -15,10 +15,10 @@ weights older than `max_policy_lag` allows.
 A minibatch drawn from a replay is a `Batch` of B items. An item is one transition, or a sequence of L transitions for
 algorithms whose `AlgorithmSpec` sets ``sequences``. The shapes are:
 
-    item         observation, first   other tensors   rows (indices of the first dimension) of observation
-    transition   [2, B, ...]          [1, B, ...]     0: before the action; 1: `n_step` agent steps later, or the final
-                                                      observation of the game
-    sequence     [L + n_step, B, ...] [L, B, ...]     all rows up to the last from which a return bootstraps
+    item         observation, first   other tensors   observation
+    transition   [2, B, ...]          [1, B, ...]     [0]: before the action; [1]: `n_step` agent steps later, or the
+                                                      final observation of the game
+    sequence     [L + n_step, B, ...] [L, B, ...]     all up to the last from which a return bootstraps
 
 The reward is the sum of up to `n_step` discounted rewards, each clipped before. The columns are "discount" and
 "weight", and for sequences "reached" (`q_learning` and `r2d1` describe these columns).
@@ -54,7 +54,7 @@ class Batch:
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """Further tensors by name, [T, B, ...]: those that `Algorithm.act` or `Algorithm.prepare` returned.
 
-    With a recurrent network also "state" [1, B, S], the network's state before row 0."""
+    With a recurrent network also "state" [1, B, S], the network's state before the first observation."""
 
     @classmethod
     def plain(cls, observation: Tensor, action: Tensor, reward: Tensor, **others: Any) -> Batch:
@@ -82,7 +82,7 @@ class Batch:
         return rows if "state" in columns else rows.transitions()
 
     def transitions(self) -> Batch:
-        """Return the batch flattened to [1, T * B, ...]; `observation` and `first` must have T rows, not T + 1."""
+        """Return the batch flattened to [1, T * B, ...]; `observation` and `first` must be [T, B], not [T+1, B]."""
         return self._changed(lambda tensor: tensor.flatten(0, 1)[None])
 
     def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
@@ -105,14 +105,11 @@ class Algorithm(Protocol):
     def heads(self, actions: Actions) -> dict[str, int]:
         """Return the name and size of each network output for this action space.
 
-        It is called first, before the network is made. An algorithm can therefore store the action space here.
+        It is called before all other methods, so an algorithm can store the action space here.
         """
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the columns that `act` returns besides the action: name -> (numpy dtype name, shape per environment).
-
-        It is called once, when the shared memory for rollouts is planned.
-        """
+        """Return the columns that `act` returns besides the action: name -> (numpy dtype, shape per environment)."""
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
         """Choose actions for N environments from outputs [N, size]; with `greedy`, without random numbers.
@@ -127,9 +124,9 @@ class Algorithm(Protocol):
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Compute what stays constant during the epochs, such as advantages; return the batch that the epochs use.
 
-        The trainer calls this once for each batch, before its epochs, without gradient. ``outputs`` are
-        [prepared_rows, B, size], those of the last observations. The returned batch may have more columns and another
-        number of rows. Each epoch divides it into minibatches along the second dimension.
+        It is called once for each batch, before the epochs, without gradient. ``outputs`` are those of the last
+        observations, [prepared_rows, B, size]. The result may have more columns and another first dimension than
+        ``batch``. Each epoch divides it into minibatches along the second dimension.
 
         For a minibatch from a replay, ``outputs`` are those of all observations but the first: "target.<head>" from the
         target network and, if `prepared_rows` is not 0, "<head>" from the network itself.
@@ -138,9 +135,9 @@ class Algorithm(Protocol):
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar loss of a minibatch, and metrics by name, which are detached scalars.
 
-        The trainer calls this for each minibatch of a prepared batch, before `backward`. ``outputs`` are [rows, B,
-        size], from one forward pass on the minibatch's observation [rows, B, ...]. `progress`, from 0 to 1, is the
-        completed share of `schedule_steps`; values that change along the run are computed from it.
+        ``outputs`` come from one forward pass on all observations of the minibatch, and have the same first two
+        dimensions. `progress`, from 0 to 1, is the completed share of `schedule_steps`; values that change along the
+        run are computed from it.
 
         For a minibatch from a replay, the metric "priority" may be [1, B]: the error of each item. A prioritised replay
         draws an item with a probability in proportion to a power of its priority.
@@ -164,9 +161,8 @@ class KeepsState(Protocol):
     """An algorithm with state besides the weights, such as a moving average, which `loss` or `losses` changes.
 
     Checkpoints include the state. If an optimizer step is skipped, for example because its gradient is not finite, its
-    change of the state is undone. If several learners run in mode sync, the mean of their states replaces
-    each state at every optimizer step, as the mean of their gradients is used. With local steps, and in other modes,
-    each learner has its own state.
+    change of the state is undone. In mode sync the states of all learners are averaged at every optimizer step, as
+    their gradients are. With local steps, and in other modes, each learner has its own state.
     """
 
     state: dict[str, Tensor]
@@ -178,10 +174,10 @@ class KeepsState(Protocol):
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` bootstraps from the last rows of a minibatch, and treats their outputs as constants."""
+    """An algorithm whose `loss` only bootstraps from a minibatch's last observations: their outputs are constants."""
 
     bootstrap_rows: int
-    """Number of such last rows; 0: none. On a CPU the trainer saves time by a pass without gradient for them."""
+    """Number of these observations; 0: none. On a CPU a pass without gradient for them saves time."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]

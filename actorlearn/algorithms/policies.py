@@ -2,7 +2,7 @@
 
 A policy is a softmax for Discrete actions, one softmax for each part of MultiDiscrete actions, and a Gaussian for Box
 actions. If the network has the output "action_mask", invalid choices get probability 0 (``action_mask.py``). The
-leading dimensions, written as …, are [N] when acting and [rows, B] when learning.
+leading dimensions, written as …, are [N] when acting and [T, B] when learning.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class Categorical:
         return self.logits.log_softmax(-1)
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row: int64 […].
+        """Draw an action from each distribution: int64 […].
 
         If e ~ Exponential(1) for each action, argmax(p / e) has distribution p. It equals argmax(logits - log e),
-        because a constant per row does not change the argmax. This needs no softmax and, unlike torch.multinomial, does
-        not wait for the device.
+        because the softmax's denominator does not change the argmax. This needs no softmax and, unlike
+        torch.multinomial, does not wait for the device.
         """
         noise = torch.empty_like(self.logits).exponential_(generator=generator)
         return (self.logits - noise.log_()).argmax(-1)
 
     def greedy(self) -> Tensor:
-        """Return the most probable action of each row, int64 […]; the first one if several are equal."""
+        """Return the most probable actions, int64 […]; of equally probable ones the first."""
         return self.logits.argmax(-1)
 
     def log_prob(self, action: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Categorical:
         return self.log_policy.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """Return -sum p log p of each row, in nats: […]."""
+        """Return the entropy -sum p log p in nats: […]."""
         return -(self.log_policy.exp() * self.log_policy).sum(-1)
 
 
@@ -94,7 +94,7 @@ class MultiCategorical:
         self.parts = [Categorical(of_part) for of_part in torch.split(logits, list(sizes), -1)]
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row: int64 […, k]."""
+        """Draw an action from each distribution: int64 […, k]."""
         return torch.stack([part.sample(generator) for part in self.parts], -1)
 
     def greedy(self) -> Tensor:
@@ -107,7 +107,7 @@ class MultiCategorical:
         return torch.stack([part.log_prob(choice) for part, choice in chosen], -1).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy of each row in nats, […]: the sum over its parts."""
+        """Return the entropy in nats, […]: the sum over the parts of an action."""
         return torch.stack([part.entropy() for part in self.parts], -1).sum(-1)
 
 
@@ -124,7 +124,7 @@ class Gaussian:
         self.log_std = log_std
 
     def sample(self, generator: torch.Generator) -> Tensor:
-        """Draw one action per row: float32 […, n]."""
+        """Draw an action from each distribution: float32 […, n]."""
         noise = torch.empty_like(self.mean).normal_(generator=generator)
         return self.mean + self.log_std.exp() * noise
 
@@ -138,9 +138,9 @@ class Gaussian:
         return -(0.5 * distance.square() + self.log_std + 0.5 * log(2.0 * pi)).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the differential entropy of each row, in nats: […]."""
+        """Return the differential entropy in nats: […]."""
         return (self.log_std + 0.5 * (1.0 + log(2.0 * pi))).sum(-1)
 
 
 ActionDistribution = Categorical | MultiCategorical | Gaussian
-"""A distribution of actions for each row of the network outputs."""
+"""A distribution of actions for each observation."""

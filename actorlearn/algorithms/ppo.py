@@ -83,7 +83,7 @@ class PPO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms, for outputs [rows, B, size]."""
+        """Return the loss and its terms, for outputs [T, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
@@ -116,9 +116,9 @@ class PPO(ActorCritic):
         return total, {name: metric.detach() for name, metric in metrics.items()}
 
     def proximal(self, batch: Batch, log_prob: Tensor) -> Tensor:
-        """Return each action's log-probability [rows, B] under pi_prox, the denominator of the clipped ratio.
+        """Return each action's log-probability [T, B] under pi_prox, the denominator of the clipped ratio.
 
-        ``log_prob`` [rows, B] is that under the new policy, without gradient.
+        ``log_prob`` [T, B] is that under the new policy, without gradient.
         """
         match self.settings.proximal:
             case "behaviour":
@@ -130,7 +130,7 @@ class PPO(ActorCritic):
                 return acted + lag / (lag + 1) * (log_prob - acted)
 
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
-        """Return the squared error of each value, [rows, B].
+        """Return the squared error of each value, [T, B].
 
         With `value_clip` it is the larger of this error and that of a value that moved at most `value_clip` from the
         recorded value.

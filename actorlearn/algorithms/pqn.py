@@ -4,8 +4,8 @@
 replace a share of the actions by random ones (`exploration` in the settings). LayerNorm in the network
 (`model.layer_norm`) stabilises learning.
 
-The target of an action is Peng's Q(lambda), a return of the actions that were taken, mixed at each step with the value
-of the best action (the paper's equation for R^lambda):
+The target of an action is Peng's Q(lambda): the return of the actions that were taken, mixed at each step with the
+value of the best action (the paper's equation for R^lambda):
 
     R_t = r_t + discount * (lambda R_{t+1} + (1 - lambda) max_a Q(s_{t+1}, a))
 
@@ -44,7 +44,7 @@ class PQN(ActionValues):
         super().__init__(settings, 1, settings.dueling)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the column "value": that of the best action, even if a random action replaces it."""
+        """Return the column "value", one float32 number: that of the best action, even if a random one replaces it."""
         return {"value": ("float32", ())}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
@@ -61,7 +61,7 @@ class PQN(ActionValues):
         return batch.parted({**batch.columns, "target": target_tm1})
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms, for outputs [rows, B, size]."""
+        """Return the loss and its terms, for outputs [T, B, size]."""
         valid, target = batch.valid, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)
         error = target.where(valid, 0.0) - q

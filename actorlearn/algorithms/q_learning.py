@@ -1,18 +1,18 @@
-"""The common part of DQN, C51, R2D1 and PQN: network outputs for each action, and choosing the best action.
+"""Base classes of DQN, C51, R2D1 and PQN: network outputs for each action, and the choice of the best action.
 
 The network has the output "q" or, with dueling heads, "value" and "advantage". For each action it gives one number, the
 action's expected return, or several, the distribution of its return (C51). If the network has the output "action_mask",
 only valid actions are chosen.
 
-DQN and C51 learn from transitions of a replay. Row 0 of the batch is the observation before the action; row 1 is that
-`n_step` agent steps later, or the final observation of the game:
+DQN and C51 learn from transitions of a replay buffer. observation[0] of the batch is s, before the action, and
+observation[1] is s', which is `n_step` agent steps later or the final observation of the game:
 
-    reward            sum of gamma^k times the rewards of the steps from row 0 to row 1, each clipped first
-    column discount   factor of the value of row 1: gamma^m after m steps, 0 at a terminal state
+    reward            sum of gamma^k times the rewards of the steps from s to s', each clipped first
+    column discount   factor of the value of s': gamma^m after m steps, 0 at a terminal state
     column weight     weight of the transition's error in the loss: from prioritised sampling, or 1
 
-`prepare` computes the targets from row 1 without gradient. `loss` is then a regression of the outputs for row 0, so
-only this row needs a backward pass, also with `double`.
+`prepare` computes the targets from s' without gradient. `loss` is then a regression of the outputs for s, so only these
+need a backward pass, also with `double`.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class ActionValues:
         return numbers.gather(-2, chosen).squeeze(-2)
 
     def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the n numbers of each action that was taken, [rows, B, n].
+        """Return the n numbers of each action that was taken, [T, B, n].
 
-        Raises ValueError if ``outputs`` do not have a row for each transition.
+        Raises ValueError unless ``outputs`` are [T, B, size] for a batch of [T, B] transitions.
         """
         for name, output in outputs.items():
             if output.shape[:-1] != batch.valid.shape:
@@ -106,7 +106,7 @@ class ActionValues:
         return self.numbers_of(outputs, played_actions(batch))
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the loss: the mean or sum (`reduction`) of ``error`` [rows, B] over valid transitions, scaled."""
+        """Return the loss: the mean or sum (`reduction`) of ``error`` [T, B] over valid transitions, scaled."""
         loss = mean_over(batch.valid, error)
         if self.settings.reduction == "sum":
             loss = loss * batch.valid.sum()
@@ -128,14 +128,14 @@ class QLearning(ActionValues):
         return {}
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return the targets of row 0; ``following`` [1, B, n]: the target network's numbers of row 1's best action."""
+        """Return the targets for s; ``following`` [1, B, n]: the target network's numbers of the best action in s'."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add the column "target" and drop row 1.
+        """Add the column "target" and drop the observations s'.
 
-        ``outputs`` [1, B, size] are those for row 1: "target.<head>" of the target network and, with `double`, "<head>"
-        of the network itself, which then selects the best action.
+        ``outputs`` [1, B, size] are those for s': "target.<head>" of the target network and, with `double`, "<head>" of
+        the network itself, which then selects the best action.
         """
         prefix = "target."
         target = {name.removeprefix(prefix): o for name, o in outputs.items() if name.startswith(prefix)}
@@ -145,5 +145,5 @@ class QLearning(ActionValues):
         return replace(batch, observation=batch.observation[:1], first=batch.first[:1], columns=columns)
 
     def total(self, batch: Batch, error: Tensor) -> Tensor:
-        """Return the loss from the error of each transition, [rows, B], multiplied by the column "weight"."""
+        """Return the loss from the error of each transition, [T, B], multiplied by the column "weight"."""
         return super().total(batch, batch.columns["weight"] * error)

@@ -1,12 +1,12 @@
 """Recurrent replay DQN, not distributed, "R2D1": R2D2 (Kapturowski et al. 2019) as in rlpyt (Stooke and Abbeel 2019).
 
-An item of the replay is a sequence of L transitions. Each transition has its own n-step return, which bootstraps from a
-later row of the sequence, or from one of the n rows after it. The columns of a batch are:
+A minibatch has B sequences of L transitions from the replay buffer. Each transition has its own n-step return, which
+bootstraps from a later observation of the sequence, or from one of the n after it. The columns of a batch are:
 
-    reached    [L, B]: row from whose value the return bootstraps, 1 … L - 1 + n
+    reached    [L, B]: index of the observation from whose value the return bootstraps, 1 … L - 1 + n
     discount   [L, B]: factor of this value: gamma^m after m steps, 0 at a terminal state
     weight     [L, B]: weight of the sequence in the loss: from prioritised sampling, or 1
-    state      [1, B, S]: state of the network before row 0, as recorded when acting or computed from the burn-in rows
+    state      [1, B, S]: state of the network before observation 0, recorded when acting or computed by the burn-in
 
 The network learns h(return) instead of the return. h is an increasing function that compresses large values (`rescale`;
 Pohlen et al. 2018), so the choice of the best action is the same, and rewards need no clipping. The loss is half the
@@ -46,7 +46,7 @@ class R2D1(QLearning):
         self.prepared_rows = 0  # also with `double`: `loss` gets the outputs of all rows, and selects actions by them
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
-        """Add the column "following" [L - 1 + n, B, A]: the target network's action values of all rows but row 0."""
+        """Add "following" [L - 1 + n, B, A]: the target network's action values of all observations but the first."""
         target = {name.removeprefix("target."): output for name, output in outputs.items()}
         return replace(batch, columns={**batch.columns, "following": self.values(target)})
 
@@ -71,7 +71,7 @@ class R2D1(QLearning):
         return self.total(batch, 0.5 * distance.square()), {name: metric.detach() for name, metric in metrics.items()}
 
     def _target(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return the targets h(r + discount * h^-1(value of the row reached)), [L, B]; h(r) where discount is 0."""
+        """Return the targets h(r + discount * h^-1(value of the state reached)), [L, B]; h(r) where discount is 0."""
         following, discount = batch.columns["following"], batch.columns["discount"]
         best = (values[1:] if self.settings.double else following).argmax(-1, keepdim=True)
         value = following.gather(-1, best).squeeze(-1)  # [L - 1 + n, B]

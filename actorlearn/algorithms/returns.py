@@ -58,10 +58,7 @@ def discounts(batch: Batch, settings: AlgorithmSettings) -> Tensor:
 
 
 def restarts(batch: Batch) -> Tensor:
-    """Return where the next transition does not continue this one: a truncation, before a reset, or the last one.
-
-    The result is [T, B] bool.
-    """
+    """Return where the return bootstraps from V(s_t), [T, B]: at truncations, before resets, at the rollout's end."""
     restart_t = batch.truncated.clone()
     restart_t[:-1] |= ~batch.valid[1:]
     restart_t[-1] = True
@@ -71,12 +68,12 @@ def restarts(batch: Batch) -> Tensor:
 def lambda_returns(outcomes: Outcomes, value_t: Tensor, lambda_: float) -> Tensor:
     """Return the lambda-returns R_tm1 [T, B] for values ``value_t`` = V(s_t) [T, B] of the observations reached.
 
-    R_tm1 = r_t + discount_t * F_t. F_t is V(s_t) where the return restarts, and lambda R_t + (1 - lambda) V(s_t)
+    R_tm1 = r_t + discount_t * F_t. F_t is V(s_t) where restart_t is True, and lambda R_t + (1 - lambda) V(s_t)
     elsewhere.
 
-    With lambda 1 these are n-step returns, each as long as the rollout allows: row 0 gets the T-step return and row T-1
-    the one-step return (Mnih et al. 2016; PAAC, algorithm 1, lines 12-15). R_tm1 - V(s_tm1) is the generalised
-    advantage estimate (Schulman et al. 2016, equation 16).
+    With lambda 1 these are n-step returns, each as long as the rollout allows: T steps for the first transition, one
+    step for the last (Mnih et al. 2016; PAAC, algorithm 1, lines 12-15). R_tm1 - V(s_tm1) is the generalised advantage
+    estimate (Schulman et al. 2016, equation 16).
     """
     check_shapes("lambda_returns", *outcomes, value_t)
     reward_t, discount_t, restart_t = outcomes

@@ -154,8 +154,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     def open_rollouts(self, blocks: int) -> int:
         """Return how many rollouts may be collected or wait for the trainer at the same time: at most ``blocks``.
 
-        Each rollout beyond the first can add one update of policy lag. If no `lag_limit` drops old transitions,
-        ``max_policy_lag`` limits this number.
+        Each rollout beyond the first can add one update of policy lag. So ``max_policy_lag`` limits their number,
+        unless `lag_limit` drops old transitions.
         """
         if self.max_policy_lag is None or self.lag_limit is not None:
             return blocks

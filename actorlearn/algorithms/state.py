@@ -1,7 +1,7 @@
-"""The state that an algorithm has besides the weights, such as a moving average (`interface.KeepsState`).
+"""Stores the state that an algorithm has besides the weights, such as a moving average (`interface.KeepsState`).
 
-For the trainer it is one flat vector, so that it can be saved, averaged over learners and set back. In processes that
-only act, the algorithm keeps its initial state.
+It becomes one flat vector, so that it can be saved, averaged over learners and set back. In processes that only act,
+the algorithm keeps its initial state.
 """
 
 from __future__ import annotations
@@ -37,10 +37,7 @@ class DeclaredState:
             algorithm.state = dict(self.tensors)
 
     def put_back(self, before: Tensor) -> Tensor:
-        """Set the state back to ``before``; return the state that it had until now.
-
-        The trainer calls this after a loss has changed the state, so that a skipped optimizer step changes nothing.
-        """
+        """Set the state back to ``before``, its vector before a loss changed it; return the changed vector."""
         after = self.vector.detach().clone()
         self.vector.copy_(before)
         return after
@@ -74,7 +71,7 @@ def _is_state(name: Any, part: Any) -> bool:
 
 @contextmanager
 def unchanged(algorithm: Algorithm, method: str) -> Iterator[None]:
-    """Raise ValueError at the end of the block if the algorithm's state has changed; ``method`` is called within it."""
+    """Raise ValueError if the block changes the algorithm's state; ``method`` names what it calls, for the error."""
     before = {name: part.clone() for name, part in declared_by(algorithm).items()}
     yield
     after = declared_by(algorithm)

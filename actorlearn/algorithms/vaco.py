@@ -62,7 +62,7 @@ class VACO(ActorCritic):
         return batch.parted(columns)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and its terms, for outputs [rows, B, size]."""
+        """Return the loss and its terms, for outputs [T, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
         policy_tm1, value_tm1 = self.policy(outputs), outputs["value"].squeeze(-1)
