@@ -87,7 +87,7 @@ class Free(nn.Module):
         self.value = nn.Parameter(torch.zeros(size))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the parameter for each of N rows: [N, size]."""
+        """Return the parameter for each of N observations: [N, size]."""
         return self.value.expand(rows.shape[0], -1)  # len() would be a constant in an exported graph
 
 

@@ -25,10 +25,10 @@ class Model(Protocol):
     * Only its parameters are sent between processes, so constants must be buffers with persistent=False. The only
       buffers that are sent too are the statistics of `normalize_observation`, which `normalize.Normalized` adds.
     * A recurrent network has the attribute `state_size`, above 0, the length S of its state for one environment. It is
-      called with observations [T, B, *observation_shape], the state [B, S] before row 0, and `first` [T, B]. Where
-      `first` is True a game begins, and the network sets the state to zero before this row. It must use `torch.where`
-      for this, because the state may be NaN. It returns the outputs [T, B, size] and the state [B, S] after the last
-      row. `recurrent.Recurrent` is an example.
+      called with observations [T, B, *observation_shape], the state [B, S] before the first of them, and `first` [T,
+      B]. Where `first` is True a game begins, and the network sets the state to zero before this observation. It must
+      use `torch.where` for this, because the state may be NaN. It returns the outputs [T, B, size] and the state [B, S]
+      after the last observation. `recurrent.Recurrent` is an example.
     """
 
     def __call__(self, observation: Tensor) -> Any:
@@ -43,11 +43,11 @@ def state_size(network: Any) -> int:
 def unroll(
     network: Any, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None
 ) -> tuple[Outputs, Tensor | None]:
-    """Return outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last row.
+    """Return outputs {head: [T, B, size]} for observations [T, B, *shape], and the state after the last of them.
 
-    A recurrent network needs the state [B, S] before row 0, and `first` [T, B], which is True where a game begins.
-    Other networks need neither, and the state is returned unchanged. Raises ValueError if the number of outputs is not
-    that of the observations.
+    A recurrent network needs the state [B, S] before the first observation, and `first` [T, B], which is True where a
+    game begins. Other networks need neither, and the state is returned unchanged. Raises ValueError if the number of
+    outputs is not that of the observations.
     """
     if state_size(network):
         outputs, state = network(observation, state, first)

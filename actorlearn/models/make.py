@@ -107,8 +107,8 @@ def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: Ex
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
     """Make the network that the settings name, with the class's own initial weights.
 
-    Shipped networks are an encoder, to which heads and perhaps a recurrent cell are added. Other networks are whole:
-    the class makes its outputs itself.
+    The class of a built-in network makes only the encoder; heads and perhaps a recurrent cell are added to it. The
+    class of another network makes all of it.
     """
     spec = MODELS.spec(settings.name)
     kind = spec.load()
@@ -138,7 +138,7 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
 
 
 def _of_head(settings: EncoderSettings, head: str) -> EncoderSettings:
-    """Return the settings of the separate encoder of one head: the value's may have other hidden sizes."""
+    """Return the settings of the encoder of one head; that of the value may have other hidden sizes."""
     if head == VALUE and isinstance(settings, MLPSettings) and settings.value_hidden_sizes is not None:
         return replace(settings, hidden_sizes=settings.value_hidden_sizes)
     return settings
@@ -203,9 +203,9 @@ def autocast(device: str, precision: str) -> torch.autocast:
 
 
 def set_layout(network: nn.Module, layout: str) -> None:
-    """Select the ``layout`` in which a shipped network computes its first convolution (`encoders.PixelConvolution`).
+    """Set how a built-in network computes its first convolution (`encoders.PixelConvolution.layout`).
 
-    The result and the weights are the same.
+    Weights and outputs stay the same.
     """
     for module in network.modules():
         if isinstance(module, PixelConvolution):

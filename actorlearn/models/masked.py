@@ -36,15 +36,12 @@ class Masked(nn.Module):
         return found | valid
 
     def without_mask(self, rows: Tensor) -> Tensor:
-        """Return the observations [..., *shape] in ``rows`` [..., length], which end with masks."""
+        """Cut the masks from the ends of observations ``rows`` [..., length]; return them as [..., *shape]."""
         before = rows[..., : -self._mask.length]
         return before.reshape(*rows.shape[:-1], *self._mask.observation_shape).contiguous()
 
 
 def without_mask(network: nn.Module, rows: Tensor) -> Tensor:
-    """Return observations ``rows`` as the wrapped network, or the actor of several networks, gets them: without masks.
-
-    If the network has no masks, the observations are returned unchanged.
-    """
+    """Cut the masks from observations ``rows``; if the network has no masks, return them unchanged."""
     network = network.networks[ACTOR] if isinstance(network, SeveralNetworks) else network
     return network.without_mask(rows) if isinstance(network, Masked) else rows

@@ -31,7 +31,7 @@ class NoisyLinear(nn.Linear):
         self.register_buffer("noise_out", torch.zeros(outputs), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [N, inputs] to [N, outputs], with the same noise in every row."""
+        """Map [N, inputs] to [N, outputs], with the same noise for all N."""
         weight = self.weight + self.weight_deviation * torch.outer(self.noise_out, self.noise_in)
         return nn.functional.linear(x, weight, self.bias + self.bias_deviation * self.noise_out)
 
@@ -49,8 +49,8 @@ class NoisyLinear(nn.Linear):
 def draw(network: nn.Module, generator: torch.Generator | None) -> None:
     """Draw new noise for all noisy layers, in order, from a generator on their device; None: set the noise to 0.
 
-    It is called before every forward pass of acting and learning, separately for each network (section 3.1). Greedy
-    evaluations have no noise. Without noisy layers nothing is drawn.
+    Acting and learning draw before every forward pass, separately for each network (section 3.1). Greedy evaluations
+    have no noise. Without noisy layers nothing is drawn.
     """
     for module in noisy_layers(network):
         module.draw(generator)

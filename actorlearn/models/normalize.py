@@ -1,11 +1,11 @@
 """Normalised observations: each element minus its running mean, divided by its running standard deviation.
 
 The number of observations, their running mean and their running variance are three buffers of a network, its
-*statistics*. In the network's flat vector they follow the parameters, so they are published, saved and loaded with the
-weights. They have no gradients, and no optimizer changes them.
+*statistics*. They are saved and sent with the weights, because they follow the parameters in the network's flat vector.
+They have no gradients, and no optimizer changes them.
 
-The trainer updates the statistics with every batch. Processes that act or evaluate use the published values. Learning
-begins when the statistics include ``rows_before_learning`` observations; RND (Burda et al. 2018, section 2.4) also
+The trainer updates the statistics with every batch; other processes use the values that it sends with the weights.
+Learning begins when they include ``rows_before_learning`` observations; RND (Burda et al. 2018, section 2.4) also
 initialises its normalisation before learning.
 """
 

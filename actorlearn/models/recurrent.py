@@ -32,8 +32,8 @@ class Recurrent(nn.Module):
     def forward(self, observation: Tensor, state: Tensor, first: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Map observations [T, B, *shape] to float32 [T, B, size] for each head, and the state to the next state.
 
-        ``state`` [B, S] is that before row 0; the next state [B, S] is that after the last row. Where ``first`` [T, B]
-        is True a game begins, and the state, which may be NaN, is replaced by zeros.
+        ``state`` [B, S] is that before the first observation; the next state [B, S] is that after the last. Where
+        ``first`` [T, B] is True a game begins, and the state, which may be NaN, is replaced by zeros.
         """
         features = self.encoder(observation.flatten(0, 1)).float().unflatten(0, first.shape)
         with torch.autocast(observation.device.type, enabled=False):  # rounding errors would add up over time
@@ -45,7 +45,7 @@ class Recurrent(nn.Module):
         return {name: output.unflatten(0, first.shape) for name, output in outputs.items()}, state
 
     def _step(self, features: Tensor, state: Tensor) -> Tensor:
-        """Return the state [B, S] after one row."""
+        """Return the state [B, S] after one time step."""
         if isinstance(self.cell, nn.LSTMCell):
             return torch.cat(self.cell(features, state.chunk(2, -1)), -1)
         return self.cell(features, state)  # type: ignore[no-any-return]

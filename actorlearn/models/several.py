@@ -19,7 +19,7 @@ ACTOR = "actor"
 
 
 class SeveralNetworks(nn.Module):
-    """A module of an actor and other networks by name, which are ``networks``; a call of the module calls the actor."""
+    """A module whose ``networks`` are an actor and others, by name; a call of the module calls the actor."""
 
     def __init__(self, actor: nn.Module, extra: Mapping[str, nn.Module]) -> None:
         """Join the actor and the ``extra`` networks, of which none may be named "actor"."""

@@ -187,7 +187,7 @@ class ModelSpec(Spec):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec, that of a whole network, for a class of torch modules that has none."""
+        """Make a spec for a class that has none; it is a whole network, which makes its outputs itself."""
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)
