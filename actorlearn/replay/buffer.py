@@ -1,9 +1,9 @@
-"""Replay buffer ("replay") in shared memory: a ring of rows for each environment, with every frame stored once.
+"""Replay buffer in shared memory: a ring buffer of time steps for each environment, with every frame stored once.
 
-``replay/rows.py`` describes rows, items and rings. ``add`` writes only to the margin of a ring, the part whose rows
-cannot be drawn. So it may run while another thread samples. ``flush`` makes the added rows drawable, and drops as many
-of the oldest rows. With a flush after each rollout this is an ordinary replay. With a flush every C steps it is the
-replay of Fast DQN, whose temporary buffers are the margins.
+A stored time step is a *row*, and what is drawn, a transition or a sequence, is an *item* (``replay/rows.py``). ``add``
+writes only to the margin of a ring, the part that cannot be drawn. So it may run while another thread samples.
+``flush`` makes the added rows drawable, and drops as many of the oldest. With a flush after each rollout this is an
+ordinary replay. With a flush every C steps it is that of Fast DQN, whose temporary buffers are the margins.
 
 A flush is atomic, even if its process is killed (``replay/flushed.py``). The next process that opens the segment calls
 ``recover``. Environments then keep their rings, and new rows continue those that are stored.
@@ -32,16 +32,16 @@ from actorlearn.replay.samplers import Sampler
 from actorlearn.replay.saved import check, mapped, read
 
 PART_BYTES = 1 << 26
-"""Bytes that are written between two signs of life, in under a second even on a slow disk; a replay takes minutes."""
+"""Bytes that are written between two calls of ``beat``: this takes under a second even on a slow disk."""
 _AS_THEY_ARE = ("action", "reward", "terminated", "truncated", "life_lost")
 _OVER = ("terminated", "truncated", "life_lost")
 
 
 class Sample(NamedTuple):
-    """A minibatch of B items of L transitions with n-step returns.
+    """A minibatch of B sequences of L transitions, with n-step returns.
 
-    Observations have R = L + n rows. With single transitions (L = 1) they have R = 2 rows: that before the action, and
-    that from which its return bootstraps. The next minibatch of the same size overwrites the observations.
+    A sequence has R = L + n observations. A single transition (L = 1) has R = 2: that before the action, and that from
+    which its return bootstraps. The next minibatch of the same size overwrites the observations.
     """
 
     observation: NDArray[Any]  # [R, B, *observation_shape]
@@ -58,15 +58,16 @@ class Sample(NamedTuple):
 
 
 class Replay:
-    """A replay buffer; one process, the trainer, adds, flushes and samples.
+    """A replay buffer, which one process, the trainer, uses.
 
-    A cell is the memory of one row: cell = ring * rows + slot. R in the comments of arrays is the number of rings.
+    A cell is the index of a row in all rings together: ring * rows per ring + index in the ring. R in shapes is the
+    number of rings.
     """
 
     def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
-        """Use a segment of ``replay_fields(shape)``, and a sampler of rings * rows cells.
+        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler of rings * rows cells.
 
-        ``settings`` determine returns. Raises ValueError if the rings are too short for the margin, items and returns.
+        ``settings`` determine returns. Raises ValueError if a ring is too short for the margin and one sequence.
         """
         least = shape.margin + shape.stack + settings.n_step + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
@@ -92,7 +93,7 @@ class Replay:
         self._out: dict[int, NDArray[Any]] = {}
 
     def __len__(self) -> int:
-        """Return the number of items that can be drawn."""
+        """Return the number of transitions or sequences that can be drawn."""
         return len(self.sampler)
 
     @property
@@ -111,12 +112,12 @@ class Replay:
 
     @property
     def empty(self) -> bool:
-        """Whether no rows have been flushed or restored yet."""
+        """Whether no time steps have been flushed or restored yet."""
         return not self._flushed.flushes
 
     @property
     def begun(self) -> int:
-        """Number of environment steps of the run when the first row was stored, which the trainer sets; -1 before."""
+        """Number of environment steps of the run when the first one was stored; -1 before the trainer sets it."""
         return int(self._begun[0])
 
     @begun.setter
@@ -126,14 +127,14 @@ class Replay:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def add(self, owner: str, rollout: int, block: Mapping[str, NDArray[Any]]) -> bool:
-        """Write a block's columns [T + 1, B, …] to the margins of its environments' rings.
+        """Store T + 1 time steps of B environments; they cannot be drawn before the next ``flush``.
 
-        Row T is stored again with the next block, which begins with it. ``owner`` names a group of a simulator, with
-        the simulator's incarnation (the number of its restarts). Its rollouts are numbered consecutively.
+        ``block`` has the arrays [T + 1, B, …]; step T comes again as step 0 of the next block. ``owner`` names the
+        environments (``replay/rings.py``), and ``rollout`` numbers their blocks. No transition connects a block to
+        stored steps if a number is missing, or if a restarted simulator begins with another frame than the last one.
 
-        New rows do not continue the stored ones if a number is missing, or if the first row of a restarted simulator
-        has another frame than the last stored row. Returns False, and stores nothing, if too few rings are free for a
-        new owner. Raises ValueError if more rows are added between two flushes than the margin holds.
+        Returns False, and stores nothing, if too few rings are free for a new owner. Raises ValueError if more steps
+        are added between two flushes than the margin holds.
         """
         first = block["first"]
         frame = block["observation"][:, :, -1] if self.shape.stack > 1 else block["observation"]
@@ -171,11 +172,11 @@ class Replay:
     def _stored_again(
         self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return [B] whether row 0 of a block, with ``first`` and ``frame`` [B, …], overwrites the last stored row.
+        """Return [B] whether step 0 of a block, with ``first`` and ``frame`` [B, …], overwrites the last stored step.
 
-        The last row of each ring, in the cells ``head`` [B], is row T of the block before. If no rollout is missing in
-        between, and row 0 begins no game, both are the same row, so row 0 overwrites it. If another owner stored row T,
-        the frames must also be equal. A row T with ``cut`` is always overwritten, unless a rollout is missing.
+        It does if both are the same time step: no rollout is missing between them, step 0 begins no game and, if
+        another owner stored the last step, the frames are equal. Without a missing rollout it also overwrites a step
+        with ``cut``. ``head`` [B]: the cells of the last stored steps.
         """
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)
@@ -184,11 +185,11 @@ class Replay:
         return again
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners for new owners; their rows can be drawn until they are overwritten."""
+        """Free the rings of all but these owners for new ones; stored steps can be drawn until they are overwritten."""
         self._rings.leave_to(owners)
 
     def room(self, environments: Mapping[str, int]) -> set[str]:
-        """Return the owners that would get rings if all others left; ``environments``: owner -> its environments."""
+        """Return which of ``environments`` (owner -> number of environments) would get rings if all others left."""
         rings = Rings(self._rings.owner.copy(), self._rings.following.copy())
         rings.leave_to(environments)
         return {owner for owner, count in environments.items() if rings.place(owner, 0, count)}
@@ -196,9 +197,9 @@ class Replay:
     def _history(
         self, first: NDArray[np.bool_], head: NDArray[np.int64], again: NDArray[np.bool_]
     ) -> dict[str, NDArray[Any]]:
-        """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier rows.
+        """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier steps.
 
-        ``first`` [T + 1, B] is that of the block. Row 0 overwrites the row in the cell ``head`` where ``again`` [B].
+        ``first`` [T + 1, B] is that of the block. Step 0 overwrites the cell ``head`` where ``again`` [B] is True.
         """
         most = self.shape.stack - 1
         same = again & ~first[0]
@@ -214,7 +215,7 @@ class Replay:
         return {"cut": cut, "before": before, "usable": usable}
 
     def flush(self, rollouts: int | None = None) -> None:
-        """Make the added rows drawable, as far as their items and returns are complete; drop as many oldest rows.
+        """Make added steps drawable, unless their sequence or n-step return is incomplete; drop as many of the oldest.
 
         With ``rollouts``, all rollouts below this number count as stored from now on. If the process is killed, either
         the flush and this number take effect, or neither does.
@@ -242,10 +243,9 @@ class Replay:
         self._flushed.follow()
 
     def recover(self) -> None:
-        """Continue with the segment of a killed process; called once, before any other method.
+        """Continue with the memory of a killed process; must be called before any other method.
 
-        Rows that the process had flushed, and priorities, are kept. Rows added since its last flush are dropped and
-        must be added again.
+        Priorities and flushed steps are kept. Steps added since the last flush are dropped and must be added again.
         """
         self._written[:] = self._flushed.now.shown
         new = self._settled(self._flushed.before.shown, self._shown, self._span)
@@ -255,16 +255,16 @@ class Replay:
         self._flushed.follow()
 
     def _settled(self, before: NDArray[np.int64], now: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-        """Return the cells [N] whose last one of ``rows`` following rows is at a position from ``before`` to now - 1.
+        """Return the cells [N] of time steps whose step ``rows`` later is at a position from ``before`` to now - 1.
 
         ``before`` and ``now`` [R] are positions in each ring.
         """
         return cells_between(np.maximum(before - rows, 0), np.maximum(now - rows, 0), self.shape.rows)
 
     def _items(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of the given cells at which an item begins; the rows of the items must have been flushed.
+        """Return those of the given cells at which a drawable transition or sequence begins; it must have been flushed.
 
-        In the first row of an item a transition must begin. In each other row a transition must begin or a game end.
+        At its first step a transition must begin. At each other step a transition must begin or a game end.
         """
         usable, cut = self._column["usable"], self._column["cut"]
         begins: NDArray[np.int64] = cell[usable[cell] & (cell % self.shape.every == 0)]
@@ -277,12 +277,12 @@ class Replay:
     # Reading ---------------------------------------------------------------------------------------------------
 
     def drawable(self) -> NDArray[np.int64]:
-        """Return the cells [N] of the first rows of all items that can be drawn: ring by ring, the oldest first."""
+        """Return the cells [N] at which drawable transitions or sequences begin: ring by ring, the oldest first."""
         oldest = self._oldest()
         return self._items(cells_between(oldest, np.maximum(self._shown - self._span, oldest), self.shape.rows))
 
     def sample(self, count: int, random: np.random.Generator) -> Sample:
-        """Draw a minibatch of ``count`` items; raises LookupError if none can be drawn."""
+        """Draw a minibatch of ``count`` transitions or sequences; raises LookupError if none can be drawn."""
         cell, probability = self.sampler.draw(count, random)
         of_items = self._after(cell, np.arange(self.shape.length)[:, None])  # [L, B]
         following = self._after(of_items.reshape(-1, 1), np.arange(1, self.settings.n_step + 1))  # [L * B, n]
@@ -306,7 +306,7 @@ class Replay:
         )
 
     def _rows(self, cell: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the cells of a sample's rows, and for each transition [L, B] the row that its return reaches.
+        """Return the cells of a sample's observations, and the index of the one that each return [L, B] reaches.
 
         ``steps`` [L, B]: length of each return. The cells are [2, B] for single transitions, else [L + n, B].
         """
@@ -332,14 +332,14 @@ class Replay:
         return observation
 
     def _states(self, cell: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the stored states [B, S] of a recurrent network before the first rows of items."""
+        """Return the stored states [B, S] of a recurrent network before the time steps in these cells."""
         if not self.shape.state_size:
             return np.empty((len(cell), 0), np.float32)
         state: NDArray[np.float32] = self._column["state"][cell // self.shape.every]
         return state
 
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Set the priorities [B] of a sample's items; return the number of items that were dropped meanwhile."""
+        """Set the priorities [B] of the sequences of a sample; return how many of them were dropped meanwhile."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
         return int(np.count_nonzero(~there))
@@ -364,12 +364,12 @@ class Replay:
         return ring * self.shape.rows + position % self.shape.rows
 
     def _after(self, cell: NDArray[np.int64], steps: int | NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the cells ``steps`` rows later in the same ring; earlier if negative."""
+        """Return the cells of the time steps ``steps`` later in the same ring; earlier if negative."""
         slot = cell % self.shape.rows
         return cell - slot + (slot + steps) % self.shape.rows
 
     def _position(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the position of the newest flushed row in each cell."""
+        """Return the position of the newest flushed time step in each cell."""
         ring, slot = np.divmod(cell, self.shape.rows)
         position: NDArray[np.int64] = slot + (self._shown[ring] - 1 - slot) // self.shape.rows * self.shape.rows
         return position
@@ -385,9 +385,9 @@ class Replay:
     def save(self, folder: Path, beat: Callable[[], object] = lambda: None) -> dict[str, Any]:
         """Write all arrays to files of a folder, and return the rest as plain numbers; raises OSError.
 
-        Rows added since the last flush are not saved and must be added again after a restore. Files are written
-        directly from shared memory, without a copy. ``beat``, which gives a sign of life, is called after every
-        PART_BYTES.
+        Steps added since the last flush are not saved and must be added again after a restore. Files are written
+        directly from shared memory, without a copy. ``beat`` is called after every PART_BYTES, as a sign that the
+        process does not hang.
         """
         rows = min(int(self._shown.max()), self.shape.rows)
         for name in self._columns:
@@ -400,7 +400,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that are not columns of rows, by the names of their files."""
+        """Return the arrays that have no value for each time step, by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(
@@ -414,12 +414,12 @@ class Replay:
     ) -> None:
         """Read the files of a replay of the same shape.
 
-        With ``goes_on``, the simulators will continue exactly from their state when the replay was saved. Otherwise all
-        simulators count as new: their rows do not continue the stored ones, and ``rollouts``, if given, is the first
-        rollout that will be stored.
+        With ``goes_on``, the simulators will continue exactly from their state when the replay was saved. Otherwise no
+        transition connects their steps to the stored ones, and ``rollouts``, if given, is the first rollout that will
+        be stored.
 
-        ``beat``, which gives a sign of life, is called after every PART_BYTES. Raises ValueError or OSError. The replay
-        is then empty, also if the process is killed during this call.
+        ``beat`` is called as in ``save``. Raises ValueError or OSError. After an error, or if the process is killed
+        during this call, the replay is empty.
         """
         if msgspec.convert(state.get("shape"), ReplayShape) != self.shape:
             raise ValueError(

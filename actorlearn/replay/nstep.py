@@ -28,8 +28,8 @@ class Returns(NamedTuple):
 def n_step(settings: OffPolicySettings, reward: NDArray[np.float32], over: dict[str, NDArray[np.bool_]]) -> Returns:
     """Return the n-step returns of B transitions.
 
-    ``reward`` [B, n] and the flags in ``over``, [B, n] each, are those of the n rows after the action: terminated,
-    truncated and life_lost. Rows after the end of a return may have any values.
+    ``reward`` [B, n] and the flags in ``over``, [B, n] each, are those of n steps from the action on: terminated,
+    truncated and life_lost. Values after the end of a return have no effect.
     """
     terminal = over["terminated"].copy()
     if settings.life_loss_terminal:

@@ -1,7 +1,6 @@
-"""Assignment of a replay's rings to environments, which may join and leave during a run.
+"""Assigns the ring buffers of a replay to environments, which may join and leave during a run.
 
-The owner of rings is a group of environments of a simulator, named "<simulator>.<incarnation>/<group>", where the
-incarnation is the number of the simulator's restarts.
+The owner of rings is a group of environments of a simulator, named "<simulator>.<number of its restarts>/<group>".
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
 class RingsGiven(NamedTuple):
-    """The rings [B] in which an owner's environments store a rollout."""
+    """The ring buffers [B] in which an owner's environments store a rollout."""
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
@@ -37,7 +36,7 @@ class Rings:
     """
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Use the arrays of each ring's owner, or FREE, and of the rollout after its newest one; both are changed."""
+        """Use arrays [R], which are changed: ``owner`` of each ring, or FREE, and ``following``, its next rollout."""
         self.owner = owner
         self.following = following
 
@@ -50,10 +49,10 @@ class Rings:
         return {name.decode() for name in np.unique(self.owner).tolist() if name != FREE}
 
     def place(self, owner: str, rollout: int, environments: int) -> RingsGiven | None:
-        """Return an owner's rings for a rollout of its environments; a new owner gets rings first.
+        """Return the rings in which an owner stores a rollout; a new owner gets free ones.
 
-        If rings were kept for the next incarnation of a simulator (``expect_heirs``), the new owner gets these, unless
-        their number is not ``environments``. Returns None if too few rings are free.
+        If rings were kept for a restarted simulator (``expect_heirs``), it gets these, unless their number is not
+        ``environments``. Returns None if too few rings are free.
         """
         rings = self.of(owner)
         inherited = not len(rings)
@@ -78,7 +77,7 @@ class Rings:
             self.owner[self.of(owner)] = FREE
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings for the simulator's next incarnation, which continues from the same state."""
+        """Keep each owner's rings until its simulator is restarted, which continues from the same state."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 
@@ -93,7 +92,7 @@ def _name(owner: str) -> bytes:
 
 
 def _place(owner: str) -> str:
-    """Return an owner's name without its incarnation: "simulator-0/1" for "simulator-0.3/1"."""
+    """Return an owner's name without the number of restarts: "simulator-0/1" for "simulator-0.3/1"."""
     return _INCARNATION.sub("", owner)
 
 

@@ -1,9 +1,9 @@
 """Rows, rings and items of a replay buffer, and the layout of its shared memory.
 
-A row has an observation, the outcome of the action before it, and the action chosen from it, as a row of a block does
-(``memory/rollout.py``). The rows of an environment are in a ring: when it is full, the newest row replaces the oldest.
-Row p of a ring leads to row p + 1 unless row p + 1 has ``cut`` set. A row with ``cut`` is the first row of a game, or
-the first row of an environment that is new to the ring. So
+A row is one time step of one environment: an observation, the reward and flags that came with it, and the action that
+was then chosen. The rows of an environment are in a ring: when it is full, the newest row replaces the oldest. Row p of
+a ring leads to row p + 1 unless row p + 1 has ``cut`` set. A row with ``cut`` is the first of a game, or the first of
+an environment that is new to the ring. So
 
 * a transition is two neighbouring rows;
 * an n-step return uses the n following rows;
@@ -12,10 +12,9 @@ the first row of an environment that is new to the ring. So
 
 The final observation of a game is also a row, but no transition begins there.
 
-An item is the unit that is drawn: L neighbouring rows, of which the first has a position that is a multiple of
-``every``. With L = 1 an item is a transition. It may continue over the end of a game, where the network's state begins
-at zero again, but over no other cut. For recurrent networks the state before a row is stored too, for rows at which an
-item may begin.
+An item is what a minibatch draws: a transition (L = 1) or a sequence of L transitions, which begins at a position that
+is a multiple of ``every``. It may continue over the end of a game, where the network's state begins at zero again, but
+over no other cut. For recurrent networks the state before a row is stored too, for rows at which an item may begin.
 
 ======================  ==========================================================================================
 positions               rows
@@ -41,7 +40,7 @@ from actorlearn.replay.flushed import flushed_fields
 from actorlearn.replay.sum_tree import tree_bytes
 
 COLUMNS = ("observation", "action", "reward", "terminated", "truncated", "life_lost", "first")
-"""Columns of a block that every replay stores."""
+"""Names of the arrays that every replay stores for each time step."""
 PRIORITIES = ("tree", "largest")
 """Names of the arrays of a prioritised sampler, which are shared memory so that they outlive a killed process."""
 
@@ -50,7 +49,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that determine the layout of a replay's shared memory."""
 
     rings: int
-    """Number of rings, and so of environments that store rows at the same time."""
+    """Number of rings: one for each environment."""
     size: int
     """Number of rows of a ring that can be drawn; the capacity of a replay is rings * size rows."""
     margin: int
@@ -87,7 +86,7 @@ class ReplayShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of a block that `Replay.add` stores."""
+        """Names of the arrays that `Replay.add` stores for each time step."""
         return (*COLUMNS, "state") if self.state_size else COLUMNS
 
     @property
@@ -111,7 +110,7 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """Return the fields that are columns: [rings, rows, …], and for states [rings, rows / every, state_size]."""
+    """Return the fields with a value for each time step, [rings, rows, …]; states are [rings, rows / every, size]."""
     rows = (shape.rings, shape.rows)
     states = (shape.rings, shape.rows // shape.every, shape.state_size)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")

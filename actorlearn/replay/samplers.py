@@ -1,9 +1,8 @@
-"""Samplers: they draw the items of a minibatch, and return the probability of each.
+"""Samplers: they draw the transitions or sequences of a minibatch, and return the probability of each.
 
-A sampler knows an item only by the cell of its first row, the row's index among the rows of all rings. At each flush
-the replay removes cells whose items can no longer be drawn, and inserts new ones. For each minibatch it draws cells,
-and later updates their priorities. After the process was killed, the next one first calls ``recover``. A restored
-sampler draws the same cells for the same random numbers.
+A transition or sequence is given by its cell, the index of its first time step in the replay. ``insert`` and ``remove``
+change which cells can be drawn, and ``update`` sets their priorities. If the process was killed, the next one calls
+``recover`` first. A restored sampler draws the same cells for the same random numbers.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ Cells = NDArray[np.int64]
 
 
 class Drawn(NamedTuple):
-    """Cells drawn with replacement, and the probability of each; both [B]."""
+    """Cells (indices) drawn with replacement, and the probability of each; both [B]."""
 
     cell: Cells
     probability: NDArray[np.float64]
 
 
 class Uniform:
-    """Draws every cell with the same probability."""
+    """Draws all transitions or sequences with the same probability."""
 
     def __init__(self, cells: int) -> None:
         """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted."""
@@ -61,7 +60,7 @@ class Uniform:
         self._count = kept
 
     def recover(self, cell: Cells, new: Cells) -> None:
-        """Make the cells [N] drawable, in this order; this sampler needs no distinction of ``new`` ones."""
+        """Make the cells [N] drawable, in this order; ``new`` is ignored."""
         self.insert(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
@@ -90,10 +89,10 @@ class Uniform:
 
 
 class Prioritised:
-    """Draws each cell with a probability in proportion to priority^alpha (Schaul et al. 2016, section 3.3).
+    """Draws transitions or sequences in proportion to priority^alpha (Schaul et al. 2016, section 3.3).
 
-    Draws are stratified: the probability mass is divided into equal parts, and one cell is drawn from each. A cell may
-    occur twice in a minibatch; the last of its new priorities is kept.
+    Draws are stratified: the probability mass is divided into equal parts, and one is drawn from each. If one occurs
+    twice in a minibatch, the last of its new priorities is kept.
     """
 
     def __init__(
@@ -175,7 +174,7 @@ Sampler = Uniform | Prioritised
 
 
 def importance(probability: NDArray[np.float64], beta: float) -> NDArray[np.float32]:
-    """Return the importance weights [B] of items drawn with these probabilities [B].
+    """Return the importance weights [B] of transitions or sequences drawn with these probabilities [B].
 
     They are probability^-beta, divided by the largest in the minibatch. The paper has (N * probability)^-beta, divided
     in the same way, in which N cancels (Schaul et al. 2016, section 3.4).

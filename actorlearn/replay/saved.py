@@ -37,7 +37,7 @@ def mapped(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 def read(path: Path, into: NDArray[Any]) -> NDArray[Any]:
     """Return the array in a file, mapped to memory; raises ValueError if it does not fit ``into``.
 
-    It fits if it has the same dtype and shape, but it may have fewer rows in each ring.
+    It fits if it has the same dtype and shape, but it may have fewer time steps in each ring.
     """
     saved = mapped(path, into.dtype)
     there, wanted = [(*array.shape[:1], *array.shape[2:]) for array in (saved, into)]

@@ -96,7 +96,7 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def sequence_rows(self) -> int:
-        """Number of rows of a sequence, including burn-in: L of the replay's items (``replay/rows.py``)."""
+        """Number of transitions of a sequence, including burn-in: L in ``replay/rows.py``."""
         return self.burn_in_steps + self.sequence_steps
 
     @property
