@@ -81,9 +81,9 @@ class Adam:
 class MultiStepAdam(Adam):
     """Adam for mode async, in which several learners share central parameters and a central optimizer state.
 
-    Each learner takes several local steps between two exchanges. This class also accumulates these steps, and later
-    applies them to the central values, which other learners have changed meanwhile (Stooke & Abbeel 2018, appendix A,
-    with either form of epsilon). With a single learner it equals Adam.
+    Each learner takes several local steps between two exchanges. This class adds them up, and later applies their sum
+    to the central values, which other learners have changed meanwhile (Stooke & Abbeel 2018, appendix A, with either
+    form of epsilon). With a single learner it equals Adam.
     """
 
     def __init__(self, settings: AdamSettings, parameters: Tensor) -> None:
@@ -112,8 +112,8 @@ class MultiStepAdam(Adam):
     def repeat(self, parameters: Tensor) -> None:
         """Apply the accumulated local steps to the central parameters and optimizer state.
 
-        The caller has copied the central values to ``parameters`` and to this optimizer's state. The accumulated steps
-        are kept, so that they can be applied again to newer central values.
+        ``parameters`` and this optimizer's state must be copies of the central values. The accumulated steps are kept,
+        so that they can be applied again to newer central values.
         """
         beta_mean, beta_square = self.settings.betas
         parameters.sub_(self.moved)

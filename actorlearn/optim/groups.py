@@ -19,7 +19,7 @@ OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
 
 class ParameterGroup(NamedTuple):
-    """The parameters of one network, whose gradient is clipped together, with the same optimizer settings for all."""
+    """The parameters of one network, with common optimizer settings; their gradient is clipped by its own norm."""
 
     name: str
     """Name of the network; empty if there is only one."""
@@ -31,7 +31,7 @@ class ParameterGroup(NamedTuple):
 
 
 class SharedOptimizer(NamedTuple, Generic[OptimizerT]):
-    """An optimizer, and the range of adjacent groups with equal settings that it updates."""
+    """An optimizer of one or more adjacent groups, which have equal settings."""
 
     span: slice
     group: int
@@ -63,10 +63,7 @@ def make_groups(settings: OptimizerSettings, networks: Mapping[str, slice], size
 
 
 def groups_within(groups: Sequence[ParameterGroup], span: slice) -> tuple[ParameterGroup, ...]:
-    """Return the groups, or parts of them, within ``span`` of the flat vector; their ranges begin at ``span.start``.
-
-    A process that holds only this part of the vector uses them.
-    """
+    """Return the groups, or parts of them, within ``span`` of the flat vector, with ranges counted from its start."""
     cut = (
         group._replace(span=slice(max(group.span.start - span.start, 0), min(group.span.stop, span.stop) - span.start))
         for group in groups
@@ -105,8 +102,7 @@ def clip_by_global_norm(gradients: Tensor, max_norm: float) -> Tensor:
 class GroupedOptimizer(Generic[OptimizerT]):
     """Optimizers for the groups of one flat vector, with a common state as if they were one optimizer.
 
-    Optimizers update each element independently, so adjacent groups with equal settings share one. If all groups have
-    equal settings, there is a single optimizer.
+    Adjacent groups with equal settings share an optimizer, because optimizers update each element independently.
     """
 
     def __init__(
@@ -117,7 +113,7 @@ class GroupedOptimizer(Generic[OptimizerT]):
     ) -> None:
         """Make the optimizers by ``make(settings, parameters)``.
 
-        Raises ValueError if their states cannot be joined, because ``state_vectors`` of the settings lacks a vector.
+        Raises ValueError if there are several, and ``state_vectors`` of the settings lacks one of their vectors.
         """
         self.vectors = groups[0].settings.state_vectors
         self.parts: list[SharedOptimizer[OptimizerT]] = []

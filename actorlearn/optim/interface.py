@@ -32,13 +32,13 @@ class Optimizer(Protocol):
     """
 
     def step(self, parameters: Tensor, gradients: Tensor, learning_rate: float) -> None:
-        """Change `parameters` in place by `gradients`; the trainer calls it after clipping the gradients."""
+        """Change `parameters` in place by one step with these `gradients`, which are clipped already."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors to save in a checkpoint, without a copy: the next step changes them."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a checkpoint's `state` into this optimizer; called before the first step of a resumed run."""
+        """Copy the `state` of a checkpoint into this optimizer."""
 
 
 def make(settings: OptimizerSettings, parameters: Tensor, spread: Spread = whole) -> Optimizer:

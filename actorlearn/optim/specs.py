@@ -192,7 +192,7 @@ class AdamSettings(OptimizerSettings, frozen=True, kw_only=True, tag="adam"):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSpec(Spec):
-    """Description of an optimizer that does not import it; its class is called as `interface.make` does."""
+    """Description of an optimizer that does not import it; its class is called with settings, parameters and spread."""
 
     methods = ("step", "state", "restore")
     described_in = "actorlearn/optim/interface.py"
