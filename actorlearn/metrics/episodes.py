@@ -1,4 +1,4 @@
-"""Scores and lengths of games (episodes), computed from the rewards and flags in blocks.
+"""Scores and lengths of games (episodes), computed from rewards and flags.
 
 A score is the sum of the raw rewards of a whole game, even if the learner clips rewards or treats a lost life as the
 end of an episode.
@@ -32,11 +32,11 @@ class Episodes:
         self._lengths: dict[str, NDArray[np.int64]] = {}
 
     def add(self, owner: str, reward: NDArray[np.float32], over: NDArray[np.bool_], first: NDArray[np.bool_]) -> None:
-        """Add a block [T + 1, B]; called in the order of rollouts.
+        """Add the next T steps of B environments, which ``owner`` names; the arrays are [T + 1, B].
 
-        ``owner`` names the group of environments, and the incarnation of its simulator. ``over`` is terminated |
-        truncated. ``first`` marks rows that begin a game. Row 0 is not counted: it was row T of the previous block, or
-        begins a game. A game whose first row was not added is not scored, because a part of it is unknown.
+        ``over`` is terminated | truncated, and ``first`` marks the first observation of a game. Step 0 is not counted:
+        it was step T of the previous call, or begins a game. A game whose first observation was not added is not
+        scored, because a part of it is unknown.
         """
         if owner not in self._returns:
             self._returns[owner] = np.full(first.shape[1], np.nan)
@@ -61,12 +61,12 @@ class Episodes:
                 self.finished += 1
 
     def drop(self, owner: str) -> None:
-        """Drop the unfinished games of an owner that has left."""
+        """Drop the unfinished games of environments that have left the run."""
         self._returns.pop(owner, None)
         self._lengths.pop(owner, None)
 
     def state(self) -> dict[str, list[list[float | None]]]:
-        """Return [score, length] so far of each owner's running games; the score is None if it will not be scored."""
+        """Return owner -> [score, length] so far of its running games; the score of an unscored game is None."""
         scores = {owner: [None if np.isnan(s) else float(s) for s in own] for owner, own in self._returns.items()}
         lengths = {owner: own.tolist() for owner, own in self._lengths.items()}
         return {owner: [list(game) for game in zip(scores[owner], lengths[owner], strict=True)] for owner in scores}

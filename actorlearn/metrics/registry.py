@@ -18,7 +18,7 @@ from actorlearn.metrics.episodes import RECENT_GAMES
 from actorlearn.metrics.timings import SECTIONS
 
 LEARNERS = "learners"
-"""Key, in a row of several learners, for the metrics of each learner: {name of its trainer: {metric: number}}."""
+"""Key, in reports of several learners, of the metrics of each learner: {name of its trainer: {metric: number}}."""
 SECONDARY = "secondary_"
 """Prefix of the name of a metric of the secondary learner, a second network that learns from the same replay but never
 acts (``replay.secondary_batch_size``)."""
@@ -61,7 +61,7 @@ _PROGRESS = (
     ),
 )
 ENV_CHANGES = "env_changes"
-"""Metric that counts the resumes that changed the environment; rows before the first of them do not have it."""
+"""Metric that counts the resumes that changed the environment; reports before the first of them do not have it."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
@@ -193,7 +193,7 @@ _LEARNING = (
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
-"""Metric with the names of the health rules that have fired; rows do not have it if none has."""
+"""Metric with the names of the health rules that have fired; reports do not have it if none has."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
@@ -360,8 +360,8 @@ OWN_RATE = "learning_rate_"
 def metric(name: str) -> Metric:
     """Return the definition of the metric with this name.
 
-    A metric that is not registered gets a default definition: several learners' values are merged by their mean, or by
-    taking the first if they are not numbers, and it is shown with the terms of the loss.
+    A metric that is not registered gets a default definition: it is shown with the terms of the loss, and the values of
+    several learners are merged by their mean; of values that are not numbers the first is taken.
     """
     of_algorithms = (own for spec in ALGORITHMS.known() for own in spec.metrics if own.name == name)
     if found := METRICS.get(name) or next(of_algorithms, None):

@@ -1,6 +1,6 @@
 """Writers of metrics: their interface, specs and registry.
 
-A writer writes the reports of a run, which are rows of metrics by name, to a file or a service.
+A writer writes the reports of a run, which are metrics by name, to a file or a service.
 """
 
 from __future__ import annotations

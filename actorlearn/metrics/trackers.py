@@ -2,7 +2,7 @@
 
 The packages of trackers wait for the network, and start threads and programs, which must not happen in the supervisor.
 So each writer starts a process (``tracking.py``) that reads `METRICS_FILE` as it grows. When the supervisor closes the
-standard input of this process, or dies, the process sends the remaining rows and ends. Its output is in ``logs/`` of
+standard input of this process, or dies, the process sends the remaining reports and ends. Its output is in ``logs/`` of
 the run's folder.
 """
 
@@ -17,17 +17,17 @@ from typing import Any, ClassVar
 from actorlearn.metrics.writer import METRICS_FILE
 
 CLOSE_S = 60.0
-"""Longest time in seconds that the end of a run waits for the process to send its rows."""
+"""Longest time in seconds that the end of a run waits for the process to send its reports."""
 
 
 class Tracker:
-    """A writer that starts a process, which sends the rows to a tracker."""
+    """A writer that starts a process, which sends the reports to a tracker."""
 
     name: ClassVar[str]
     """Name of the tracker in ``tracking.py``."""
 
     def __init__(self, run_dir: Path) -> None:
-        """Begin after the rows that are in the file already, which were sent before the run was resumed."""
+        """Begin after the reports that are in the file already, which were sent before the run was resumed."""
         self._run_dir = run_dir
         self._log = run_dir / "logs" / f"{self.name}.log"
         file = run_dir / METRICS_FILE
@@ -35,7 +35,7 @@ class Tracker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Start the process at the first row; it reads the rows from the file. Raises OSError if it has ended."""
+        """Start the process at the first report; it reads all reports from the file. Raises OSError if it has ended."""
         if self._process is None:
             self._process = self._started()
         elif (status := self._process.poll()) is not None:
@@ -44,7 +44,7 @@ class Tracker:
             )
 
     def close(self) -> None:
-        """Wait until all rows are sent, but at most CLOSE_S, then kill the process; a second call does nothing."""
+        """Wait until all reports are sent, but at most CLOSE_S, then kill the process; a second call does nothing."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -64,12 +64,12 @@ class Tracker:
 
 
 class WandB(Tracker):
-    """Copies rows to Weights & Biases."""
+    """Copies reports to Weights & Biases."""
 
     name = "wandb"
 
 
 class Trackio(Tracker):
-    """Copies rows to trackio."""
+    """Copies reports to trackio."""
 
     name = "trackio"

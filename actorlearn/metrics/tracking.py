@@ -59,11 +59,11 @@ class WandBRun:
         )  # wandb's own steps may not decrease, but those of a restored trainer do
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Log the numbers of one row, by name."""
+        """Log the numbers of one report, by name."""
         self._run.log(dict(scalars))
 
     def finish(self) -> None:
-        """Send all rows and wait until this is done."""
+        """Send all reports and wait until this is done."""
         self._run.finish()
 
 
@@ -82,11 +82,11 @@ class TrackioRun:
         )
 
     def row(self, scalars: Mapping[str, float]) -> None:
-        """Log the numbers of one row, by name, at its ``env_steps``."""
+        """Log the numbers of one report, by name, at its ``env_steps``."""
         self._run.log(dict(scalars), step=int(scalars["env_steps"]))
 
     def finish(self) -> None:
-        """Send all rows and wait until this is done."""
+        """Send all reports and wait until this is done."""
         self._run.finish()
 
 
@@ -112,7 +112,7 @@ def whole_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def follow(log: WandBRun | TrackioRun, rows: Path, begin: int) -> None:
-    """Send the rows in the file ``rows`` to a tracker, from byte ``begin`` on, until standard input is closed."""
+    """Send the lines of the file ``rows`` to a tracker, from byte ``begin`` on, until standard input is closed."""
     with open_regular(rows) as file:
         file.seek(begin)
         ended = False

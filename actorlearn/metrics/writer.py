@@ -52,20 +52,20 @@ class _LinesFile:
 
 
 class JsonLines(_LinesFile):
-    """Appends each row to ``metrics.jsonl``."""
+    """Appends each report to ``metrics.jsonl``."""
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir / METRICS_FILE)
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write one report as one line."""
+        """Write a report as one line."""
         self.append(values)
 
 
 class TensorBoard:
-    """Writes the numbers of each row as scalars over ``env_steps``; those of nested mappings are named ``a/b``.
+    """Writes the numbers of each report as scalars over ``env_steps``; those of nested mappings are named ``a/b``.
 
-    It makes one event file at the first row, and writes without a buffer.
+    It makes one event file at the first report, and writes without a buffer.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -75,7 +75,7 @@ class TensorBoard:
         self._described: set[str] = set()
 
     def row(self, values: Mapping[str, Any]) -> None:
-        """Write the scalars of one row; raises OSError, and loses them, if the file cannot be made."""
+        """Write the scalars of one report; raises OSError, and loses them, if the file cannot be made."""
         # Imported here because it takes a third of a second.
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
@@ -187,7 +187,7 @@ class EventsWriter(_LinesFile):
         self._started_s = monotonic()
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
-        """Write one event: its kind, the process and its incarnation, the cause, and further ``fields``.
+        """Write one event: its kind, the process with the number of its restarts, the cause, and further ``fields``.
 
         Raises OSError if it cannot be written now.
         """
@@ -232,7 +232,7 @@ def _plain(value: Any) -> Any:
 
 
 def flat_scalars(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Return only the numbers of a row, by name; those of nested mappings are named ``a/b``."""
+    """Return only the numbers of a report, by name; those of nested mappings are named ``a/b``."""
     scalars: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
