@@ -1,7 +1,7 @@
 """A task that describes an environment, a network and an algorithm to the supervisor, which plans a run.
 
-The supervisor imports neither torch nor the user's classes. It therefore runs this task in a process of its own. The
-answer has the shapes of observations, the space of actions, the columns of a block, and the number of weights.
+The supervisor imports neither torch nor the user's classes, so this task runs in a process of its own. It returns the
+shapes of observations, the space of actions, the arrays of a rollout, and the number of weights.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ COMPARED_STEPS = 8
 
 
 def run(settings: DescribeSettings) -> dict[str, Any]:
-    """Check the devices, make and rehearse the parts, and return their description; raises ValueError with a reason."""
+    """Check the devices, then call `describe`; raises ValueError with a reason."""
     check_devices(settings.devices)
     return describe(settings)
 
 
 def describe(settings: DescribeSettings) -> dict[str, Any]:
-    """Make the parts, rehearse them (``tasks/rehearse.py``), and return their description for a plan.
+    """Make environment, algorithm and network, try them in a few steps (``tasks/rehearse.py``), and describe them.
 
-    Raises ValueError if a part cannot be made or does not fit the others.
+    Raises ValueError if one of them cannot be made or does not fit the others.
     """
     for spec_of, key, names in ((MODES.spec, "mode", [settings.mode]), (ROLES.spec, "roles", settings.roles)):
         for name in names:
@@ -144,7 +144,7 @@ def check_devices(devices: Mapping[str, str]) -> None:
 def difference_after_restore(env: VectorEnv, other: VectorEnv) -> str:
     """Restore ``other`` from the state of ``env``, step both with equal actions, and return how they differ.
 
-    The result is empty if all rows are equal. ``env`` must have been reset, and must claim that its state is complete
+    The result is empty if they do not differ. ``env`` must have been reset, and must claim that its state is complete
     (``spec.inexact`` is empty). ``other`` has the same settings and other seeds. Exceptions of ``env.step`` are raised.
     """
     try:
@@ -173,7 +173,7 @@ def difference_after_restore(env: VectorEnv, other: VectorEnv) -> str:
 
 
 def _differing(row: Row, other: Row) -> str:
-    """Return the name of the first column in which two rows differ; empty if they are equal."""
+    """Return the name of the first array in which two time steps differ; empty if they are equal."""
     for column in fields(row):
         if not np.array_equal(getattr(row, column.name), getattr(other, column.name)):
             return column.name

@@ -67,7 +67,7 @@ def run(settings: EvaluateSettings) -> dict[str, Any]:
 
 
 def refuse_changed(env: EnvSettings, trained: PolicySettings) -> None:
-    """Raise ValueError if an environment has not the observations and actions with which a policy was trained."""
+    """Raise ValueError if observations or actions of an environment are not those with which a policy was trained."""
     with closing(make(env, [0])) as games:
         now, before = (
             {
@@ -86,12 +86,11 @@ def refuse_changed(env: EnvSettings, trained: PolicySettings) -> None:
 
 
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:
-    """Open the checkpoint that ``at`` names of each learner. Return the checkpoints by trainer name, and warnings.
+    """Open a checkpoint of each learner, which ``at`` selects; return them by trainer name, and warnings.
 
-    If a running run removes a chosen checkpoint before it is opened, the choice is repeated. ``behind_steps`` None
-    selects the first learner only. Otherwise it is the largest allowed difference, in environment steps, between a
-    learner's checkpoint and that of the first learner (for "newest": the newest of all). A learner whose checkpoint
-    differs more had left the run or had not joined it yet, and is left out.
+    A learner is left out if its checkpoint is more than ``behind_steps`` environment steps away from that of the first
+    learner (for "newest": from the newest of all): it had left the run, or not joined it yet. If ``behind_steps`` is
+    None, only the first learner's is opened. If a run removes a checkpoint before it is opened, the choice is repeated.
     """
 
     def chosen() -> tuple[dict[str, Found], list[str]]:
@@ -112,9 +111,9 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:
     """Return the newest valid checkpoint of each learner, by trainer name, and warnings about damaged checkpoints.
 
-    ``behind_steps`` None selects the first learner only. Otherwise a checkpoint that is more than ``behind_steps``
-    environment steps older than the newest is left out: its learner has left the run. Raises CheckpointError if there
-    is no valid checkpoint.
+    A checkpoint that is more than ``behind_steps`` environment steps older than the newest is left out: its learner has
+    left the run. If ``behind_steps`` is None, only the first learner's is returned. Raises CheckpointError if there is
+    no valid checkpoint.
     """
     found, wrong = {}, []
     for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:

@@ -22,9 +22,9 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
     """Return a description of undeclared state that an algorithm keeps; empty if none is found.
 
     ``make`` makes a new algorithm. ``update(algorithm, number)`` acts and makes one update with it, on a batch that
-    depends on ``number``, and returns all results. After two updates of a first algorithm, its declared state is loaded
-    into a second one. The third update must then give the same results with both. It must also change no other
-    attribute of the algorithm, and draw from no global random generator.
+    depends on ``number``, and returns all results. After two updates the declared state is copied to a second
+    algorithm. The third update must then give the same results with both. It must also change no other attribute of
+    the algorithm, and draw from no global random generator.
     """
     first = make()
     declared = DeclaredState(first)

@@ -62,7 +62,7 @@ def simulate(settings: MeasureSettings) -> float:
 
 
 def infer(settings: MeasureSettings) -> float:
-    """Return the rows per second for which a policy chooses actions, batch by batch."""
+    """Return the observations per second for which a policy chooses actions, batch by batch."""
     import torch
 
     from actorlearn.acting.policy import Policy
@@ -118,7 +118,7 @@ def learn(settings: MeasureSettings) -> float:
 
 
 def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> float:
-    """Return the environment steps per second that are learned from, with a small, full replay of random rows.
+    """Return the environment steps per second that are learned from, with a small, full replay of random steps.
 
     A minibatch counts as the number of environment steps that a run makes for each: its transitions divided by
     ``replay.ratio``.
@@ -190,8 +190,8 @@ def observations(shape: tuple[int, ...], dtype: str, rows: tuple[int, ...]) -> T
 def measured(once: Callable[[], object], steps: float, seconds: float) -> float:
     """Call ``once``, which makes ``steps`` steps, repeatedly for ``seconds``, and return the steps per second.
 
-    After a warm-up it prints "ready" and waits for a line on standard input, so that the caller can have several
-    processes measure at the same time.
+    After a warm-up it prints "ready" and waits for a line on standard input, so that several processes can measure at
+    the same time.
     """
     until_s = time.monotonic() + _WARMUP_S
     while time.monotonic() < until_s:

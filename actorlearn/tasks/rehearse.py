@@ -1,8 +1,8 @@
 """Rehearses a run before it starts: takes a few steps in one environment, and makes one update from them.
 
-An unsuitable plug-in is thus refused before any process of the run is started. The error is one line. It says what the
-plug-in returned or raised, where in its code, and which file describes what it must do. For the algorithm of a plug-in,
-the rehearsal also checks whether checkpoints contain all its state (`hidden_state`). It has no effect on the run.
+An unsuitable plug-in is thus refused before any process of the run is started. The error is one line: what the plug-in
+returned or raised, where in its code, and which file describes what it must do. For a plug-in's algorithm it also
+checks whether checkpoints contain all its state (`hidden_state`). The rehearsal has no effect on the run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SEQUENCE = 2
 MASKS = 8
 """Number of random masks with which an algorithm is tested not to choose an invalid action."""
 SHIPPED = "actorlearn."
-"""Beginning of the names of shipped modules."""
+"""Beginning of the names of built-in modules."""
 _TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
 """Names that an algorithm's column must not have, because every batch has columns of these names."""
 
@@ -103,7 +103,7 @@ def check_extra_networks(extra: Any) -> None:
 
 
 def check_columns(columns: Any) -> None:
-    """Raise ValueError unless the result of an algorithm's ``columns`` maps free names to (dtype, shape)."""
+    """Raise ValueError unless the result of an algorithm's ``columns`` maps unused names to (dtype, shape)."""
     if not isinstance(columns, Mapping):
         raise ValueError(
             f"columns returns {columns!r:.200}; it must map names to (numpy dtype name, shape), or be {{}}"
@@ -133,7 +133,7 @@ class Rehearsal:
         algorithm: Algorithm,
         network: FlatNetwork,
     ) -> None:
-        """Rehearse these objects, made from the parts "env", "model" and "algorithm"; ``env`` has one environment."""
+        """Set the objects to try, made from the parts "env", "model" and "algorithm"; ``env`` has one environment."""
         self._settings, self._parts, self._env = settings, parts, env
         self._algorithm, self._network = algorithm, network
         self._actions: Actions = env.spec.actions
@@ -146,7 +146,7 @@ class Rehearsal:
         """Seconds of one step of the environment if it is slow, else 0. `play` measures it."""
 
     def run(self) -> str:
-        """Play and learn; returns a description of state that checkpoints would not contain, empty if there is none.
+        """Play and learn; return a description of state that checkpoints would not contain, empty if there is none.
 
         Raises ValueError if a part is unsuitable.
         """
@@ -162,7 +162,7 @@ class Rehearsal:
     # Acting --------------------------------------------------------------------------------------------------------
 
     def play(self) -> Batch:
-        """Take STEPS steps with the algorithm's actions; returns the first agent's steps as a batch [STEPS, 1, …]."""
+        """Take STEPS steps with the algorithm's actions; return the first agent's steps as a batch [STEPS, 1, …]."""
         row, rows, acted, times_s = empty_row(self._env.spec, self._env.count), [], [], []
         state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game: it must be reset
         with blaming(self._parts["env"], "cannot be reset"):
@@ -192,7 +192,7 @@ class Rehearsal:
         )
 
     def _step(self, action: NDArray[Any], row: Row) -> float:
-        """Step the environment with the same action for all agents; returns the seconds that it took.
+        """Step the environment with the same action for all agents; return the seconds that it took.
 
         With masks other agents take valid random actions, because the same one may be invalid for them.
         """
@@ -219,7 +219,7 @@ class Rehearsal:
         return fastest_s if fastest_s >= SLOW_STEP_S else 0.0
 
     def _outputs(self, row: Mapping[str, Tensor], state: Tensor) -> tuple[Outputs, Tensor]:
-        """Return the network's outputs [1, size] for a row, and its new state [1, S]; raises ValueError if invalid."""
+        """Return the network's outputs [1, size] for a step, and its new state [1, S]; raises ValueError if invalid."""
         module, part, size = self._network.module, self._parts["model"], self._network.state_size
         observation = torch.cat([row["observation"]] * 2)
         with blaming(part, "cannot compute outputs for an observation"):
@@ -271,7 +271,7 @@ class Rehearsal:
             return dict(acted)
 
     def _check_masked(self, algorithm: Algorithm, outputs: Outputs, generator: torch.Generator, greedy: bool) -> None:
-        """Raise ValueError if an algorithm chooses an action that a mask forbids; each mask allows one action only."""
+        """Try masks that allow a single action; raise ValueError if the algorithm chooses another one."""
         if MASK not in outputs or isinstance(self._actions, tuple):
             return
         only = torch.from_numpy(draw(self._actions, (MASKS,), np.random.default_rng(0)))
@@ -303,7 +303,7 @@ class Rehearsal:
         return found
 
     def _update(self, algorithm: Algorithm, batch: Batch, number: int) -> list[Tensor]:
-        """Act and make one update, with random rewards seeded by ``number``; returns all results."""
+        """Act and make one update, with random rewards seeded by ``number``; return all results."""
         generator = torch.Generator().manual_seed(number)
         acted = self._act(algorithm, self._newest)
         found = self.learn(
@@ -337,7 +337,7 @@ class Rehearsal:
         return next(epochs.draw(prepared, 0, epochs.due(prepared, 0, 0, 0), 0))
 
     def _replayed(self, algorithm: Algorithm, batch: Batch) -> tuple[Minibatch, Target]:
-        """Return a minibatch in the form that a replay gives, and a target network."""
+        """Return a minibatch like one drawn from a replay, and a target network."""
         assert isinstance(self._settings, OffPolicySettings)
         policy = self._settings.target
         if not isinstance(policy, HardCopies | Polyak):
@@ -354,10 +354,10 @@ class Rehearsal:
 
 
 def items_of(batch: Batch, length: int, n: int) -> Batch:
-    """Make a batch [length, B, …] of replay items from a batch of a rollout; its observations are [length + n, B, …].
+    """Turn a rollout into a minibatch like one drawn from a replay: B sequences of ``length`` transitions.
 
-    An item has ``length`` transitions, and ``n`` more rows for its n-step returns. If the batch has too few transitions
-    or rows, the last one is repeated.
+    Its observations are [length + n, B, …], for n-step returns. If the rollout is too short, its last transition and
+    observation are repeated.
     """
     steps, count = batch.action.shape[:2]
     row, transition = torch.arange(length + n).clamp(max=steps), torch.arange(length).clamp(max=steps - 1)

@@ -14,7 +14,7 @@ from actorlearn.worker.settings import SpacesSettings
 
 
 def run(settings: SpacesSettings) -> dict[str, Any]:
-    """Make one environment, and return its kind and the places of images in observations with several parts.
+    """Make one environment; return its kind, and which elements of its observations are images (`ImagePart`).
 
     If the environment cannot be made, its exception is raised.
     """
