@@ -354,9 +354,9 @@ Received = TypeVar("Received")
 class Router(_Listening):
     """The listening end of connections with messages in both directions; the other ends (peers) are `Dealer` objects.
 
-    A peer chooses its id. The id belongs to the first peer that uses it, and messages of a second one are dropped, so
-    that a process started by hand cannot take the place of a process of the run. On TCP the id must be the name of the
-    peer's key, or begin with this name and a slash; messages with another id are dropped.
+    A peer chooses its id. The id belongs to the first peer that uses it, and messages of a second one are dropped: a
+    process started by hand cannot replace one of the run. On TCP the id must be the name of the peer's key, or begin
+    with this name and a slash; messages with another id are dropped.
     """
 
     def __init__(self, address: Ipc | Tcp, keys: ServerKeys | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -437,7 +437,7 @@ class Pull(_Listening):
 
 
 class _TwoSockets(Generic[ListeningT]):
-    """A listening TCP socket for other machines, and a local one unless it is None, which are used like one socket."""
+    """A listening TCP socket for other machines, and perhaps a local one, which are used like one socket."""
 
     def __init__(self, remote: ListeningT, local: ListeningT | None) -> None:
         self._remote = remote
@@ -672,10 +672,10 @@ def _speaks_only_ipv6(address: Tcp) -> bool:
 
 
 class Waiter:
-    """Sleeps until another process signals the wakeup, a message arrives on the socket, or a time limit is over."""
+    """Sleeps until another process writes to the wakeup pipe, a message arrives on the socket, or time is over."""
 
     def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
-        """Watch a wakeup and a socket; None if this process does not have one."""
+        """Watch a wakeup pipe and a socket; None if this process does not have one."""
         self._wakeup = wakeup
         self._poller = zmq.Poller()
         if wakeup is not None:
@@ -684,7 +684,7 @@ class Waiter:
             self._poller.register(source, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
-        """Sleep for at most ``timeout_ms`` milliseconds, then clear the wakeup; return False if nothing happened."""
+        """Sleep for at most ``timeout_ms`` milliseconds, then empty the pipe; return False if nothing happened."""
         woken = bool(self._poller.poll(timeout_ms))
         if woken and self._wakeup is not None:
             self._wakeup.clear()

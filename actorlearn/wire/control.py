@@ -1,7 +1,7 @@
 """The child's side of the control socket, by which each process of a run communicates with the supervisor.
 
-The child sends Hello and reports, and receives orders (``wire/messages.py``). Reports are queued until the supervisor
-reads them. If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
+The child sends Hello and reports, which are queued until the supervisor reads them. It receives orders, which say what
+it should do (``wire/messages.py``). If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Control:
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
         """Connect as the process ``own``.
 
-        With ``last_words`` the socket has the process's second id, because another socket with its first id may still
-        be open. A process that dies reports its error in this way.
+        With ``last_words`` the socket gets the process's second id, by which a process that dies reports its error: its
+        socket with the first id may still be open.
         """
         self.id = own
         self.run_id = run_id
         self.order = Order(version=0)
-        """The newest order that has arrived; the child acts on it and then calls ``applied``."""
+        """The newest order that has arrived."""
         self.dealer = Dealer(address, own.last_words_id if last_words else own.socket_id) if address else None
         self.applied_version = 0
         self.folder = address.file.parent if address else None
@@ -87,11 +87,11 @@ class Control:
 
     @property
     def ordered(self) -> bool:
-        """Whether there is an order that has not been applied."""
+        """Whether the newest order has not been carried out yet."""
         return self.order.version > self.applied_version
 
     def applied(self, order: Order | None = None) -> None:
-        """Report that ``order`` has been applied; None: the newest order."""
+        """Report that this process has done what ``order`` says; None: the newest order."""
         self.applied_version = (order or self.order).version
         self._acknowledge()
 

@@ -8,9 +8,9 @@ key; a message cannot claim another.
 
 A message from the connecting end has three frames: an id, a session and the body. The id is the name of the sender's
 key, or this name, ``/`` and a word, which names a process of a node. The session is a random number that the sender
-draws when it starts. If a second connection uses an id, the session shows whether it comes from the same sender after a
-reconnection, or from another sender with the same key. While the first sender is connected, another sender with its id
-is refused and receives the reason.
+draws when it starts. If two connections use the same id, the sessions show whether one sender has connected again, or
+whether there are two senders with the same key. While the first is connected, the second is refused and receives the
+reason.
 """
 
 from __future__ import annotations

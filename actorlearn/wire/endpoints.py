@@ -1,9 +1,9 @@
 """A process's keys, and its connections to processes of the run on other nodes.
 
 A process makes a pair of keys when it starts, and sends the public key to the supervisor over the control socket, which
-is private already. The supervisor lists the public keys of all processes in its orders. So each process knows the keys
-of all others, and no secret key leaves its process. A process that has died is no longer listed. Messages that still
-arrive with its key, for example from a node that the run has given up, are refused.
+is private already. The supervisor sends the public keys of all processes to each process, in messages of the type
+`Order`. No secret key leaves its process. A process that has died is no longer listed. Messages that still arrive with
+its key, for example from a node that the run has given up, are refused.
 
 Processes on one machine that see the same network connect through local sockets, which only their user can open, and
 which are not encrypted. The reason is speed: for 2.7 MB in each direction, encryption and decryption took 7 of 9 ms
@@ -41,8 +41,8 @@ class Endpoints:
     ) -> None:
         """Make a pair of keys, and report the public key by ``tell``, which sends a message to the supervisor.
 
-        ``order`` returns the newest order. ``folder``: a folder that only this user can open, for local sockets; None:
-        there are no local sockets.
+        ``order`` returns the newest `Order` of the supervisor. ``folder``: a folder that only this user can open, for
+        local sockets; None: there are no local sockets.
         """
         self.own = own
         self.run = hashlib.blake2b(run_id.encode(), digest_size=RUN_BYTES).digest()
@@ -51,16 +51,16 @@ class Endpoints:
         self._pair = new_pair()
         self._folder, self._machine = folder, machine()
         self._names = -1, dict[bytes, str]()
-        """Version of the newest order that was read, and the ids of its processes by public key."""
+        """Version of the newest `Order` that was read, and the ids of its processes by public key."""
         self._said = Listens(key=self._pair.public.hex())
         self._tell(self._said)
 
     def find(self, role: str) -> dict[int, Endpoint]:
-        """Return the processes of a role in the newest order, by their numbers."""
+        """Return the keys and addresses of the processes of a role, by their numbers, from the newest `Order`."""
         return {each.id.number: each for each in self._listed() if each.id.role == role}
 
     def endpoint(self, id: ProcessId) -> Endpoint | None:
-        """Return the keys and addresses of an incarnation of a process; None if the newest order does not list it."""
+        """Return key and addresses of a process; None if the newest `Order` does not list this start of it."""
         return next((each for each in self._listed() if each.id == id), None)
 
     def pull(self, host: str, limit_bytes: int) -> Pulls:
@@ -76,8 +76,8 @@ class Endpoints:
     def router(self, host: str, limit_bytes: int, generation: int = 0) -> Routers:
         """Open a socket for requests of other processes, on a free port of ``host``, and report its address.
 
-        ``generation``: generation of learners in mode sync whose hub, through which they exchange, this process runs.
-        Raises ChannelError if the socket cannot be opened.
+        ``generation``: number of the group of learners (`Order.generation`) that exchange through this socket in mode
+        sync. Raises ChannelError if the socket cannot be opened.
         """
         remote, local = Router(Tcp(host, 0), self._keys, limit_bytes), self._local()
         opened = Routers(remote, Router(local.address, limit_bytes=limit_bytes) if local else None)
@@ -85,11 +85,11 @@ class Endpoints:
         return opened
 
     def begin(self, generation: int) -> None:
-        """Report that this process takes part in a generation of learners in mode sync, and in no earlier one."""
+        """Report that this learner, in mode sync, now exchanges with the learners of `Order.generation` only."""
         self._listens(None, None, generation)
 
     def closed_hub(self, generation: int) -> None:
-        """Report that the hub of a generation is closed, unless this process has begun a newer generation."""
+        """Report that the socket of `router` for this generation is closed, unless a newer generation has begun."""
         if self._said.generation == generation:
             self._listens(None, None, generation)
 
@@ -132,7 +132,7 @@ class Endpoints:
         self._tell(self._said)
 
     def _name_of(self, public: bytes) -> str | None:
-        """Return the id of the process with a public key; None if the newest order does not list the key."""
+        """Return the id of the process with a public key; None if the newest `Order` does not list the key."""
         order, (version, names) = self._order(), self._names
         if order.version != version:
             names = {bytes.fromhex(each.key): each.id.socket_id for each in order.endpoints}

@@ -13,11 +13,11 @@ from msgspec import Meta
 Name = Annotated[str, Meta(max_length=255)]
 """Name of a process, role, run, command, version or column."""
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Count of steps, orders or incarnations so far. JSON and TensorBoard's axis represent numbers up to 2**53 exactly."""
+"""Count of steps, orders or restarts so far. JSON and TensorBoard's axis represent numbers up to 2**53 exactly."""
 
 
 class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Identity of one incarnation of a process: of the process from one start to its end."""
+    """Identity of a process of a run, from one start of it to its end (one *incarnation*)."""
 
     role: Name
     """Name of the role, such as trainer or simulator."""
@@ -32,24 +32,24 @@ class ProcessId(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """Name of the process, the same for all its incarnations."""
+        """Name of the process, which stays the same when it is restarted."""
         return self.role if self.sole else f"{self.role}-{self.number}"
 
     @property
     def socket_id(self) -> str:
-        """Id of this incarnation on every socket."""
+        """Id of the process on every socket; it changes with each restart."""
         return f"{self.name}.{self.incarnation}"
 
     @property
     def last_words_id(self) -> str:
-        """Second id on the control socket, with which this incarnation reports the error with which it exits."""
+        """Second id on the control socket, by which the process reports the error with which it exits."""
         return f"{self.socket_id}.failed"
 
     def again(self, incarnation: int) -> ProcessId:
-        """Return another incarnation of the same process."""
+        """Return the identity of the same process after ``incarnation`` restarts."""
         return msgspec.structs.replace(self, incarnation=incarnation)
 
 
 def trainer_id(learner: int, sole: bool = False) -> ProcessId:
-    """Return the first incarnation of a learner's trainer; ``sole``: the run never has another learner."""
+    """Return the identity of a learner's trainer at its first start; ``sole``: the run never has another learner."""
     return ProcessId("trainer", learner, learner, sole=sole)

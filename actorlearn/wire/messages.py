@@ -14,7 +14,7 @@ command line         supervisor                  Request
 supervisor           command line                Reply
 ===================  ==========================  =============================================================
 
-A process that waits for rows, actions or a rollout is woken by another kind of signal, which has no content
+A process that waits for observations, actions or a rollout is woken by another kind of signal, which has no content
 (``wire/wakeup.py``).
 
 An ``Order`` is the complete state that the supervisor wants from a child, with a version. The supervisor repeats it

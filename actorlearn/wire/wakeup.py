@@ -36,7 +36,7 @@ class Wakeup:
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def clear(self) -> None:
-        """Discard all bytes in the pipe, before the process looks at shared memory again."""
+        """Discard all bytes in the pipe."""
         with suppress(BlockingIOError):
             os.read(self.fd, _PIPE_BYTES)
 
@@ -60,7 +60,7 @@ class Wakeups:
         self._paths = dict(paths)
 
     def wake(self, listener: str) -> bool:
-        """Wake a listener; return False if it does not listen. If the pipe is full, the listener is awake already."""
+        """Wake a listener; return False if it does not listen. A full pipe is left as it is, because it wakes too."""
         if listener not in self._paths:
             return False
         try:
