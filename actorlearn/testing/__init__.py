@@ -1,4 +1,4 @@
-"""Contract tests for plug-ins: classes of tests that check all on which the rest of the system relies.
+"""Contract tests for plug-ins: test classes that check that a plug-in behaves as its interface says.
 
 Derive a test class from one of them and set its attributes:
 
@@ -7,7 +7,7 @@ Derive a test class from one of them and set its attributes:
     class TestCorridor(EnvironmentContract):
         section = {"id": "my_package:Corridor"}
 
-`pytest` then runs the inherited tests together with your own. The shipped environments, networks and algorithms are
+`pytest` then runs the inherited tests together with your own. The built-in environments, networks and algorithms are
 tested by the same classes. Only tests may import this package, because it needs pytest.
 """
 

@@ -56,7 +56,7 @@ class AlgorithmContract:
         return {name: torch.randn(*rows, size, generator=generator) for name, size in sizes.items()}
 
     def batch(self) -> Batch:
-        """Return a batch like the trainer's: a rollout in which games end and begin, or items of a replay."""
+        """Return a batch to learn from: a rollout in which games end and begin, or transitions from a replay."""
         algorithm = self.algorithm()
         return self._replayed() if self.spec().replayed else self._played(algorithm)
 
@@ -95,7 +95,7 @@ class AlgorithmContract:
         )
 
     def learned(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        """Make the calls of one update with a new algorithm, as the trainer does.
+        """Make the calls of one update with a new algorithm.
 
         Returns the loss, the metrics, and the gradients: those of the network outputs by head, or for an algorithm with
         several networks those of each network's parameters.
@@ -174,7 +174,7 @@ class AlgorithmContract:
         assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
 
     def test_a_loss_is_a_finite_number_with_a_gradient(self) -> None:
-        """The loss is finite and has a gradient; metrics are finite scalars, except "priority" of replay items."""
+        """The loss is finite and has a gradient; metrics are finite scalars, except "priority" with a replay."""
         batch = self.batch()
         loss, metrics, gradients = self.learned(batch)
         assert loss.shape == () and torch.isfinite(loss)
@@ -188,7 +188,7 @@ class AlgorithmContract:
         assert not wrong, f"the metrics {wrong} must each be one finite number"
 
     def test_nothing_goes_back_from_rows_to_bootstrap_from(self) -> None:
-        """The loss has no gradient for the outputs of the last ``bootstrap_rows`` rows, because trainers drop it."""
+        """The loss has no gradient for the last ``bootstrap_rows`` observations, because trainers do not compute it."""
         algorithm = self.algorithm()
         rows = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
         _, _, gradients = self.learned(self.batch())

@@ -1,4 +1,4 @@
-"""Contract tests for an environment: rows, seeds, restarts and states as ``actorlearn.envs.interface`` describes."""
+"""Contract tests for an environment: steps, seeds, restarts and states as ``actorlearn.envs.interface`` describes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EnvironmentContract:
     actions: ClassVar[npt.NDArray[Any]]
     """Random actions [steps, B, …]."""
     rows: ClassVar[list[Row]]
-    """The row after a reset, and the rows after each of ``actions``."""
+    """The `Row` after a reset, and that after each of ``actions``."""
 
     @classmethod
     def setup_class(cls) -> None:
@@ -62,7 +62,7 @@ class EnvironmentContract:
         cls.env.close()
 
     def test_the_rules_of_rows_hold(self) -> None:
-        """Rewards and flags of rows are as in the table in ``actorlearn.envs.interface``."""
+        """Rewards and flags are as in the table in ``actorlearn.envs.interface``."""
         rows = self.rows
         terminated, truncated, life_lost, first = (
             column(rows, name) for name in ("terminated", "truncated", "life_lost", "first")
@@ -86,7 +86,7 @@ class EnvironmentContract:
             assert np.isfinite(column(rows, "observation")).all()
 
     def test_its_description_says_what_rows_hold(self) -> None:
-        """The function ``spec`` returns the same shapes and counts as the environment that ``make`` makes."""
+        """The function ``spec`` returns the `EnvSpec` of the environment that ``make`` makes."""
         assert spec(self.settings) == self.env.spec
         assert self.env.count == len(SEEDS) * self.agents
         assert self.env.spec.observation_dtype in ("uint8", "float32")
@@ -95,7 +95,7 @@ class EnvironmentContract:
         assert not (row.observation == 0xA5).all(), "reset must write the observation"
 
     def test_reset_replays_the_same_games(self) -> None:
-        """After ``reset``, the same actions give the same rows again."""
+        """After ``reset``, the same actions give the same games again."""
         assert_same(self.rows, play(self.env, self.actions))
 
     def test_its_seed_alone_makes_its_games(self) -> None:
@@ -124,7 +124,7 @@ class EnvironmentContract:
         assert_same(self.rows, play(self.env, others))
 
     def test_a_written_row_is_left_alone(self) -> None:
-        """An environment does not change a row later, because other processes read it later."""
+        """An environment does not change a `Row` that it wrote earlier, because other processes read it later."""
         row, copy = (poisoned_row(self.env.spec, self.env.count) for _ in range(2))
         self.env.reset(row)
         for action in random_actions(self.env.spec, self.env.count, 8):
@@ -133,7 +133,7 @@ class EnvironmentContract:
             np.testing.assert_array_equal(copy.observation, row.observation)
 
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
-        """``restart`` begins only the chosen games: at a game's first row, in its middle and at its last row."""
+        """``restart`` begins only the chosen games: at a game's first step, in its middle and at its last step."""
         self._need_restarts()
         env, rows = self.env, self.rows
         played = play(env, self.actions[:0])
@@ -160,7 +160,7 @@ class EnvironmentContract:
             )
 
     def test_restarts_are_repeated_by_the_same_seeds(self) -> None:
-        """After ``reset``, the same actions and restarts give the same rows again."""
+        """After ``reset``, the same actions and restarts give the same games again."""
         self._need_restarts()
 
         def once() -> list[Row]:
@@ -193,7 +193,7 @@ class EnvironmentContract:
         assert (self.env.spec.inexact == "") == self.exact, self.env.spec.inexact or "set `exact = True`"
 
     def test_whoever_has_its_state_goes_on_as_it_does(self) -> None:
-        """After ``restore``, other environments give the same rows as those whose state was saved, at any moment."""
+        """After ``restore``, other environments continue exactly as those whose state was saved, at any moment."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
         over = column(self.rows, "terminated") | column(self.rows, "truncated")
@@ -327,7 +327,7 @@ def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
 
 
 def column(rows: Sequence[Row], name: str) -> npt.NDArray[Any]:
-    """Return one column of several rows: [T, B, …]."""
+    """Return one array of each of T rows, stacked: [T, B, …]."""
     return np.stack([getattr(row, name) for row in rows])
 
 

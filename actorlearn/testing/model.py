@@ -95,7 +95,7 @@ class ModelContract:
         assert torch.isfinite(gradients).all()
 
     def test_a_row_does_not_depend_on_its_neighbours(self) -> None:
-        """Outputs for an observation do not depend on the others in the batch, because these depend on timing."""
+        """Outputs for an observation do not depend on the other observations in the batch, which vary with timing."""
         network, seen = self.network(), self.observations(1, 5)
         with torch.no_grad():
             together = self.outputs(network, seen)
@@ -106,7 +106,7 @@ class ModelContract:
     def test_a_state_is_carried_on_and_cleared_where_a_game_begins(self) -> None:
         """A recurrent network gives the same outputs step by step, as in acting, and in one call for all steps.
 
-        The state before a game's first row may be NaN, and must have no effect.
+        The state before a game's first observation may be NaN, and must have no effect.
         """
         network, seen = self.network(), self.observations(4, 3)
         size = state_size(network)
