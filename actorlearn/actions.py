@@ -1,4 +1,4 @@
-"""Spaces of actions, and how environments, blocks, policies and plans represent them.
+"""Action spaces, and how they and their actions are represented in all parts of actorlearn.
 
 =================  ==================================  =====================  ====================
 space              represented by                      one action             example

@@ -103,7 +103,7 @@ AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)
 
 
 class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by", tag="learner"):
-    """The addresses of something that each learner has, such as its weights, also for learners attached later."""
+    """The addresses of something that each learner has, such as its weights; also for learners that join later."""
 
     each: AddressT_co
     """Address to whose file name the learner's number is added."""

@@ -1,8 +1,7 @@
 """Failpoints: named places between two writes at which a test can kill or stop a process, or make a write fail.
 
-This module does not depend on its callers. A failpoint that is not armed costs one check of an empty tuple. Tests arm
-failpoints by an environment variable, which is read once when this module is imported and inherited by the processes of
-a run, or within a process by ``armed``:
+A failpoint that is not armed costs one check of an empty tuple. Tests arm failpoints within a process by ``armed``, or
+by an environment variable, which the processes of a run inherit. It is read once, when this module is imported:
 
     ACTORLEARN_FAILPOINTS="record.committed=kill@3;files.write=nospace@2+"
 
@@ -82,10 +81,7 @@ class Arms:
     acted: list[Arm] = field(default_factory=list)
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
-        """Count that a failpoint was reached, and carry out the actions of arms that are due.
-
-        Returns the bytes that the caller must write: ``data``, or a changed copy.
-        """
+        """Count that a failpoint was reached, and carry out the actions that are due; return the bytes to write."""
         if not self.applies():
             return data
         self.hits[name] += 1
@@ -120,14 +116,14 @@ def watch(watcher: Watcher) -> None:
 
 
 def hit(name: str) -> None:
-    """Mark a place in the code as the failpoint ``name``: the actions of arms for this name happen here."""
+    """Mark this place in the code as the failpoint ``name``, at which a test can make the process fail."""
     if _armed:
         for arms in _armed:
             arms.reach(name)
 
 
 def through(name: str, data: memoryview) -> memoryview:
-    """Mark a failpoint at which the caller is about to write ``data``; returns the bytes that it must write instead."""
+    """Mark a failpoint before a write of ``data``; return the bytes that must be written instead."""
     if _armed:
         for arms in _armed:
             data = arms.reach(name, data) or data

@@ -1,4 +1,4 @@
-"""The place of an image in an observation of several parts, which are stored one after the other in one vector."""
+"""Describes which elements of an observation of several parts, stored as one vector, are an image."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Meta
 
 SMALLEST_SIDE = 3
-"""Smallest height and width of an image to which the shipped networks apply convolutions."""
+"""Smallest height and width of an image to which the built-in networks apply convolutions."""
 Side = Annotated[int, Meta(ge=1, le=65_536)]
 
 
 class ImagePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The consecutive cells of a vector that are a flattened image."""
+    """The consecutive elements of a vector that are a flattened image."""
 
     start: Annotated[int, Meta(ge=0)]
-    """Index of the image's first cell."""
+    """Index of the image's first element."""
     shape: tuple[Side, Side, Side]
     """The image's shape in the environment: [height, width, channels] or [channels, height, width]."""
     channels_last: bool = True
@@ -24,7 +24,7 @@ class ImagePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def stop(self) -> int:
-        """Index of the cell after the image's last one."""
+        """Index of the element after the image's last one."""
         first, second, third = self.shape
         return self.start + first * second * third
 

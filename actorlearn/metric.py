@@ -58,7 +58,7 @@ class Metric:
     learning: bool = False
     """Whether the metric describes learning: terms of the loss, norms, learning rate."""
     per_learner: bool = False
-    """Whether the run's row of metrics also has the value of each learner."""
+    """Whether the reports of a run with several learners also have the value of each."""
     by_pair: bool = False
     """Whether the metric's value is a mapping {"0-1": number} with an entry for each pair of learners."""
     text: bool = False

@@ -2,7 +2,7 @@
 
 Each entry of a registry is described by a spec, which can be read without loading torch. It has the entry's settings,
 its requirements on other entries, and the name of the class that implements it. This class is imported when it is
-needed. Entries, including the shipped ones, are registered by entry points:
+needed. Entries, including the built-in ones, are registered by entry points:
 
     [project.entry-points."actorlearn.algorithms"]
     my-ppo = "my_package.my_ppo_spec:SPEC"
@@ -31,7 +31,7 @@ from msgspec import inspect
 from actorlearn import imports
 
 OURS = "actorlearn"
-"""Name of the distribution that has the shipped entries."""
+"""Name of the distribution that has the built-in entries."""
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 """Form in which a topology names a class or spec that is not registered: package.module:Name."""
 
@@ -104,13 +104,13 @@ class PlugIn:
         raise NotImplementedError
 
     def under(self, name: str) -> Self:
-        """Return a copy that is called ``name``, the name by which a topology or an entry point refers to it."""
+        """Return a copy with another ``name``."""
         return replace(self, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(PlugIn):
-    """Spec of an entry that a section of a topology chooses; the other keys of the section are its settings."""
+    """Description of an entry that a section of a topology names; the section's other keys are its settings."""
 
     tag_field: ClassVar[str] = "name"
     """The key of the section that names the entry."""
@@ -131,7 +131,7 @@ class Spec(PlugIn):
                 )
 
     def under(self, name: str) -> Self:
-        """Return a copy that is called ``name``, and so is the tag of its settings."""
+        """Return a copy with another ``name``, which is also the tag of its settings."""
         return replace(self, name=name, settings=tag_settings(self.settings, name))
 
 
@@ -183,11 +183,11 @@ class PlugIns(Generic[PlugInT]):
         self._specs: dict[str, PlugInT] = {}
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all entries, the shipped ones first; loads none."""
+        """Return the names of all entries, the built-in ones first; loads none."""
         return tuple(self._entries())
 
     def entries(self) -> tuple[Entry[PlugInT], ...]:
-        """Return all entries, the shipped ones first, including those that cannot be loaded."""
+        """Return all entries, the built-in ones first, including those that cannot be loaded."""
         return tuple(self._entries().values())
 
     def specs(self) -> tuple[PlugInT, ...]:
@@ -290,7 +290,7 @@ def _a(kind: type) -> str:
 def _points(group: str) -> dict[str, tuple[str, str]]:
     """Return the entry points of a group: name -> (package.module:NAME, distribution).
 
-    If a shipped entry and one of another distribution have the same name, the shipped one is used.
+    If a built-in entry and one of another distribution have the same name, the built-in one is used.
     """
     found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
     in_checkout = bool(found)  # then the metadata of an older installation is ignored
