@@ -42,7 +42,7 @@ from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
 from actorlearn.parameters.interface import Agreed, Disagreement, Joined, Learner, Stepped
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
+from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
@@ -54,21 +54,6 @@ learners must come to the same meeting; `ask_after` computes it from the time of
 """
 ASK_S = 1.0
 """Intended seconds between two such meetings. If a step takes longer, there is a meeting at each step."""
-SUM_WHOLE = 2
-"""Largest number of learners for which each learner sums all gradients itself.
-
-With more learners, each sums one part of the vector and shares the result, which needs a second meeting. Milliseconds
-to compute the mean, measured on two cores with addition in place:
-
-========  ===========  ===============  =====  =============
-learners  parameters   whole gradients  parts  Gloo over TCP
-========  ===========  ===============  =====  =============
-2         0.5 M        0.46             0.59   1.5
-2         4 M          6.9              6.9    16.7
-4         0.5 M        2.2              1.7    9.0
-4         4 M          12.7             8.6    34
-========  ===========  ===============  =====  =============
-"""
 HASH_EVERY = 100
 """Number of batches after which learners compare hashes of their weights, which must be equal."""
 
@@ -118,16 +103,7 @@ class Sync(Alone):
         """Open the shared memory, or the connection to the hub, at which learners meet; does not wait for others."""
         self.settings, self.hash_every = settings, hash_every
         super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
-        self._remote = self._meet_remotely() if settings.host else None
-        """The connection to the hub of learners on several machines; None if all are on this machine."""
-        self.rendezvous: SharedRendezvous | RemoteRendezvous
-        self._gathering: AllGather | RemoteRendezvous
-        if self._remote is not None:
-            self.rendezvous = self._gathering = self._remote
-        else:
-            own = SharedRendezvous(Segment.open(settings.rendezvous.file), settings.rank, learner.alive)
-            self.rendezvous, self._gathering = own, AllGather(Segment.open(settings.gradients.file), own)
-        self._waits = Waits(settings.learners)
+        self.rendezvous = self._open_rendezvous()
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
         self._numbers: list[int] = []
@@ -148,14 +124,13 @@ class Sync(Alone):
         """The optimizer's state at the last exchange."""
         self._state_then: Tensor | None = None
         """The algorithm's own state at the last exchange; None if the algorithm has none."""
-        self.early = self._remote is not None and self.outer is None
+        self.early = bool(settings.host) and self.outer is None
         self._brought: Tensor | None = None
         """Moments or gradient that this learner sends with the next description of a batch."""
         self._brings_gradient = False
-        self._early_rows: NDArray[Any] | None = None
-        """Moments of all learners that came with the descriptions; None if they did not."""
-        self._early_sum: NDArray[np.float32] | None = None
-        """Sum of all gradients of the batch's first step that came with the descriptions; None if they did not."""
+        self._early: NDArray[Any] | None = None
+        """The moments of all learners, or the sum of all gradients of the batch's first step, if they came with the
+        descriptions; else None."""
         self._asks = self._ends = False
         """Whether this learner asks to break the batch off, and whether any learner asked for it at the newest step."""
 
@@ -192,7 +167,7 @@ class Sync(Alone):
             if consumed.position(each.number) is None:
                 consumed.begin(each.number, Position(each.rollout, each.used))
         self.learner.carried.adopt(said[:, len(arrival) : len(arrival) + len(counts)], best)
-        self._waits = Waits(self.settings.learners)
+        self.rendezvous.waits = Waits(self.settings.learners)
         super().join(arrivals[best].env_steps, arrivals[best].updates)
         return Joined(self.env_steps, self.updates, consumed.position(self.learner.number))
 
@@ -207,15 +182,13 @@ class Sync(Alone):
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
-        with self._waits.waiting():
-            said = self._announce(
-                _NextBatch(
-                    env_steps, optimizer_steps, draining, self._waits.busy_ns, fingerprint, self.saving, *position
-                )
-            )
+        busy_ns = self.rendezvous.waits.busy_ns
+        said = self._announce(
+            _NextBatch(env_steps, optimizer_steps, draining, busy_ns, fingerprint, self.saving, *position)
+        )
         batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
-        self._waits.count(np.array([batch.busy_ns for batch in batches]))
+        self.rendezvous.waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
         self.saving = any(batch.saving for batch in batches)
         self._compare([batch.fingerprint for batch in batches])
@@ -233,16 +206,14 @@ class Sync(Alone):
 
         Vectors of the others are kept for `merge` or `step`.
         """
-        brought, self._brought = self._brought, None
-        self._early_rows = self._early_sum = None
-        if self._remote is None or brought is None or not self.learner.alive():
+        brought, self._brought, self._early = self._brought, None, None
+        if brought is None or isinstance(self.rendezvous, SharedRendezvous) or not self.learner.alive():
             return self.rendezvous.meet(batch)  # without a vector, this learner may stop waiting if told to end
         among = range(self.settings.learners) if self._brings_gradient else ()
-        said, vectors = self._remote.bring(batch, _on_cpu(brought), among)
-        if not self._brings_gradient:
-            self._early_rows = vectors
-        elif len({_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}) == 1:
-            self._early_sum = vectors  # all learners take part in the first step
+        said, vectors = self.rendezvous.bring(batch, _on_cpu(brought), among)
+        steps = {_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}
+        if not self._brings_gradient or len(steps) == 1:  # all learners take part in the first step
+            self._early = vectors
         return said
 
     def _begin(self, batches: list[_NextBatch]) -> None:
@@ -263,9 +234,9 @@ class Sync(Alone):
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Merge the moments of all learners that are not in the statistics yet, in the order of ranks."""
+        rows, self._early = self._early, None
         if not self._merging:
             return
-        rows, self._early_rows = self._early_rows, None
         shown = self._gather(moments) if rows is None else [torch.from_numpy(row) for row in rows]
         for rank in self._merging:
             combine(self.statistics, shown[rank].to(moments.device))
@@ -344,8 +315,7 @@ class Sync(Alone):
         self._calls += 1
         if self._calls < self._ask_after:
             return False
-        with self._waits.waiting():
-            said = self.rendezvous.meet([asked, time.monotonic_ns() - self._asked_ns])
+        said = self.rendezvous.meet([asked, time.monotonic_ns() - self._asked_ns])
         self._ask_after = ask_after(self._calls, said[:, 1].max() / 1e9)
         self._calls, self._asked_ns = 0, time.monotonic_ns()
         return bool(said[:, 0].any())
@@ -357,53 +327,32 @@ class Sync(Alone):
 
     def metrics(self) -> dict[str, float]:
         """Return metrics of the straggler, of this learner's waiting time, and of the bytes sent between machines."""
-        found = self._waits.metrics()
-        if self._remote is not None:
-            found |= self._remote.moved.metrics()
-        return found
+        return self.rendezvous.metrics()
 
     def close(self) -> None:
         """Leave the other learners; those that still wait for this one get PeerLost."""
         self.rendezvous.close()
 
-    def _meet_remotely(self) -> RemoteRendezvous:
+    def _open_rendezvous(self) -> SharedRendezvous | RemoteRendezvous:
         settings, learner = self.settings, self.learner
+        if not settings.host:
+            segments = Segment.open(settings.rendezvous.file), Segment.open(settings.gradients.file)
+            return SharedRendezvous(*segments, settings.rank, learner.alive)
         assert learner.endpoints is not None
         own = learner.endpoints, settings.host, settings.trainers, settings.generation
         return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
-        """Replace a flat vector by its mean over the learners with ranks ``among``.
-
-        Vectors are summed in the order of ranks, so every learner gets the same bits.
-        """
-        if self._remote is not None:
-            total, self._early_sum = self._early_sum, None
-            if total is None:
-                with self._waits.waiting():
-                    said, total = self._remote.add(_on_cpu(gradients), among, [self._asks])
-                self._ends = bool(said[:, 0].any())
-            gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
-            return
-        learners, rank = self.settings.learners, self.settings.rank
-        gathered = self._gather(gradients)
-        shown = [gathered[other] for other in among]
-        if learners <= SUM_WHOLE:
-            gradients.copy_(reduce(torch.add, shown)).mul_(1.0 / len(among))
-            return
-        parts = gradients.tensor_split(learners)
-        summed = reduce(torch.add, [whole.tensor_split(learners)[rank] for whole in shown])
-        rows = self._rows(parts[rank].copy_(summed).mul_(1.0 / len(among)))
-        for part, row in zip(parts, rows, strict=True):
-            part.copy_(torch.from_numpy(row[: part.numel()]))
+        """Replace a flat vector by its mean over the learners with ranks ``among``."""
+        total, self._early = self._early, None
+        if total is None:
+            said, total = self.rendezvous.add(_on_cpu(gradients), among, [self._asks])
+            self._ends = bool(said[:, 0].any())
+        gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Share a tensor, and return those of all learners by rank, on the CPU; they are valid until the next call."""
-        return [torch.from_numpy(row[: tensor.numel()]).view(tensor.shape) for row in self._rows(tensor)]
-
-    def _rows(self, tensor: Tensor) -> NDArray[Any]:
-        with self._waits.waiting():
-            return self._gathering.gather(_on_cpu(tensor))
+        """Share a tensor, and return those of all learners by rank, on the CPU, valid until the next meeting."""
+        return [torch.from_numpy(row).view(tensor.shape) for row in self.rendezvous.gather(_on_cpu(tensor))]
 
     def _fingerprint(self) -> int:
         weights = self.weights.detach().cpu().numpy()

@@ -35,6 +35,7 @@ from actorlearn.parameters.meetings import (
 )
 from actorlearn.parameters.request_line import RequestLine
 from actorlearn.parameters.settings import MOST_LEARNERS
+from actorlearn.parameters.waits import Waits
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import ProcessId
 
@@ -148,6 +149,7 @@ class RemoteRendezvous:
         """Number of meetings of this learner."""
         self.moved = MovedBytes()
         """Bytes that were sent to the hub, and bytes of its answers."""
+        self.waits = Waits(self.learners)
         self._most = most = most_bytes(weights)
         self._server: MeetingServer | None = None
         if self.rank == 0:
@@ -189,6 +191,10 @@ class RemoteRendezvous:
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
 
+    def metrics(self) -> dict[str, float]:
+        """Return metrics of the straggler, of this learner's waiting time, and of bytes, since the last call."""
+        return self.waits.metrics() | self.moved.metrics()
+
     def close(self) -> None:
         """Leave the generation, which cannot be joined again; a second call does nothing."""
         self._line.send(self._frame(LEFT))
@@ -218,7 +224,12 @@ class RemoteRendezvous:
             given = len(content) - NUMBERS_BYTES
             raise ValueError(f"a vector of {given} bytes is too long: the hub takes at most {longest}")
         self.meetings += 1
-        body, sent_s = self._frame(CONTRIBUTION, among, content), -np.inf
+        with self.waits.waiting():
+            return self._wait(self._frame(CONTRIBUTION, among, content), stay)
+
+    def _wait(self, body: bytes, stay: bool) -> MeetingFrame:
+        """Send a contribution until it is answered, and return the answer."""
+        sent_s = -np.inf
         while True:
             if self._server is not None:
                 self._server.check()

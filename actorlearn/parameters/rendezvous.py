@@ -1,7 +1,7 @@
 """Meetings of learners in mode sync on one machine: a barrier at which learners exchange numbers or vectors.
 
 Each learner has a row in shared memory for its numbers, and one for its vector. It writes them, wakes the others, and
-waits until all have come to the meeting.
+waits until all have come to the meeting. All living learners therefore get all rows, or none does.
 
 A learner may wait for minutes, because another one is slow or has not started. It therefore gives signs of life, and
 the wait can be broken off. The wait also ends if a learner that has not come is dead. To detect this, each learner
@@ -17,6 +17,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -29,38 +30,63 @@ from actorlearn.memory.fields import CACHE_LINE_BYTES, Field
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.consumed import CONSUMED_WORDS
 from actorlearn.parameters.interface import PeerLost, Stopped
+from actorlearn.parameters.waits import Waits
 from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
 """Largest number of integers that a learner can contribute to a meeting."""
 SLOTS = 2
-"""Number of slots for vectors, which are used in turn."""
+"""Number of slots for numbers and for vectors, which are used in turn.
+
+Two are enough: when a learner writes to a slot again, all learners have come to the meeting in between, so they have
+finished reading the slot.
+"""
+SUM_WHOLE = 2
+"""Largest number of learners for which each learner adds all vectors itself.
+
+With more learners, each adds one part of the vectors and shares the result, which needs a second meeting. Milliseconds
+to compute the mean, measured on two cores with addition in place:
+
+========  ===========  ===============  =====  =============
+learners  parameters   whole gradients  parts  Gloo over TCP
+========  ===========  ===============  =====  =============
+2         0.5 M        0.46             0.59   1.5
+2         4 M          6.9              6.9    16.7
+4         0.5 M        2.2              1.7    9.0
+4         4 M          12.7             8.6    34
+========  ===========  ===============  =====  =============
+"""
 _FLOATS = CACHE_LINE_BYTES // 4
 _POLL_MS = 50
 
 
 def rendezvous_fields(learners: int) -> list[Field]:
-    """Return the fields of the segment in which the learners of one generation meet.
+    """Return the fields of the segment in which the learners of one generation meet."""
+    return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (SLOTS, learners, NUMBERS), 0)]
 
-    Two slots for numbers are enough: no learner begins the meeting after next before all have left this one.
-    """
-    return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (2, learners, NUMBERS), 0)]
+
+def rows_fields(learners: int, size: int) -> list[Field]:
+    """Return the fields of a segment for vectors of ``size`` float32, or for a `Consumed` table if that is larger."""
+    longest = max(size, 2 * CONSUMED_WORDS * (1 + learners))
+    whole_lines = -(-longest // _FLOATS) * _FLOATS  # no two learners write to one cache line
+    return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
 
 
 class SharedRendezvous:
-    """The place of one learner in a generation on one machine, in a segment of shared memory."""
+    """The place of one learner in a generation on one machine; vectors are in the segment ``rows`` (`rows_fields`)."""
 
-    def __init__(self, segment: Segment, rank: int, alive: Callable[[], bool]) -> None:
+    def __init__(self, segment: Segment, rows: Segment, rank: int, alive: Callable[[], bool]) -> None:
         """Take the place with index ``rank``; raises RuntimeError if another process has or had it.
 
         ``alive`` is called while this learner waits; it returns False if the process must stop waiting.
         """
-        self._met, self._numbers = segment["met"][:, 0], segment["numbers"]
+        self._met, self._numbers, self._rows = segment["met"][:, 0], segment["numbers"], rows["rows"]
         self.rank, self.learners = rank, len(self._met)
         self._alive = alive
         self.meetings = 0
         """Number of meetings of this learner."""
+        self.waits = Waits(self.learners)
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._locks = [os.open(f"{segment.path}.lock-{other}", flags, 0o600) for other in ranks]
@@ -80,23 +106,61 @@ class SharedRendezvous:
 
         Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
         """
-        slot = self.meetings % 2
+        slot = self.meetings % SLOTS
         self._numbers[slot, self.rank, : len(numbers)] = numbers
         hit("rendezvous.said")
         self.meetings += 1
         self._met[self.rank] = self.meetings  # this word makes the row visible, so it is written last
         hit("rendezvous.came")
         self._wakeups.wake_all()
-        while self._met.min() < self.meetings:
-            if not self._alive() and not stay:
-                absent = [rank for rank, met in enumerate(self._met) if met < self.meetings]
-                raise Stopped(
-                    f"this process was told to end while it waited for learners {absent} at exchange {self.meetings}"
-                )
-            if not self._waiter.wait(_POLL_MS):
-                self._miss()
+        with self.waits.waiting():
+            while self._met.min() < self.meetings:
+                if not self._alive() and not stay:
+                    absent = [rank for rank, met in enumerate(self._met) if met < self.meetings]
+                    raise Stopped(
+                        f"this process was told to end while it waited for learners {absent} at exchange "
+                        f"{self.meetings}"
+                    )
+                if not self._waiter.wait(_POLL_MS):
+                    self._miss()
         said: NDArray[np.int64] = self._numbers[slot].copy()
         return said
+
+    def gather(self, own: NDArray[Any]) -> NDArray[Any]:
+        """Contribute a vector [n], and return those of all learners, [learners, n], valid until the next meeting.
+
+        A learner that is told to end still waits until all have come or one is lost, because the others need its
+        vector. Raises PeerLost, and ValueError for a vector that is too long.
+        """
+        return self._exchange(own)[1][:, : own.size]
+
+    def add(
+        self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``.
+
+        Vectors are added in the order of ranks, so every learner gets the same bits. The sum is valid until the next
+        meeting.
+        """
+        said, rows = self._exchange(own, numbers)
+        vectors = [rows[rank, : own.size] for rank in among]
+        if self.learners <= SUM_WHOLE:
+            return said, reduce(np.add, vectors)
+        part = reduce(np.add, [np.array_split(vector, self.learners)[self.rank] for vector in vectors])
+        _, rows = self._exchange(part)
+        sizes = [each.size for each in np.array_split(own, self.learners)]
+        return said, np.concatenate([row[:size] for row, size in zip(rows, sizes, strict=True)])
+
+    def _exchange(self, own: NDArray[Any], numbers: Sequence[int] = ()) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Contribute numbers and a vector; returns the numbers of all learners, and their rows.
+
+        Each row begins with its learner's vector. It is written before the word that says that the learner has come.
+        """
+        rows = self._rows[self.meetings % SLOTS, : self.learners].view(own.dtype)
+        if own.size > rows.shape[1]:
+            raise ValueError(f"a vector of {own.size} {own.dtype} is too long: a row has room for {rows.shape[1]}")
+        rows[self.rank, : own.size] = own
+        return self.meet(numbers, stay=True), rows
 
     def _miss(self) -> None:
         """Raise PeerLost if a learner that has not come to this meeting is gone."""
@@ -108,6 +172,10 @@ class SharedRendezvous:
         """Return the ranks of the learners that have come to a meeting once and have died or left since then."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._met[rank] and _free(lock)]
+
+    def metrics(self) -> dict[str, float]:
+        """Return metrics of the straggler and of this learner's waiting time since the last call."""
+        return self.waits.metrics()
 
     def close(self) -> None:
         """Leave the generation, which cannot be joined again; a second call does nothing."""
@@ -147,45 +215,3 @@ def forget_meetings(root: Shm, generation: int) -> None:
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:
             path.unlink(missing_ok=True)
-
-
-def rows_fields(learners: int, size: int) -> list[Field]:
-    """Return the fields of a segment for vectors of ``size`` float32, or for a `Consumed` table if that is larger.
-
-    Two slots are enough: before a learner writes to a slot again, all learners have come to the next meeting, so they
-    have finished reading the slot.
-    """
-    longest = max(size, 2 * CONSUMED_WORDS * (1 + learners))
-    whole_lines = -(-longest // _FLOATS) * _FLOATS  # no two learners write to one cache line
-    return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
-
-
-class AllGather:
-    """All-gather of vectors on one machine, in a segment with a row for each learner.
-
-    A learner writes its row before it comes to the meeting, so all rows are complete after the meeting. If a learner is
-    killed before, the meeting is not completed, and its row is not read. All living learners therefore get the rows, or
-    none does.
-    """
-
-    def __init__(self, segment: Segment, rendezvous: SharedRendezvous) -> None:
-        """Use the rows in ``segment`` (`rows_fields`), and the meetings of ``rendezvous``."""
-        self._rows = segment["rows"]
-        self._rendezvous = rendezvous
-        self.gathered = 0
-        """Number of vectors that this learner has shared."""
-
-    def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Share a vector, and return the rows of all learners, [learners, longest], valid until the next call.
-
-        Each row begins with its learner's vector, in the same dtype. A learner that is told to end still waits until
-        all have come or one is lost, because the others need its row. Raises PeerLost, and ValueError for a vector that
-        is too long.
-        """
-        slot = self._rows[self.gathered % SLOTS, : self._rendezvous.learners].view(own.dtype)
-        if own.size > slot.shape[1]:
-            raise ValueError(f"a vector of {own.size} {own.dtype} is too long: a row has room for {slot.shape[1]}")
-        slot[self._rendezvous.rank, : own.size] = own
-        self.gathered += 1
-        self._rendezvous.meet([], stay=True)
-        return slot

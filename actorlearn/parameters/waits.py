@@ -86,17 +86,23 @@ class Waits:
     """
 
     def __init__(self, learners: int) -> None:
-        self.busy_ns = 0
-        """Nanoseconds that this learner has worked since the last call of `count`."""
+        self._busy_ns = 0
+        """Nanoseconds that this learner has worked between the last call of `count` and its last wait."""
         self._since_ns = time.monotonic_ns()
+        """Time at which the last wait ended."""
         self._waited_ns = 0
         self._stragglers = Stragglers(learners)
+
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds that this learner has worked since the last call of `count`."""
+        return self._busy_ns + time.monotonic_ns() - self._since_ns
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Count the time in a ``with`` block as waiting, and not as work."""
         began_ns = time.monotonic_ns()
-        self.busy_ns += began_ns - self._since_ns
+        self._busy_ns += began_ns - self._since_ns
         try:
             yield
         finally:
@@ -106,7 +112,7 @@ class Waits:
     def count(self, busy_ns: NDArray[np.int64]) -> None:
         """Count an update; ``busy_ns`` [learners] has the nanoseconds that each learner has worked before it."""
         self._stragglers.count({learner: own_ns / 1e9 for learner, own_ns in enumerate(busy_ns.tolist())})
-        self.busy_ns = 0
+        self._busy_ns = 0
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of `Stragglers`, and the seconds that this learner has waited, since the last call."""

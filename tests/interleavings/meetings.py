@@ -12,7 +12,7 @@ import numpy as np
 
 from actorlearn.memory.fields import Field
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SLOTS, AllGather, SharedRendezvous, rendezvous_fields
+from actorlearn.parameters.rendezvous import SLOTS, SharedRendezvous, rendezvous_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, choose, expect
 from tests.interleavings.explore import Scenario
@@ -26,11 +26,11 @@ class Learners:
     """So many learners that meet so many times, each time with numbers of their own."""
 
     kind: type[SharedRendezvous]
-    gathering: type[AllGather] | None
+    gathers: bool
     learners: int
     meetings: int
     told: bool
-    places: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    places: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.words = Words()
@@ -43,14 +43,13 @@ class Learners:
             self.words.lock(f"met.lock-{rank}")
 
     def take_place(self, rank: int) -> None:
-        place = self.kind(self.segment, rank, lambda: self.alive(rank))
-        self.places[rank] = place, (self.gathering or AllGather)(self.rows, place)
+        self.places[rank] = self.kind(self.segment, self.rows, rank, lambda: self.alive(rank))
 
     def alive(self, rank: int) -> bool:
         """Until all have come once a newer list of learners ends the wait; afterwards they are seen to be gone."""
         if self.told and rank == 0 and choose(2):
             return False
-        return self.places[rank][0].meetings > 1 or not self.seen["dead"][0]
+        return self.places[rank].meetings > 1 or not self.seen["dead"][0]
 
     def step(self, rank: int, state: int) -> Hashable:
         """Take the place at -1, then meet."""
@@ -60,8 +59,8 @@ class Learners:
             except RuntimeError:
                 return Done(("Refused", self.meetings))
             return 0
-        place, gather = self.places[rank]
-        place.meetings, gather.gathered = state, state - 1
+        place = self.places[rank]
+        place.meetings = state
         if state == self.meetings:
             return Done(("all", state))
         try:
@@ -75,14 +74,14 @@ class Learners:
         return state + 1
 
     def meet(self, rank: int, meeting: int) -> Any:
-        place, gather = self.places[rank]
+        place = self.places[rank]
         if self.stays(meeting):
-            return np.asarray(gather.gather(np.full(WIDTH, _said(rank, meeting), np.float32)))
+            return np.asarray(place.gather(np.full(WIDTH, _said(rank, meeting), np.float32)))
         return place.meet([_said(rank, meeting)])[:, :1]
 
     def stays(self, meeting: int) -> bool:
         """Whether it is an all-gather; the first never is, or who does not come would be awaited for ever."""
-        return self.gathering is not None and meeting > 0
+        return self.gathers and meeting > 0
 
     def at_end(self, said: dict[str, Any], word: Any) -> None:
         acted = max(word(f"seen.acted[{rank}]") for rank in range(self.learners))
@@ -101,8 +100,8 @@ class Learners:
 
 def meeting(
     kind: type[SharedRendezvous] = SharedRendezvous,
-    gathering: type[AllGather] | None = None,
     *,
+    gathers: bool = False,
     learners: int = 2,
     meetings: int = 3,
     kills: int = 1,
@@ -110,13 +109,13 @@ def meeting(
     placed: bool = False,
     back: bool = False,
 ) -> Scenario:
-    """Learners that meet so many times; with ``gathering`` all meetings but the first are all-gathers of a row.
+    """Learners that meet so many times; with ``gathers`` all meetings but the first are all-gathers of a row.
 
     Invariants: all hear the same, of this meeting and whole; a meeting takes place for all who live, or for none.
     ``told``: learner 0 may be told to end while it waits. ``placed``: all have taken their places at the beginning.
     ``back``: who was killed comes back to the same meeting, and is to be refused.
     """
-    all_ = Learners(kind, gathering, learners, meetings, told)
+    all_ = Learners(kind, gathers, learners, meetings, told)
     last = learners - 1
     processes, held = [], {}
     for rank in range(learners):
@@ -127,7 +126,7 @@ def meeting(
         step = partial(all_.step, rank)
         processes.append(Process(f"learner-{rank}", 0 if placed else -1, step, mortal=rank == last, again=again))
     return Scenario(
-        f"{'all-gather' if gathering else 'rendezvous'} of {learners}",
+        f"{'all-gather' if gathers else 'rendezvous'} of {learners}",
         all_.words,
         processes,
         kills,

@@ -14,7 +14,7 @@ from actorlearn.parameters import published
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous
+from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
@@ -195,8 +195,8 @@ class WordFirst(SharedRendezvous):
 class OneTable(SharedRendezvous):
     """The numbers of all meetings lie in the same place."""
 
-    def __init__(self, segment: Any, rank: int, alive: Any) -> None:
-        super().__init__(segment, rank, alive)
+    def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
+        super().__init__(segment, rows, rank, alive)
         self._numbers = self._numbers.same(2)
 
 
@@ -220,42 +220,40 @@ class MissedUnasked(SharedRendezvous):
 class PlaceGivenAgain(SharedRendezvous):
     """Who was killed may come back to the meetings of the learners that it left."""
 
-    def __init__(self, segment: Any, rank: int, alive: Any) -> None:
+    def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         try:
-            super().__init__(segment, rank, alive)
+            super().__init__(segment, rows, rank, alive)
         except RuntimeError:
             self._locks = list(range(self.learners))
             with suppress(BlockingIOError):
                 Flock.flock(rank, Flock.LOCK_EX | Flock.LOCK_NB)
 
 
-class OneRow(AllGather):
+class OneRow(SharedRendezvous):
     """Rows of all meetings lie in the same place."""
 
-    def __init__(self, segment: Any, rendezvous: SharedRendezvous) -> None:
-        super().__init__(segment, rendezvous)
+    def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
+        super().__init__(segment, rows, rank, alive)
         self._rows = self._rows.same(2)
 
 
-class ShownTooLate(AllGather):
+class ShownTooLate(SharedRendezvous):
     """The own row is written after the others have been told that it is there."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self.gathered % 2]
-        self.gathered += 1
-        self._rendezvous.meet([], stay=True)
-        rows[self._rendezvous.rank, : own.size] = own
+        rows = self._rows[self.meetings % 2]
+        self.meet([], stay=True)
+        rows[self.rank, : own.size] = own
         return rows
 
 
-class LeavesWhenTold(AllGather):
+class LeavesWhenTold(SharedRendezvous):
     """Who is told to end leaves the others in the middle of an all-gather."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self.gathered % 2]
-        rows[self._rendezvous.rank, : own.size] = own
-        self.gathered += 1
-        self._rendezvous.meet([])
+        rows = self._rows[self.meetings % 2]
+        rows[self.rank, : own.size] = own
+        self.meet([])
         return rows
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from actorlearn.parameters.rendezvous import AllGather
 from tests.interleavings import mutants
 from tests.interleavings.explore import explore
 from tests.interleavings.meetings import meeting
@@ -19,8 +18,8 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
         {"told": True},
         {"back": True},
         pytest.param({"learners": 3, "meetings": 1, "placed": True}, marks=pytest.mark.nightly),
-        {"gathering": AllGather, "meetings": 4},
-        {"gathering": AllGather, "told": True, "placed": True},
+        {"gathers": True, "meetings": 4},
+        {"gathers": True, "told": True, "placed": True},
     ],
     ids=["four", "told to end", "back", "three learners", "all-gather", "all-gather, told to end"],
 )
@@ -44,13 +43,13 @@ def test_a_place_that_is_given_again_is_caught() -> None:
 
 
 @pytest.mark.parametrize("mutant", [mutants.OneRow, mutants.ShownTooLate])
-def test_a_slip_in_all_gathers_is_caught(mutant: type[AllGather]) -> None:
-    found = explore(meeting(gathering=mutant))
+def test_a_slip_in_all_gathers_is_caught(mutant: type[mutants.SharedRendezvous]) -> None:
+    found = explore(meeting(mutant, gathers=True))
     print(found)
     assert found.violation
 
 
 def test_who_leaves_an_all_gather_when_told_is_caught() -> None:
-    found = explore(meeting(gathering=mutants.LeavesWhenTold, told=True))
+    found = explore(meeting(mutants.LeavesWhenTold, gathers=True, told=True))
     print(found)
     assert found.violation

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from actorlearn.parameters.rendezvous import AllGather
 from tests.interleavings.explore import Found, Scenario, explore
 from tests.interleavings.meetings import meeting
 from tests.interleavings.turns import playing
@@ -23,7 +22,7 @@ def weights() -> Scenario:
 
 
 def gathers() -> Scenario:
-    return meeting(gathering=AllGather, placed=True, kills=0)
+    return meeting(gathers=True, placed=True, kills=0)
 
 
 def relaxed(scenario: Scenario, fences: Collection[Fence]) -> Found:

@@ -15,7 +15,7 @@ from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import AllGather
+from actorlearn.parameters.rendezvous import SharedRendezvous
 from launch.topology.load import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
@@ -68,7 +68,7 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
 ) -> None:
     """As where a hub dies with learner 0 while it answers: learner 2 has an update's last step, learner 1 has not."""
     world = World(tmp_path / "run", topology(mode="sync", learners={"count": 3}, total_steps=270))
-    step, gather, calls, lost = Sync.step, AllGather.gather, itertools.count(1), list[int]()
+    step, add, calls, lost = Sync.step, SharedRendezvous.add, itertools.count(1), list[int]()
     stepping: set[int] = set()
 
     def marked(self: Sync, *arguments: Any) -> Any:
@@ -78,20 +78,20 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
         finally:
             stepping.discard(self.learner.number)
 
-    def gathered(self: AllGather, own: Any) -> Any:
-        rows = gather(self, own)
+    def added(self: SharedRendezvous, *arguments: Any) -> Any:
+        found = add(self, *arguments)
         running = fibers.running()
-        if running is not None and running.name == "trainer-1.0" and 1 in stepping and next(calls) == 4:
+        if running is not None and running.name == "trainer-1.0" and 1 in stepping and next(calls) == 2:
             lost.append(world.turns)
             raise PeerLost
-        return rows
+        return found
 
     def kill(world: World) -> None:
         if lost and world.turns == lost[0] + 1:
             world.kill("trainer-0")
 
     monkeypatch.setattr(Sync, "step", marked)
-    monkeypatch.setattr(AllGather, "gather", gathered)
+    monkeypatch.setattr(SharedRendezvous, "add", added)
     world.interfere = kill
     assert world.run() == 0, world.summary
     assert lost and not world.errors and world.summary["deaths"] == 1

@@ -28,6 +28,7 @@ from actorlearn.parameters.meetings import ACKNOWLEDGED, CONTRIBUTION, LOST, Mee
 from actorlearn.parameters.modes import SYNC
 from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
+from actorlearn.parameters.waits import Waits
 from actorlearn.wire.identity import trainer_id
 from tests import named
 from tests.examples import examples
@@ -162,7 +163,7 @@ class Place(RemoteRendezvous):
     def __init__(self, hub: Hub, learner: int) -> None:
         self.hub, self.learner = hub, learner
         self.rank, self.learners = hub.learners.index(learner), len(hub.learners)
-        self.meetings, self.moved = 0, MovedBytes()
+        self.meetings, self.moved, self.waits = 0, MovedBytes(), Waits(self.learners)
 
     def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
         self.meetings += 1
@@ -191,7 +192,7 @@ class Met(Sync):
         assert isinstance(settings, SyncExchangeSettings)
         super().__init__(settings, learner, hash_every=1)
 
-    def _meet_remotely(self) -> RemoteRendezvous:
+    def _open_rendezvous(self) -> RemoteRendezvous:
         return Place(self.hub, self.learner.number)
 
 

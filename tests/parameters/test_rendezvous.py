@@ -20,7 +20,7 @@ import pytest
 
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import AllGather, SharedRendezvous, rendezvous_fields, rows_fields
+from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields, rows_fields
 
 LEARNERS, SIZE = 3, 21
 
@@ -29,7 +29,8 @@ import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.rendezvous import SharedRendezvous
-place = SharedRendezvous(Segment.open(Path(sys.argv[1])), int(sys.argv[2]), lambda: True)
+path = Path(sys.argv[1])
+place = SharedRendezvous(Segment.open(path), Segment.open(path.parent / "rows"), int(sys.argv[2]), lambda: True)
 for meeting in range(int(sys.argv[3])):
     print(place.meet([meeting, place.rank])[:, :2].tolist(), flush=True)
 input()  # until it is killed
@@ -37,13 +38,26 @@ input()  # until it is killed
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def rows(tmp_path: Path) -> Segment:
+    return Segment.create(tmp_path / "rows", rows_fields(LEARNERS, SIZE))
+
+
+@pytest.fixture
+def path(tmp_path: Path, rows: Segment) -> Path:
     return Segment.create(tmp_path / "learners.0", rendezvous_fields(LEARNERS)).path
+
+
+@pytest.fixture
+def alone(tmp_path: Path, rows: Segment) -> Iterator[SharedRendezvous]:
+    """The place of one learner that has the rows of several."""
+    Segment.create(tmp_path / "one", rendezvous_fields(1))
+    with places(tmp_path / "one", range(1)) as (place,):
+        yield place
 
 
 @contextmanager
 def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[SharedRendezvous]]:
-    taken = [SharedRendezvous(Segment.open(path), rank, alive) for rank in ranks]
+    taken = [SharedRendezvous(Segment.open(path), Segment.open(path.parent / "rows"), rank, alive) for rank in ranks]
     try:
         yield taken
     finally:
@@ -63,10 +77,8 @@ def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> No
     assert heard == [expected] * LEARNERS
 
 
-def test_a_learner_alone_waits_for_nobody(tmp_path: Path) -> None:
-    Segment.create(tmp_path / "one", rendezvous_fields(1))
-    with places(tmp_path / "one", range(1)) as (place,):
-        assert place.meet([7])[0, 0] == 7
+def test_a_learner_alone_waits_for_nobody(alone: SharedRendezvous) -> None:
+    assert alone.meet([7])[0, 0] == 7
 
 
 def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Path) -> None:
@@ -75,7 +87,7 @@ def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Pa
         place.meet([])
 
 
-def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path) -> None:
+def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path, rows: Segment) -> None:
     program = [sys.executable, "-c", LEARNER, str(path)]
     learners = [
         subprocess.Popen([*program, str(rank), "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in (1, 2)
@@ -89,7 +101,7 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
                 place.meet([2, 0])
         learners[0].wait()
         with pytest.raises(RuntimeError, match="learner 1 has joined this generation before"):
-            SharedRendezvous(Segment.open(path), 1, lambda: True)
+            SharedRendezvous(Segment.open(path), rows, 1, lambda: True)
     finally:
         for learner in learners:
             learner.kill()
@@ -142,9 +154,9 @@ def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
             staying.meet([1])
 
 
-def test_a_place_that_is_taken_is_refused(path: Path) -> None:
+def test_a_place_that_is_taken_is_refused(path: Path, rows: Segment) -> None:
     with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has joined this generation before"):
-        SharedRendezvous(Segment.open(path), 0, lambda: True)
+        SharedRendezvous(Segment.open(path), rows, 0, lambda: True)
 
 
 def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Path) -> None:
@@ -155,20 +167,7 @@ def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Pat
     assert not {name for name in opened if name.startswith(f"{path.name}.")}
 
 
-# All-gather -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Segment:
-    return Segment.create(tmp_path / "rows", rows_fields(LEARNERS, SIZE))
-
-
-@pytest.fixture
-def alone(tmp_path: Path, rows: Segment) -> Iterator[AllGather]:
-    """The all-gather of one learner that has the rows of several."""
-    Segment.create(tmp_path / "one", rendezvous_fields(1))
-    with places(tmp_path / "one", range(1)) as (place,):
-        yield AllGather(rows, place)
+# Vectors --------------------------------------------------------------------------------------------------------------
 
 
 def vector(rank: int, turn: int) -> np.ndarray:
@@ -177,23 +176,44 @@ def vector(rank: int, turn: int) -> np.ndarray:
     return (np.arange(turn % (SIZE // 2)) + 100 * rank + turn).astype(dtype)
 
 
-def test_each_gets_what_all_showed_whoever_is_faster(path: Path, rows: Segment) -> None:
+def test_each_gets_what_all_showed_whoever_is_faster(path: Path) -> None:
     def attend(place: SharedRendezvous) -> None:
-        gathering = AllGather(Segment.open(rows.path), place)
         for turn in range(200):
             own = vector(place.rank, turn)
-            for other, row in enumerate(gathering.gather(own)):
-                np.testing.assert_array_equal(row[: own.size], vector(other, turn), strict=True)
+            for other, row in enumerate(place.gather(own)):
+                np.testing.assert_array_equal(row, vector(other, turn), strict=True)
 
     with places(path, range(LEARNERS)) as taken, ThreadPoolExecutor(LEARNERS) as threads:
         assert list(threads.map(attend, taken)) == [None] * LEARNERS
 
 
-def test_fewer_learners_use_the_same_rows(alone: AllGather) -> None:
-    assert alone.gather(np.arange(SIZE, dtype=np.float32))[:, :SIZE].tolist() == [list(range(SIZE))]
+@pytest.mark.parametrize("learners", [2, 3])
+def test_all_get_the_same_sum_of_some_vectors_and_all_numbers(tmp_path: Path, rows: Segment, learners: int) -> None:
+    """Two learners each add whole vectors, three each add a part of them; a part may be empty."""
+    path = Segment.create(tmp_path / "learners.1", rendezvous_fields(learners)).path
+    among = [0, learners - 1]
+    sizes = (0, 1, SIZE - 1, SIZE)
+    vectors = np.random.default_rng(0).normal(size=(learners, SIZE)).astype(np.float32)
+
+    def attend(place: SharedRendezvous) -> list[tuple[list[int], list[float]]]:
+        found = []
+        for size in sizes:
+            said, total = place.add(vectors[place.rank, :size], among, [place.rank + size])
+            found.append((said[:, 0].tolist(), total.tolist()))
+        return found
+
+    with places(path, range(learners)) as taken, ThreadPoolExecutor(learners) as threads:
+        heard = list(threads.map(attend, taken))
+    total = vectors[0] + vectors[-1]
+    expected = [([rank + size for rank in range(learners)], total[:size].tolist()) for size in sizes]
+    assert heard == [expected] * learners
 
 
-def test_what_is_longer_than_a_row_is_refused(alone: AllGather) -> None:
+def test_fewer_learners_use_the_same_rows(alone: SharedRendezvous) -> None:
+    assert alone.gather(np.arange(SIZE, dtype=np.float32)).tolist() == [list(range(SIZE))]
+
+
+def test_what_is_longer_than_a_row_is_refused(alone: SharedRendezvous) -> None:
     with pytest.raises(ValueError, match="a vector of 17 float64 is too long: a row has room for 16"):
         alone.gather(np.zeros(17))
 

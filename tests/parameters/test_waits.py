@@ -30,6 +30,8 @@ def test_time_is_either_busy_or_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert times.busy_ns == 13 * 10**9
     times.count(np.array([13, 13]))
     assert times.busy_ns == 0
+    clock.now_ns += 10**9
+    assert times.busy_ns == 10**9  # it works on after its last wait
     assert times.metrics()["learner_wait_s"] == 25.0
     assert times.metrics()["learner_wait_s"] == 0.0
 
