@@ -71,7 +71,6 @@ COVERED_BY = {
     "actorlearn/parameters/interface.py": "tests/parameters/test_asynchronous.py",
     "actorlearn/parameters/request_line.py": "tests/parameters/test_server_lines.py",
     "actorlearn/parameters/mailbox.py": "tests/parameters/test_mailboxes.py",
-    "actorlearn/parameters/socket_mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
     "actorlearn/processes/group.py": "tests/processes/test_rollout_protocol.py",

@@ -64,7 +64,7 @@ MEETING = FrameHeader(b"ACTLMEET", 3, "BxxxqqQ")
 for each rank whose vector is added."""
 
 MAILBOX = FrameHeader(b"ACTLMESG", 3, "IqII")
-"""Frames between learners in mode gossip (``socket_mailbox.py``). Numbers: sender, version, number of rows in the table
+"""Frames between learners in mode gossip (``mailbox.py``). Numbers: sender, version, number of rows in the table
 of counts, CRC-32 of the content."""
 MAILBOX_ROW_BYTES = 8 * TABLE_WORDS
 """Number of bytes of a row in the table of counts."""

@@ -36,11 +36,10 @@ from actorlearn.parameters.consensus import cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped
-from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, ipc_ways, tcp_ways
+from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, SocketMailbox, ipc_transport, tcp_transport
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since
 from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import SharedCounts
-from actorlearn.parameters.socket_mailbox import SocketMailbox
 from actorlearn.wire.endpoints import Endpoints
 from actorlearn.wire.identity import trainer_id
 
@@ -360,11 +359,11 @@ class Gossip(Alone):
         rank, size, incarnation = settings.rank, self.weights.numel(), settings.incarnation
         if settings.host:
             assert endpoints is not None
-            ways = tcp_ways(endpoints, settings.host)
-            return SocketMailbox(rank, size, ways, self._readers, incarnation, self.counts, self._present)
+            transport = tcp_transport(endpoints, settings.host)
+            return SocketMailbox(rank, size, transport, self._readers, incarnation, self.counts, self._present)
         if isinstance(each, Shm):
             return SharedMailbox(ByLearner(each), rank)
-        return SocketMailbox(rank, size, ipc_ways(ByLearner(each), rank), self._readers, incarnation)
+        return SocketMailbox(rank, size, ipc_transport(ByLearner(each), rank), self._readers, incarnation)
 
     def _readers(self) -> list[int]:
         """Return the learners that mix this learner's weights."""

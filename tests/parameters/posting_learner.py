@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from actorlearn.address import ByLearner, Ipc, Shm
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.mailbox import SharedMailbox, ipc_ways
+from actorlearn.parameters.mailbox import SharedMailbox, SocketMailbox, ipc_transport
 from actorlearn.parameters.published import weights_fields
-from actorlearn.parameters.socket_mailbox import SocketMailbox
 
 SIZE = 1 << 16
 LEARNERS = 3
@@ -41,8 +40,8 @@ def socket_mailbox(
     peers: Callable[[], Collection[int]] = lambda: range(LEARNERS),
 ) -> SocketMailbox:
     """A learner's mailbox; it posts to all others."""
-    ways = ipc_ways(ByLearner(Ipc(f"{folder}/messages.sock")), learner)
-    return SocketMailbox(learner, size, ways, peers, incarnation)
+    transport = ipc_transport(ByLearner(Ipc(f"{folder}/messages.sock")), learner)
+    return SocketMailbox(learner, size, transport, peers, incarnation)
 
 
 def shared_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SharedMailbox:

@@ -23,12 +23,11 @@ from actorlearn.memory.shared import Segment
 from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Learner, Present
-from actorlearn.parameters.mailbox import tcp_ways
+from actorlearn.parameters.mailbox import INCARNATION, SocketMailbox, tcp_transport
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import GossipExchangeSettings
 from actorlearn.parameters.shared_counts import TABLE_WORDS, SharedCounts, counts_fields
-from actorlearn.parameters.socket_mailbox import INCARNATION, SocketMailbox
 from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 from tests.examples import examples
@@ -54,8 +53,8 @@ def opened() -> Iterator[list[SocketMailbox | Gossip]]:
 
 
 def mailbox(listing: Listing, learner: int, peers: Sequence[int], incarnation: int = 0) -> SocketMailbox:
-    ways = tcp_ways(listing.trainer(learner, incarnation), HOST)
-    return SocketMailbox(learner, SIZE, ways, lambda: peers, incarnation)
+    transport = tcp_transport(listing.trainer(learner, incarnation), HOST)
+    return SocketMailbox(learner, SIZE, transport, lambda: peers, incarnation)
 
 
 def weights(number: float) -> np.ndarray:
@@ -224,7 +223,7 @@ def test_messages_that_were_lost_with_their_connections_are_sent_again_by_learne
     tmp_path: Path, opened: list[Gossip], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both messages of an exchange were lost, and both learners waited forever."""
-    monkeypatch.setattr("actorlearn.parameters.socket_mailbox.AGAIN_S", 0.5)
+    monkeypatch.setattr("actorlearn.parameters.mailbox.AGAIN_S", 0.5)
     listing, ends = Listing(), Event()
     made = [waiting_learner(tmp_path, listing, rank, ends) for rank in range(2)]
     opened += made

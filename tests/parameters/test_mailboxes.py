@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from actorlearn.address import ByLearner, Ipc
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.frame_headers import MAILBOX
-from actorlearn.parameters.mailbox import Mailbox, ipc_ways
+from actorlearn.parameters.mailbox import CONTRADICTIONS, Mailbox, SocketMailbox, ipc_transport
 from actorlearn.parameters.shared_counts import SharedCounts, counts_fields
-from actorlearn.parameters.socket_mailbox import CONTRADICTIONS, SocketMailbox
 from actorlearn.wire.channel import ChannelError, Push
 from tests.examples import examples
 from tests.parameters.posting_learner import KINDS, LEARNERS, SIZE, address, socket_mailbox, tattooed
@@ -347,7 +346,7 @@ class TestSocketMailbox(MailboxContract):
                 counts = SharedCounts(Segment.open(tmp_path / f"counts-{learner}"), learner)
                 counts.begin(0, 0)
                 told[learner] = counts
-            return SocketMailbox(learner, SMALL, ipc_ways(sockets, learner), lambda: (0, 1), counts=counts)
+            return SocketMailbox(learner, SMALL, ipc_transport(sockets, learner), lambda: (0, 1), counts=counts)
 
         told: dict[int, SharedCounts] = {}
         sockets = ByLearner(Ipc(f"{tmp_path}/messages.sock"))
