@@ -32,9 +32,8 @@ from actorlearn.address import ByLearner, Shm
 from actorlearn.failpoints import hit
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.consensus import cosines, measure
+from actorlearn.parameters.consensus import ExchangeLog, cosines, measure
 from actorlearn.parameters.consumed import BEGINNING, Position
-from actorlearn.parameters.exchange_log import ExchangeLog
 from actorlearn.parameters.interface import NEAR_END, Agreed, Joined, Learner, Stepped
 from actorlearn.parameters.mailbox import Mailbox, SharedMailbox, SocketMailbox, ipc_transport, tcp_transport
 from actorlearn.parameters.mixing import in_peers, neighbours, progress_since

@@ -31,7 +31,7 @@ import msgspec
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
-from actorlearn.parameters.exchange_log import NAME
+from actorlearn.parameters.consensus import LOG
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import slots_in_words, weights_fields
 from actorlearn.parameters.rendezvous import SLOTS, forget_meetings, meeting, rows_fields
@@ -382,7 +382,7 @@ class _Gossip(ModeSpec):
             incarnation=incarnation,
             gradients=ByLearner(folders.segment("gradients")) if compared else None,
             gradient_every=max(gossip.gradient_every, 1),
-            log=str(folders.run_dir / f"{NAME}-{learner}.jsonl") if logged else "",
+            log=str(folders.run_dir / f"{LOG}-{learner}.jsonl") if logged else "",
             host=folders.host,
         )
 

@@ -320,7 +320,7 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     gradient_every: Annotated[int, Meta(ge=1)] = 1
     """Number of optimizer steps between two gradients that are written to ``gradients``."""
     log: str = ""
-    """Path of the log of the changes of this learner's weights (``exchange_log.py``); empty = no log."""
+    """Path of the log of the changes of this learner's weights (``consensus.py``); empty = no log."""
 
     @property
     def listens(self) -> Ipc | None:

@@ -1,6 +1,6 @@
 """The bound on the distances between learners that gossip (GALA, proposition 1), compared with measured distances.
 
-Reads the logs of exchanges that all learners of a run have written (``actorlearn/parameters/exchange_log.py``), after
+Reads the logs of exchanges that all learners of a run have written (``actorlearn/parameters/consensus.py``), after
 the end of the run. Source: Assran et al. (2019), proposition 1 and figure 2.
 
 A message has the weights of a learner. They are the initial weights, which all learners share, plus a sum of updates,
@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.parameters.exchange_log import NAME, ExchangeRecord
+from actorlearn.parameters.consensus import LOG, ExchangeRecord
 
 HISTORY = 8
 """Number of newest messages of each learner whose coefficients are kept; mixing an older one counts as a new update."""
@@ -241,7 +241,7 @@ def points(logs: Mapping[int, Sequence[ExchangeRecord]]) -> list[Drift]:
 
 def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
     """Return the logs of a run's learners by number; {} if they were not kept (gossip.gradient_every)."""
-    found = {path.stem.removeprefix(f"{NAME}-"): path for path in run_dir.glob(f"{NAME}-*.jsonl")}
+    found = {path.stem.removeprefix(f"{LOG}-"): path for path in run_dir.glob(f"{LOG}-*.jsonl")}
     return {int(number): read(path) for number, path in found.items() if number.isdecimal()}
 
 

@@ -1,12 +1,110 @@
-"""Messages and gradients of learners that mix, compared."""
+"""Messages and gradients of learners that mix, compared; and the log of their exchanges, which is always whole."""
 
 from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actorlearn.parameters.consensus import cosines, measure
+from actorlearn.parameters.consensus import ExchangeLog, Measured, cosines, measure
+from benchmarks.papers.gossip_bound import read
+from tests.sizes import ROOT
+
+WRITER = """
+import sys
+from pathlib import Path
+from actorlearn.parameters.consensus import ExchangeLog
+log = ExchangeLog(Path(sys.argv[1]), anew=False)
+version = 0
+while True:
+    log.stepped(version, 2.0 * version)
+    log.mixed({peer: version for peer in range(version % 64)}, 3.0 * version)
+    version += 1
+"""
+
+
+def test_records_come_back_as_they_were_in_their_order(tmp_path: Path) -> None:
+    log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
+    log.adopted({3: 7, 63: 2**41})
+    log.stepped(0, 0.5)
+    log.mixed({1: 0}, float("inf"))
+    log.measured(Measured({0: 0, 1: 5}, {0: 0.0, 1: 2.5}, 1.25))
+    log.close()
+    adopted, stepped, mixed, measured = read(tmp_path / "exchanges-0.jsonl")
+    assert (adopted.kind, adopted.messages) == ("adopted", {3: 7, 63: 2**41})
+    assert (stepped.kind, stepped.version, stepped.norm) == ("stepped", 0, 0.5)
+    assert (mixed.kind, mixed.messages, mixed.norm) == ("mixed", {1: 0}, None)
+    assert (measured.kind, measured.messages) == ("measured", {0: 0, 1: 5})
+    assert (measured.distances, measured.distance) == ({0: 0.0, 1: 2.5}, 1.25)
+    assert adopted.time_ns <= stepped.time_ns <= mixed.time_ns <= measured.time_ns
+
+
+def test_a_restarted_learner_goes_on_in_its_file_and_another_run_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    for version, anew in ((0, True), (1, False)):
+        log = ExchangeLog(path, anew)
+        log.stepped(version, 1.0)
+        log.close()
+    assert [record.version for record in read(path)] == [0, 1]
+    ExchangeLog(path, anew=True).close()
+    assert read(path) == []
+
+
+def test_a_line_that_is_not_whole_is_weights_from_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    log = ExchangeLog(path, anew=True)
+    log.stepped(0, 1.0)
+    log.stepped(1, 1.0)
+    log.close()
+    path.write_bytes(path.read_bytes()[:-9])
+    log = ExchangeLog(path, anew=False)
+    log.stepped(2, 1.0)
+    log.close()
+    first, lost, last = read(path)
+    assert (first.version, last.version) == (0, 2)
+    assert (lost.kind, lost.messages, lost.time_ns) == ("adopted", {}, first.time_ns)
+
+
+def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
+    log.stepped(0, 1.0)
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda *_: raise_full())
+        log.stepped(1, 1.0)
+    log.stepped(2, 1.0)
+    log.close()
+    assert [record.version for record in read(tmp_path / "exchanges-0.jsonl")] == [0]
+
+
+def test_a_writer_that_is_killed_has_written_what_it_did(tmp_path: Path) -> None:
+    path = tmp_path / "exchanges-0.jsonl"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT)
+    deadline_s = time.monotonic() + 40
+    while time.monotonic() < deadline_s and (not path.exists() or path.stat().st_size < 100_000):
+        time.sleep(0.01)
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    records = read(path)
+    if records[-1].kind == "adopted":  # the kill came while the kernel copied a line that spans two pages
+        records.pop()
+    assert len(records) > 100
+    for number, record in enumerate(records):
+        version = number // 2
+        assert record.kind == ("mixed" if number % 2 else "stepped")
+        assert record.norm == (3.0 if number % 2 else 2.0) * version
+        assert number % 2 == 0 or record.messages == dict.fromkeys(range(version % 64), version)
+
+
+def raise_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_messages_are_measured_from_the_first_learner() -> None:

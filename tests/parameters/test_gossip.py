@@ -25,8 +25,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.consensus import ExchangeRecord
 from actorlearn.parameters.consumed import Position
-from actorlearn.parameters.exchange_log import ExchangeRecord
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.mixing import GraphSettings, in_peers, mixing_matrix

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from actorlearn.parameters.exchange_log import ExchangeRecord
+from actorlearn.parameters.consensus import ExchangeRecord
 from actorlearn.parameters.mixing import GRAPHS, GraphSettings, in_peers, mixing_matrix
 from benchmarks.papers import gossip_bound
 from benchmarks.papers.gossip_bound import HISTORY, Bound, Drift, Follower, logs_of, points
