@@ -229,16 +229,14 @@ class RemoteRendezvous:
 
     def _wait(self, body: bytes, stay: bool) -> MeetingFrame:
         """Send a contribution until it is answered, and return the answer."""
-        sent_s = -np.inf
         while True:
             if self._server is not None:
                 self._server.check()
             hub = self._endpoints.endpoint(self._hub_id)
             is_open = hub is not None and hub.generation == self._generation and hub.address is not None
-            if hub is not None and is_open and self._line.follow(hub):
-                sent_s = -np.inf
-            if self._line.is_due(sent_s) and self._line.send(body):
-                sent_s = time.monotonic()
+            if hub is not None and is_open:
+                self._line.follow(hub)
+            self._line.send_due(self.meetings, body)
             if (answer := self._receive()) is not None:
                 return answer
             if not self._alive() and not stay:

@@ -1,6 +1,6 @@
 """A line: the connection of a learner to the hub of learners or to a parameter server, for requests and answers.
 
-The line says when to send a request again, so that none is lost. ``wire/endpoints.py`` opens the socket.
+A request is sent again until it is answered, so that none is lost. ``wire/endpoints.py`` opens the socket.
 """
 
 from __future__ import annotations
@@ -29,29 +29,40 @@ class RequestLine:
         self._endpoints, self._limit_bytes, self._moved = endpoints, limit_bytes, moved
         self._to: Endpoint | None = None
         self._dealer: Dealer | None = None
+        self._request = 0
+        """Number of the newest request."""
+        self._sent_s: dict[int, float] = {}
+        """Time at which each part of this request was last sent on the open connection."""
         self._lost_s = -inf
         """Time at which the connection was last found to be lost."""
 
-    def follow(self, to: Endpoint) -> bool:
-        """Open the line to an address unless it is open; returns True if it was opened: requests must be sent again."""
-        if to == self._to:
-            return False
-        if self._dealer is not None:
-            self._dealer.close()
-        self._to, self._dealer = to, self._endpoints.dealer(to, self._limit_bytes)
-        return True
+    def follow(self, to: Endpoint) -> None:
+        """Open the line to an address, unless it is open."""
+        if to != self._to:
+            if self._dealer is not None:
+                self._dealer.close()
+            self._to, self._dealer = to, self._endpoints.dealer(to, self._limit_bytes)
+            self._sent_s = {}
 
-    def is_due(self, sent_s: float) -> bool:
-        """Whether to send a request now; ``sent_s`` is the time at which it was sent last, -inf if it was not sent."""
+    def send_due(self, request: int, body: bytes, part: int = 0) -> bool:
+        """Send a request, unless it was sent and is not due again yet; returns whether it was sent.
+
+        ``request`` is its number. A request with several messages has a number for each, ``part``.
+        """
+        if request != self._request:
+            self._request, self._sent_s = request, {}
         if self._dealer is None:
             return False
-        now_s = time.monotonic()
+        now_s, sent_s = time.monotonic(), self._sent_s.get(part, -inf)
         if self._dealer.trouble is not None:
             self._lost_s = now_s
-        return now_s - sent_s >= (BROKEN_S if sent_s <= self._lost_s else AGAIN_S)
+        if now_s - sent_s < (BROKEN_S if sent_s <= self._lost_s else AGAIN_S) or not self.send(body):
+            return False
+        self._sent_s[part] = time.monotonic()
+        return True
 
     def send(self, body: bytes) -> bool:
-        """Send a request without waiting; returns whether it was sent."""
+        """Send a message without waiting; returns whether it was sent."""
         sent = self._dealer is not None and self._dealer.send(body)
         self._moved.sent += len(body) * sent
         return sent

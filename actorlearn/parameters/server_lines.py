@@ -47,8 +47,6 @@ class ServerLines:
         self._lines = defaultdict[int, RequestLine](lambda: RequestLine(endpoints, limit_bytes, moved))
         self._requests = 0
         """Number of calls of `ask`, which numbers the requests."""
-        self._sent_s: dict[int, float] = {}
-        """Time at which the request to each shard was sent last."""
         self._missed_s: dict[int, float] = {}
         """Time since which each server without an address has had none."""
         self.waited_s = 0.0
@@ -64,7 +62,6 @@ class ServerLines:
         self._requests += 1
         run = self._endpoints.run
         bodies = {shard: encode(run, request._replace(request=self._requests)) for shard, request in requests.items()}
-        self._sent_s = dict.fromkeys(bodies, -inf)
         answers: dict[int, ShardFrame] = {}
         while bodies:
             for server in sorted({self._server_of(shard) for shard in bodies}):
@@ -99,11 +96,9 @@ class ServerLines:
             return
         self._missed_s.pop(server, None)
         line = self._lines[server]
-        if line.follow(found):
-            self._sent_s |= {shard: -inf for shard in self._sent_s if self._is_of(shard, server)}
+        line.follow(found)
         for shard, body in bodies.items():
-            if line.is_due(self._sent_s[shard]) and line.send(body):
-                self._sent_s[shard] = time.monotonic()
+            if line.send_due(self._requests, body, shard):
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[ShardFrame]:
