@@ -9,10 +9,8 @@ With several local steps (appendix A of the paper), the learner takes them alone
 They are counted across batches, so that A2C, whose batch is one step, can take several. Local steps that are not in the
 store yet are lost if the learner is killed.
 
-A *change* of the store is one optimizer step, or one merge of statistics. Changes are numbered: by rollout, and then in
-order. Minibatches depend only on the seed and the rollout, so a restarted learner that repeats its rollout makes the
-same changes with the same numbers. Each chunk records the newest change of each learner, and the learner skips changes
-that a chunk already contains.
+Each chunk records the number of the newest change of each learner (`Position.first_change`), and a restarted learner
+skips changes that a chunk already contains.
 """
 
 from __future__ import annotations

@@ -32,7 +32,13 @@ class Position(NamedTuple):
 
     @property
     def first_change(self) -> int:
-        """Number of the first change that this rollout makes to central weights; 2**32 numbers belong to a rollout."""
+        """Number of the first change that this rollout makes to central weights (modes async).
+
+        A *change* is one optimizer step, or one merge of statistics. The changes of a rollout are numbered in order,
+        and 2**32 numbers belong to a rollout. Minibatches depend only on the seed and the rollout. A restarted learner
+        that repeats its rollout therefore makes the same changes with the same numbers, and changes that were applied
+        before are skipped.
+        """
         return self.rollout << 32
 
 

@@ -4,10 +4,6 @@ This is the learner's side; ``shard.py`` is the servers' side. Source: Stooke & 
 divide the weights among them into *shards*. The learner clips its whole gradient by its norm, sends each shard its
 part, and copies the new weights from the answers.
 
-A *change* is one optimizer step, or one merge of statistics. Changes are numbered by rollout, and then in order. A
-restarted learner that repeats its rollout gives them the same numbers, so each shard skips changes that it has already
-applied.
-
 The learner keeps the optimizer state of the newest checkpoint. With it, and with its weights, it fills empty servers:
 when a run begins or is resumed, and after a server's machine has failed.
 """

@@ -4,9 +4,9 @@ A learner sends a shard its gradient, and gets new weights back; ``served.py`` i
 sockets; ``processes/parameter_server.py`` has them. Source: Stooke & Abbeel (2018), section 4.3, and, for a quorum,
 Chen et al. (2016), "Revisiting Distributed Synchronous SGD", section 3.2.
 
-**Lost messages.** A learner numbers its changes, also after a restart, and repeats a request until it is answered. The
-shard records the number of the newest change of each learner that it has processed. Lost, repeated and late requests
-therefore change nothing.
+**Lost messages.** A learner numbers its changes (`Position.first_change`), and repeats a request until it is answered.
+The shard records the number of the newest change of each learner that it has processed. Lost, repeated and late
+requests therefore change nothing.
 
 **Lost machines.** A shard is empty until a learner has filled it. The server keeps it in shared memory, which survives
 the process, but not the machine. If the machine fails, the learners fill the shard again. Each offers the weights that

@@ -8,8 +8,8 @@ ranges of the segment would not serve, because a process loses all of them when 
 as ``Segment.open`` does.
 
 **Killed writers.** Each chunk has two slots. The version number, which is written last, determines the valid slot, so a
-learner that is killed during a write leaves the chunk unchanged. A slot also records the newest change of each learner
-that it contains. A learner that was killed between two chunks repeats its change, and skips chunks that have it.
+learner that is killed during a write leaves the chunk unchanged. A slot also has the numbers of the newest changes
+that it contains, so a learner that was killed between two chunks skips those that have its change.
 """
 
 from __future__ import annotations
