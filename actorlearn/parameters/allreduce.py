@@ -13,11 +13,11 @@ continue with these. A restarted learner takes their weights, and continues its 
 these weights contain.
 
 **Transport.** Learners on one machine exchange through shared memory and open no socket. Learners on several machines
-meet at a hub (``remote_rendezvous.py``), where each meeting takes a network round trip. To save one, learners compute
-the first gradient (or, with normalised observations, the moments of the batch) before they agree on the batch, and send
-it together with the description of the batch. This gradient is not used if a learner is leaving, if a learner has no
-gradient to send, or if some learners have fewer steps left. The learners then continue as if they had sent only the
-descriptions.
+exchange through a hub (``hub_barrier.py``), where each barrier takes a network round trip. To save one, learners
+compute the first gradient (or, with normalised observations, the moments of the batch) before they agree on the batch,
+and send it together with the description of the batch. This gradient is not used if a learner is leaving, if a learner
+has no gradient to send, or if some learners have fewer steps left. The learners then continue as if they had sent only
+the descriptions.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.barrier import SharedBarrier
 from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.hub_barrier import HubBarrier
 from actorlearn.parameters.interface import Agreed, Disagreement, Joined, Learner, Stepped
-from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
-from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 
 ASK_EVERY = 8
-"""Largest number of optimizer steps between two meetings at which learners decide whether to break a batch off.
+"""Largest number of optimizer steps between two barriers at which learners decide whether to break a batch off.
 
 In value learning a batch may have thousands of steps. The interval is a number of steps and not a time, because all
-learners must come to the same meeting; `ask_after` computes it from the time of the slowest learner.
+learners must wait at the same barrier; `ask_after` computes it from the time of the slowest learner.
 """
 ASK_S = 1.0
-"""Intended seconds between two such meetings. If a step takes longer, there is a meeting at each step."""
+"""Intended seconds between two such barriers. If a step takes longer, there is a barrier at each step."""
 HASH_EVERY = 100
 """Number of batches after which learners compare hashes of their weights, which must be equal."""
 
@@ -100,10 +100,10 @@ class Sync(Alone):
     """The exchange of a learner in mode sync: all learners make every update together."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
-        """Open the shared memory, or the connection to the hub, at which learners meet; does not wait for others."""
+        """Open the shared memory, or the connection to the hub; does not wait for other learners."""
         self.settings, self.hash_every = settings, hash_every
         super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
-        self.rendezvous = self._open_rendezvous()
+        self.barrier = self._open_barrier()
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()
         self._numbers: list[int] = []
@@ -142,7 +142,7 @@ class Sync(Alone):
         """
         counts, consumed = self.learner.carried.counts(), self.consumed
         arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
-        said = self.rendezvous.meet([*arrival, *counts])
+        said = self.barrier.gather_numbers([*arrival, *counts])
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
         best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
         own = [self.weights, torch.from_numpy(consumed.table), *self.learner.carried.shared_tensors]
@@ -167,7 +167,7 @@ class Sync(Alone):
             if consumed.position(each.number) is None:
                 consumed.begin(each.number, Position(each.rollout, each.used))
         self.learner.carried.adopt(said[:, len(arrival) : len(arrival) + len(counts)], best)
-        self.rendezvous.waits = Waits(self.settings.learners)
+        self.barrier.waits = Waits(self.settings.learners)
         super().join(arrivals[best].env_steps, arrivals[best].updates)
         return Joined(self.env_steps, self.updates, consumed.position(self.learner.number))
 
@@ -182,13 +182,13 @@ class Sync(Alone):
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
-        busy_ns = self.rendezvous.waits.busy_ns
+        busy_ns = self.barrier.waits.busy_ns
         said = self._announce(
             _NextBatch(env_steps, optimizer_steps, draining, busy_ns, fingerprint, self.saving, *position)
         )
         batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
-        self.rendezvous.waits.count(np.array([batch.busy_ns for batch in batches]))
+        self.barrier.waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
         self.saving = any(batch.saving for batch in batches)
         self._compare([batch.fingerprint for batch in batches])
@@ -207,10 +207,10 @@ class Sync(Alone):
         Vectors of the others are kept for `merge` or `step`.
         """
         brought, self._brought, self._early = self._brought, None, None
-        if brought is None or isinstance(self.rendezvous, SharedRendezvous) or not self.learner.alive():
-            return self.rendezvous.meet(batch)  # without a vector, this learner may stop waiting if told to end
+        if brought is None or isinstance(self.barrier, SharedBarrier) or not self.learner.alive():
+            return self.barrier.gather_numbers(batch)  # without a vector, this learner may stop waiting if told to end
         among = range(self.settings.learners) if self._brings_gradient else ()
-        said, vectors = self.rendezvous.bring(batch, _on_cpu(brought), among)
+        said, vectors = self.barrier.exchange(batch, _on_cpu(brought), among)
         steps = {_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}
         if not self._brings_gradient or len(steps) == 1:  # all learners take part in the first step
             self._early = vectors
@@ -305,7 +305,7 @@ class Sync(Alone):
     def ending(self, asked: bool) -> bool:
         """Whether to break the batch off, because any learner was told to end.
 
-        The learners exchange ``asked`` at a meeting, after as many calls as `ask_after` returns. If they exchange
+        The learners exchange ``asked`` at a barrier, after as many calls as `ask_after` returns. If they exchange
         gradients between machines, it is sent with the gradient of each step instead, and all learners break off before
         the next step.
         """
@@ -315,7 +315,7 @@ class Sync(Alone):
         self._calls += 1
         if self._calls < self._ask_after:
             return False
-        said = self.rendezvous.meet([asked, time.monotonic_ns() - self._asked_ns])
+        said = self.barrier.gather_numbers([asked, time.monotonic_ns() - self._asked_ns])
         self._ask_after = ask_after(self._calls, said[:, 1].max() / 1e9)
         self._calls, self._asked_ns = 0, time.monotonic_ns()
         return bool(said[:, 0].any())
@@ -327,32 +327,32 @@ class Sync(Alone):
 
     def metrics(self) -> dict[str, float]:
         """Return metrics of the straggler, of this learner's waiting time, and of the bytes sent between machines."""
-        return self.rendezvous.metrics()
+        return self.barrier.metrics()
 
     def close(self) -> None:
         """Leave the other learners; those that still wait for this one get PeerLost."""
-        self.rendezvous.close()
+        self.barrier.close()
 
-    def _open_rendezvous(self) -> SharedRendezvous | RemoteRendezvous:
+    def _open_barrier(self) -> SharedBarrier | HubBarrier:
         settings, learner = self.settings, self.learner
         if not settings.host:
             segments = Segment.open(settings.rendezvous.file), Segment.open(settings.gradients.file)
-            return SharedRendezvous(*segments, settings.rank, learner.alive)
+            return SharedBarrier(*segments, settings.rank, learner.alive)
         assert learner.endpoints is not None
         own = learner.endpoints, settings.host, settings.trainers, settings.generation
-        return RemoteRendezvous(*own, self.weights.numel(), learner.alive)
+        return HubBarrier(*own, self.weights.numel(), learner.alive)
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
         """Replace a flat vector by its mean over the learners with ranks ``among``."""
         total, self._early = self._early, None
         if total is None:
-            said, total = self.rendezvous.add(_on_cpu(gradients), among, [self._asks])
+            said, total = self.barrier.add(_on_cpu(gradients), among, [self._asks])
             self._ends = bool(said[:, 0].any())
         gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Share a tensor, and return those of all learners by rank, on the CPU, valid until the next meeting."""
-        return [torch.from_numpy(row).view(tensor.shape) for row in self.rendezvous.gather(_on_cpu(tensor))]
+        """Share a tensor, and return those of all learners by rank, on the CPU, valid until the next barrier."""
+        return [torch.from_numpy(row).view(tensor.shape) for row in self.barrier.gather(_on_cpu(tensor))]
 
     def _fingerprint(self) -> int:
         weights = self.weights.detach().cpu().numpy()
@@ -372,7 +372,7 @@ def _on_cpu(tensor: Tensor) -> NDArray[Any]:
 
 
 def ask_after(calls: int, seconds: float) -> int:
-    """Return the number of calls of `ending` until the next meeting.
+    """Return the number of calls of `ending` until the next barrier.
 
     The last ``calls`` calls took the slowest learner ``seconds`` seconds; the result aims at ASK_S seconds.
     """

@@ -59,8 +59,8 @@ class MovedBytes:
         return {"bytes_sent": self._reported[0] - before[0], "bytes_received": self._reported[1] - before[1]}
 
 
-MEETING = FrameHeader(b"ACTLMEET", 3, "BxxxqqQ")
-"""Frames between learners in mode sync and their hub (``meetings.py``). Numbers: kind, generation, meeting, and a bit
+HUB = FrameHeader(b"ACTLMEET", 3, "BxxxqqQ")
+"""Frames between learners in mode sync and their hub (``hub.py``). Numbers: kind, generation, barrier, and a bit
 for each rank whose vector is added."""
 
 MAILBOX = FrameHeader(b"ACTLMESG", 3, "IqII")

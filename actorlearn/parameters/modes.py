@@ -31,10 +31,10 @@ import msgspec
 
 from actorlearn.address import ByLearner, Folders, Shm
 from actorlearn.memory.fields import Field
+from actorlearn.parameters.barrier import SLOTS, forget_barriers, make_barrier, rows_fields
 from actorlearn.parameters.consensus import LOG
 from actorlearn.parameters.mixing import GraphSettings
 from actorlearn.parameters.published import slots_in_words, weights_fields
-from actorlearn.parameters.rendezvous import SLOTS, forget_meetings, meeting, rows_fields
 from actorlearn.parameters.settings import (
     MOST_LEARNERS,
     AloneExchangeSettings,
@@ -237,17 +237,17 @@ class _Sync(ModeSpec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Complete the settings. On one machine, also make the segment in which learners meet, unless it exists."""
+        """Complete the settings. On one machine, also make the segment of the learners' barrier, unless it exists."""
         joined = msgspec.structs.replace(settings, rank=trainers.index(own), learners=len(trainers))
         if settings.host:
             return msgspec.structs.replace(joined, trainers=tuple(trainers), generation=generation)
-        address = meeting(self._meets_at(settings), [trainer.socket_id for trainer in trainers], generation)
+        address = make_barrier(self._barrier_in(settings), [trainer.socket_id for trainer in trainers], generation)
         return msgspec.structs.replace(joined, rendezvous=address)
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        forget_meetings(self._meets_at(settings), generation)
+        forget_barriers(self._barrier_in(settings), generation)
 
-    def _meets_at(self, settings: ExchangeSettings) -> Shm:
+    def _barrier_in(self, settings: ExchangeSettings) -> Shm:
         assert isinstance(settings, SyncExchangeSettings)
         return settings.rendezvous
 

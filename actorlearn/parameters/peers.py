@@ -108,7 +108,7 @@ class Peers:
         try:
             self._replace_exchange(wanted)
             joined = self.exchange.join(env_steps, updates, position)
-        except SharedMemoryFull as error:  # for the segment in which learners meet; there may be room later
+        except SharedMemoryFull as error:  # for the segment of the barrier; there may be room later
             if wanted != self._warned:  # once for each generation
                 self._warned = wanted
                 self._control.warned(f"cannot join the other learners: {error}; retrying")

@@ -243,8 +243,8 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
     learners: Annotated[int, Meta(ge=1)] = 1
     """Number of learners of the generation."""
     rendezvous: Shm
-    """Segment in which the learners of the generation meet. Before this learner has joined, the beginning of the names
-    of such segments."""
+    """Segment of the barrier of the generation. Before this learner has joined, the beginning of the names of such
+    segments."""
     gradients: Shm
     """Segment in which the learners share their gradients."""
     trainers: tuple[ProcessId, ...] = ()

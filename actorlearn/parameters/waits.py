@@ -81,8 +81,8 @@ class StragglerWarnings:
 class Waits:
     """Measures how long a learner in mode sync works, and how long it waits for the others.
 
-    All learners leave a meeting at the same time. The learner that works longest after it is therefore the last one to
-    come to the next meeting.
+    All learners leave a barrier at the same time. The learner that works longest after it is therefore the last one to
+    arrive at the next barrier.
     """
 
     def __init__(self, learners: int) -> None:

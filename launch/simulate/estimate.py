@@ -120,9 +120,9 @@ def _exchange_s(s: Scenario) -> float:
     if s.exchanging in ("alone", "gossip", "store") or (s.learners == 1 and not _central(s)):
         return 0.0
     steps = s.work.optimizer_steps
-    meetings = steps if s.local_steps == 1 else ceil(steps / s.local_steps)
+    barriers = steps if s.local_steps == 1 else ceil(steps / s.local_steps)
     if s.exchanging == "lock-step":
-        return meetings * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
+        return barriers * (s.costs.hop_s + s.costs.add_s * s.learners) + s.costs.hop_s
     away = s.machines > 1 or s.servers_apart
     once_s = 2 * ((s.latency_s if away else 0.0) + s.costs.hop_s)
     if s.exchanging == "hub":
@@ -130,7 +130,7 @@ def _exchange_s(s: Scenario) -> float:
         wire_s = others * s.vector_bytes / s.link_bytes_per_s if away else 0.0
         end_s = s.costs.message_s + s.vector_bytes * s.costs.byte_s
         ways_s = 2 * (end_s + max(wire_s, s.learners * end_s)) + s.costs.add_s
-        return meetings * (once_s + ways_s) + once_s * s.agrees_apart
+        return barriers * (once_s + ways_s) + once_s * s.agrees_apart
     part = s.header_bytes + s.weight_bytes * s.weights / s.parameter_servers
     together = s.learners if s.exchanging == "quorum" else 1
     link_s = max(together * part, s.vector_bytes) / s.link_bytes_per_s if away else 0.0

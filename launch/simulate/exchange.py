@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from actorlearn.parameters.frame_headers import MEETING
+from actorlearn.parameters.barrier import NUMBERS
+from actorlearn.parameters.frame_headers import HUB
 from actorlearn.parameters.mixing import in_peers, neighbours
-from actorlearn.parameters.rendezvous import NUMBERS
 from launch.simulate.network import Machine, Port, SimulatedNetwork, Steps
 from launch.simulate.scenario import Exchanging, Scenario
 
 _NUMBERS_BYTES = 8.0 * NUMBERS
-"""Size of the numbers that a learner sends to each meeting at a hub."""
+"""Size of the numbers that a learner sends to a hub at each barrier."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class SimulatedExchange:
         """Make new weights from a gradient; this class uses only the learner's own optimizer."""
         yield self.optimize(peer)
 
-    def meets(self, peer: Peer) -> bool:
+    def exchanges_now(self, peer: Peer) -> bool:
         """Count an optimizer step; return whether learners exchange at it.
 
         They do every ``local_steps`` steps, and at the last step of a batch.
@@ -113,7 +113,7 @@ class LockStepExchange(SimulatedExchange):
 
     def step(self, peer: Peer) -> Steps:
         """If an exchange is due, wait for all learners and add the gradients or weights; then take the step."""
-        if self.meets(peer):
+        if self.exchanges_now(peer):
             yield from self.agree(peer)
             yield peer.port.machine.cores.work(self.scenario.costs.add_s * self.scenario.learners)
         yield self.optimize(peer)
@@ -121,7 +121,7 @@ class LockStepExchange(SimulatedExchange):
 
 @dataclass
 class HubExchange(SimulatedExchange):
-    """Mode sync on several machines (``parameters/remote_rendezvous.py``).
+    """Mode sync on several machines (``parameters/hub_barrier.py``).
 
     The hub, a thread of the first learner's trainer, receives all gradients, adds them and sends the sum back.
     """
@@ -133,15 +133,15 @@ class HubExchange(SimulatedExchange):
     def agree(self, peer: Peer) -> Steps:
         """Agree through the hub, unless the agreement is sent together with the first gradient."""
         if self.scenario.agrees_apart:
-            yield from self._meet(peer, MEETING.size, 0.0)
+            yield from self._exchange(peer, HUB.size, 0.0)
 
     def step(self, peer: Peer) -> Steps:
         """If an exchange is due, send the gradient or weights to the hub and receive the sum; then take the step."""
-        if self.meets(peer):
-            yield from self._meet(peer, self.scenario.vector_bytes, self.scenario.costs.add_s)
+        if self.exchanges_now(peer):
+            yield from self._exchange(peer, self.scenario.vector_bytes, self.scenario.costs.add_s)
         yield self.optimize(peer)
 
-    def _meet(self, peer: Peer, size: float, add_s: float) -> Steps:
+    def _exchange(self, peer: Peer, size: float, add_s: float) -> Steps:
         """Send ``size`` bytes to the hub, which adds them in ``add_s`` seconds; receive the sum of all learners."""
         yield from self.network.send(peer.port, self._port, size + _NUMBERS_BYTES)
         with self._thread.request() as turn:
@@ -149,7 +149,7 @@ class HubExchange(SimulatedExchange):
             yield self._port.machine.cores.work(add_s)
         yield from self.wait(peer, self._barrier.arrive())
         yield from self.network.send(self._port, peer.port, size + self.scenario.learners * _NUMBERS_BYTES)
-        self.env.process(self.network.send(peer.port, self._port, MEETING.size))  # the learner confirms the answer
+        self.env.process(self.network.send(peer.port, self._port, HUB.size))  # the learner confirms the answer
 
 
 @dataclass

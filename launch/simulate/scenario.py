@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from actorlearn.parameters.frame_headers import MEETING
+from actorlearn.parameters.frame_headers import HUB
 from actorlearn.parameters.mixing import GraphSettings
 from launch.topology.schema import SimulatorsSection
 
@@ -116,7 +116,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers that learners exchange."""
     weight_bytes: float = 4.0
     """Bytes of one exchanged number in a message."""
-    header_bytes: float = float(MEETING.size)
+    header_bytes: float = float(HUB.size)
     """Bytes of a message besides its numbers."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.algorithms.settings import OffPolicySettings
-from actorlearn.parameters.frame_headers import MAILBOX, MAILBOX_ROW_BYTES, MEETING, SHARD, SHARD_ROW_BYTES
+from actorlearn.parameters.frame_headers import HUB, MAILBOX, MAILBOX_ROW_BYTES, SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.shard_layout import Sharding
 from launch.simulate.keys import SimulateKeys
 from launch.simulate.scenario import Costs, Exchanging, Scenario, SlowLearners, Work
@@ -122,7 +122,7 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
     elif name == "sync" and scenario.learners > 1:
         way = "hub" if across else "lock-step"
     count = scenario.learners
-    header = float(MEETING.size)
+    header = float(HUB.size)
     if way == "gossip":
         header = float(MAILBOX.size + MAILBOX_ROW_BYTES * count)
     elif way in ("servers", "quorum"):  # mean of a gradient (one row, one rate) and its answer (all rows)

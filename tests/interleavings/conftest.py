@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actorlearn.memory import account
-from actorlearn.parameters import mailbox, published, rendezvous, store
+from actorlearn.parameters import barrier, mailbox, published, store
 from actorlearn.processes import members, snapshots
 from tests.interleavings import arrays
 
@@ -15,15 +15,15 @@ ATTEMPTS = 5
 
 @pytest.fixture(autouse=True)
 def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (store, rendezvous):
+    for module in (store, barrier):
         monkeypatch.setattr(module, "fcntl", arrays.Flock)
         monkeypatch.setattr(module, "os", arrays.Files)
     for module in (store, mailbox):
         monkeypatch.setattr(module, "time", arrays.CLOCK)
     for name in ("Wakeup", "Wakeups"):
-        monkeypatch.setattr(rendezvous, name, arrays.Silent)
-    monkeypatch.setattr(rendezvous, "NUMBERS", 2)
-    monkeypatch.setattr(rendezvous, "Waiter", arrays.LooksAgain)
+        monkeypatch.setattr(barrier, name, arrays.Silent)
+    monkeypatch.setattr(barrier, "NUMBERS", 2)
+    monkeypatch.setattr(barrier, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
     monkeypatch.setattr(members, "open_members", arrays.open_members)
     reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words

@@ -11,10 +11,10 @@ import numpy as np
 from actorlearn.memory.record import CommittedRecord
 from actorlearn.memory.rollout import MOST_BLOCKS, Blocks, Rollouts
 from actorlearn.parameters import published
+from actorlearn.parameters.barrier import SharedBarrier
 from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
-from actorlearn.parameters.rendezvous import SharedRendezvous
 from actorlearn.parameters.store import SharedStore
 from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
@@ -179,46 +179,46 @@ class FilledFirst(SharedStore):
         self._filled[1:3] = env_steps, updates
 
 
-# Meetings ------------------------------------------------------------------------------------------------------------
+# Barriers ------------------------------------------------------------------------------------------------------------
 
 
-class WordFirst(SharedRendezvous):
+class WordFirst(SharedBarrier):
     """The word that says that a learner has come is written before its numbers."""
 
-    def meet(self, numbers: Sequence[int], stay: bool = False) -> Any:
-        slot = self.meetings % 2
-        self._met[self.rank] = self.meetings + 1
+    def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> Any:
+        slot = self.arrivals % 2
+        self._arrived[self.rank] = self.arrivals + 1
         self._numbers[slot, self.rank, : len(numbers)] = numbers
-        return super().meet([], stay)
+        return super().gather_numbers([], stay)
 
 
-class OneTable(SharedRendezvous):
-    """The numbers of all meetings lie in the same place."""
+class OneTable(SharedBarrier):
+    """The numbers of all barriers lie in the same place."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         super().__init__(segment, rows, rank, alive)
         self._numbers = self._numbers.same(2)
 
 
-class MissedInHaste(SharedRendezvous):
+class MissedInHaste(SharedBarrier):
     """Who has not come is looked for before who is gone: it may come and die in between."""
 
     def _miss(self) -> None:
-        awaited = [rank for rank, met in enumerate(self._met) if met < self.meetings]
+        awaited = [rank for rank, count in enumerate(self._arrived) if count < self.arrivals]
         if gone := [rank for rank in self.gone() if rank in awaited]:
-            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not arrive at barrier {self.arrivals}")
 
 
-class MissedUnasked(SharedRendezvous):
-    """Who is gone is missed at once, though it has come to this meeting."""
+class MissedUnasked(SharedBarrier):
+    """Who is gone is missed at once, though it has arrived at this barrier."""
 
     def _miss(self) -> None:
         if gone := self.gone():
-            raise PeerLost(f"learners {gone} are gone and did not come to meeting {self.meetings}")
+            raise PeerLost(f"learners {gone} are gone and did not arrive at barrier {self.arrivals}")
 
 
-class PlaceGivenAgain(SharedRendezvous):
-    """Who was killed may come back to the meetings of the learners that it left."""
+class PlaceGivenAgain(SharedBarrier):
+    """Who was killed may come back among the learners that it left."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         try:
@@ -229,31 +229,31 @@ class PlaceGivenAgain(SharedRendezvous):
                 Flock.flock(rank, Flock.LOCK_EX | Flock.LOCK_NB)
 
 
-class OneRow(SharedRendezvous):
-    """Rows of all meetings lie in the same place."""
+class OneRow(SharedBarrier):
+    """Rows of all barriers lie in the same place."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         super().__init__(segment, rows, rank, alive)
         self._rows = self._rows.same(2)
 
 
-class ShownTooLate(SharedRendezvous):
+class ShownTooLate(SharedBarrier):
     """The own row is written after the others have been told that it is there."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self.meetings % 2]
-        self.meet([], stay=True)
+        rows = self._rows[self.arrivals % 2]
+        self.gather_numbers([], stay=True)
         rows[self.rank, : own.size] = own
         return rows
 
 
-class LeavesWhenTold(SharedRendezvous):
+class LeavesWhenTold(SharedBarrier):
     """Who is told to end leaves the others in the middle of an all-gather."""
 
     def gather(self, own: Any) -> Any:
-        rows = self._rows[self.meetings % 2]
+        rows = self._rows[self.arrivals % 2]
         rows[self.rank, : own.size] = own
-        self.meet([])
+        self.gather_numbers([])
         return rows
 
 

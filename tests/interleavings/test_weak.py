@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
+from tests.interleavings.barriers import passing
 from tests.interleavings.explore import Found, Scenario, explore
-from tests.interleavings.meetings import meeting
 from tests.interleavings.turns import playing
 from tests.interleavings.weak import Fence, Relaxed
 from tests.interleavings.weights import publishing
@@ -22,7 +22,7 @@ def weights() -> Scenario:
 
 
 def gathers() -> Scenario:
-    return meeting(gathers=True, placed=True, kills=0)
+    return passing(gathers=True, placed=True, kills=0)
 
 
 def relaxed(scenario: Scenario, fences: Collection[Fence]) -> Found:
@@ -33,7 +33,7 @@ def relaxed(scenario: Scenario, fences: Collection[Fence]) -> Found:
     ("scenario", "fences"),
     [
         (weights, [("after", "store", "sequence"), ("before", "load", "sequence")]),
-        (gathers, [("before", "store", "met"), ("after", "load", "met")]),
+        (gathers, [("before", "store", "arrived"), ("after", "load", "arrived")]),
     ],
 )
 def test_without_order_each_of_these_fences_is_needed_and_no_other(

@@ -1,4 +1,4 @@
-"""Updates of several learners in lock-step: as many meetings as needed, and the same weights on several machines."""
+"""Updates of several learners in lock-step: as many barriers as needed, and the same weights on several machines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from actorlearn.learning.update import Learning, Update
 from actorlearn.memory.shared import Segment
 from actorlearn.models.specs import ModelSettings
 from actorlearn.parameters.allreduce import Sync
+from actorlearn.parameters.barrier import rows_fields
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.modes import SYNC
-from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.identity import trainer_id
 from tests import named
@@ -79,10 +79,10 @@ def together(made: list[Learning], work: Callable[[int, Learning], Any]) -> list
         return list(threads.map(work, range(len(made)), made))
 
 
-def meetings_of(made: Learning) -> int:
+def arrivals_of(made: Learning) -> int:
     exchange = made.exchange
     assert isinstance(exchange, Sync)
-    return int(getattr(exchange.rendezvous, "meetings", 0))
+    return int(getattr(exchange.barrier, "arrivals", 0))
 
 
 CASES = {
@@ -97,19 +97,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_update_over_a_hub_has_a_meeting_a_step_and_the_weights_of_one_machine(tmp_path: Path, case: str) -> None:
-    meetings, model, algorithm = CASES[case]
+def test_an_update_over_a_hub_has_a_barrier_a_step_and_the_weights_of_one_machine(tmp_path: Path, case: str) -> None:
+    barriers, model, algorithm = CASES[case]
     hashes, counted = set(), []
     for listing in (None, Listing()):
         made = learners(tmp_path, listing, model, **algorithm)
 
         def learn(learner: int, each: Learning) -> list[Update]:
             each.exchange.join(0, 0)
-            before, updates = meetings_of(each), []
+            before, updates = arrivals_of(each), []
             for rollout in range(UPDATES):
                 steps = rollout * HORIZON * ENVIRONMENTS
                 updates.append(each.update(gathered(learner, rollout), Position(rollout, steps), LEARNERS * steps))
-            counted.append(meetings_of(each) - before)
+            counted.append(arrivals_of(each) - before)
             return updates
 
         updates = together(made, learn)
@@ -118,7 +118,7 @@ def test_an_update_over_a_hub_has_a_meeting_a_step_and_the_weights_of_one_machin
         hashes |= {each.sha256() for each in made}
         together(made, lambda _, each: each.exchange.close())
     assert len(hashes) == 1
-    assert counted[LEARNERS:] == [UPDATES * meetings] * LEARNERS
+    assert counted[LEARNERS:] == [UPDATES * barriers] * LEARNERS
 
 
 @pytest.mark.parametrize("model", [None, NORMALIZED], ids=["plain", "normalised"])
@@ -150,7 +150,7 @@ def test_who_is_told_to_end_before_it_agrees_waits_for_nobody(tmp_path: Path) ->
 
 
 def test_who_has_fewer_steps_left_computes_its_gradient_again_after_the_others(tmp_path: Path) -> None:
-    """Learner 1 has only statistics to give, or has made a step more than learner 0, before they meet again."""
+    """Learner 1 has only statistics to give, or has made a step more than learner 0, before the next barrier."""
     hashes = []
     for number, listing in enumerate((None, Listing())):
         folder = tmp_path / str(number)

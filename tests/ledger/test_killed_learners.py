@@ -17,7 +17,7 @@ from tests.ledger.world import World, topology
 EPOCHS = 2
 PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3, "normalize_reward": False}
 PLACES = {
-    "sync": ("rendezvous.said", "rendezvous.came", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
+    "sync": ("barrier.written", "barrier.arrived", "allreduce.adopted", "allreduce.agreed", "allreduce.stepped"),
     "async": ("store.written", "store.committed", "record.written", "record.committed"),
     "gossip": ("shared_counts.claimed", "gossip.posted", "record.written", "update.settled", "trainer.published"),
     "experience": ("experience.made", "experience.posted", "update.learned", "update.settled"),

@@ -14,8 +14,8 @@ from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.barrier import SharedBarrier
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SharedRendezvous
 from launch.topology.load import Topology
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_used
@@ -68,7 +68,7 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
 ) -> None:
     """As where a hub dies with learner 0 while it answers: learner 2 has an update's last step, learner 1 has not."""
     world = World(tmp_path / "run", topology(mode="sync", learners={"count": 3}, total_steps=270))
-    step, add, calls, lost = Sync.step, SharedRendezvous.add, itertools.count(1), list[int]()
+    step, add, calls, lost = Sync.step, SharedBarrier.add, itertools.count(1), list[int]()
     stepping: set[int] = set()
 
     def marked(self: Sync, *arguments: Any) -> Any:
@@ -78,7 +78,7 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
         finally:
             stepping.discard(self.learner.number)
 
-    def added(self: SharedRendezvous, *arguments: Any) -> Any:
+    def added(self: SharedBarrier, *arguments: Any) -> Any:
         found = add(self, *arguments)
         running = fibers.running()
         if running is not None and running.name == "trainer-1.0" and 1 in stepping and next(calls) == 2:
@@ -91,7 +91,7 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
             world.kill("trainer-0")
 
     monkeypatch.setattr(Sync, "step", marked)
-    monkeypatch.setattr(SharedRendezvous, "add", added)
+    monkeypatch.setattr(SharedBarrier, "add", added)
     world.interfere = kill
     assert world.run() == 0, world.summary
     assert lost and not world.errors and world.summary["deaths"] == 1

@@ -29,16 +29,16 @@ from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
+from actorlearn.parameters.barrier import barrier_fields, rows_fields
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
-from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from tests import named
 
 SIZE, STEPS = 40, 2
 DILOCO = OuterSettings(rule="nesterov", learning_rate=0.7, momentum=0.9)
 OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
-TRACED = ("allreduce.py", "rendezvous.py")
+TRACED = ("allreduce.py", "barrier.py")
 
 
 def fingerprint(weights: torch.Tensor, exchange: Exchange, outer: Outer | None) -> str:
@@ -124,7 +124,7 @@ def run(learners: int, line: int, folder: Path, local: bool) -> list[list[str]]:
     """Rows that each learner has seen; nothing of a victim that was killed."""
     gone = mmap.mmap(-1, 1)
     folder.mkdir()
-    Segment.create(folder / "learners", rendezvous_fields(learners)).close()
+    Segment.create(folder / "learners", barrier_fields(learners)).close()
     Segment.create(folder / "gradients", rows_fields(learners, SIZE)).close()
     begun = [begin(folder, rank, learners, gone, line, local) for rank in range(learners)]
     seen = []

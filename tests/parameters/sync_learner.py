@@ -1,6 +1,6 @@
 """One learner of mode sync, as a process: `python -m tests.parameters.sync_learner <scenario> <rank> <path>...`.
 
-It prints what happened to it as lines of JSON; the paths are those of the generations' rendezvous, beside which lie the
+It prints what happened to it as lines of JSON; the paths are those of the generations' barriers, beside which lie the
 gradients.
 """
 
@@ -172,7 +172,7 @@ def lose(learner: SyncLearner) -> None:
     if learner.rank == 0:
         learner.alive = lambda: False
     else:
-        while not exchange.rendezvous.gone():  # it stops only while it waits for somebody: for these two
+        while not exchange.barrier.gone():  # it stops only while it waits for somebody: for these two
             time.sleep(0.01)
     try:
         learner.learn(exchange)

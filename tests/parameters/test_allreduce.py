@@ -17,18 +17,18 @@ from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import ASK_EVERY, Sync, ask_after
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.barrier import barrier_fields, rows_fields
 from actorlearn.parameters.interface import Learner
-from actorlearn.parameters.rendezvous import rendezvous_fields, rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from tests.parameters import sync_learner as program
 
 pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
 
 
-def rendezvous(folder: Path, learners: int, generation: int = 0) -> str:
+def barrier(folder: Path, learners: int, generation: int = 0) -> str:
     with suppress(FileExistsError):
         Segment.create(folder / "gradients", rows_fields(learners, program.PARAMETERS + program.STATISTICS))
-    return str(Segment.create(folder / f"learners.{generation}", rendezvous_fields(learners)).path)
+    return str(Segment.create(folder / f"learners.{generation}", barrier_fields(learners)).path)
 
 
 def begin(scenario: str, rank: int, learners: int, paths: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -51,7 +51,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
 
 @pytest.mark.nightly
 def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
-    first, second = run("learn", 2, [rendezvous(tmp_path, 2)])
+    first, second = run("learn", 2, [barrier(tmp_path, 2)])
     weights = program.start()
     alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
     for update in range(program.UPDATES):
@@ -90,7 +90,7 @@ def test_learners_ask_about_once_a_second_and_after_every_longer_step(
 def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_weights_to_the_next(
     tmp_path: Path,
 ) -> None:
-    paths = [rendezvous(tmp_path, 3, generation) for generation in range(2)]
+    paths = [barrier(tmp_path, 3, generation) for generation in range(2)]
     learners = [begin("lose", rank, 3, paths) for rank in range(3)]
     learners[2].communicate()
     assert learners[2].returncode == -9
@@ -129,14 +129,14 @@ def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(
 
 @pytest.mark.nightly
 def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path) -> None:
-    for lines in run("differ", 2, [rendezvous(tmp_path, 2)]):
+    for lines in run("differ", 2, [barrier(tmp_path, 2)]):
         assert "the weights of the learners differ after update 1; their hashes: learner 0: " in lines[-1]["differ"]
 
 
 @pytest.mark.nightly
 def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Path) -> None:
     """And has no part in the mean until it comes in; all end together."""
-    first, second = run("differ_in_steps", 2, [rendezvous(tmp_path, 2)])
+    first, second = run("differ_in_steps", 2, [barrier(tmp_path, 2)])
     assert (first[0], second[0]) == ({"idle": 1}, {"idle": 0})
     assert first[1:] == second[1:]
     weights = program.start()
@@ -153,7 +153,7 @@ def test_local_steps_that_are_broken_off_leave_the_state_of_the_last_exchange(tm
     """A learner changes its state after each step, also after the step at which weights are exchanged."""
     state, weights = torch.zeros(2), program.start()
     own = Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS), state=state)
-    path = rendezvous(tmp_path, 1)
+    path = barrier(tmp_path, 1)
     places = {"rendezvous": Shm(path=path), "gradients": Shm(path=str(tmp_path / "gradients"))}
     exchange = Sync(SyncExchangeSettings(rank=0, learners=1, local_steps=2, **places), own)
     exchange.join(0, 0)

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from actorlearn.parameters.frame_headers import (
+    HUB,
     MAILBOX,
     MAILBOX_ROW_BYTES,
-    MEETING,
     SHARD,
     SHARD_ROW_BYTES,
     FrameHeader,
 )
 
 RUN = bytes(range(16))
-NUMBERS = {MEETING: (2, -1, 7, 5), MAILBOX: (3, 1 << 40, 2, 99), SHARD: (1, 0, 2, 3, 4, 5, 6, -1, 8, -2, 10, 11)}
+NUMBERS = {HUB: (2, -1, 7, 5), MAILBOX: (3, 1 << 40, 2, 99), SHARD: (1, 0, 2, 3, 4, 5, 6, -1, 8, -2, 10, 11)}
 
 
 @pytest.mark.parametrize("header", NUMBERS)
@@ -43,5 +43,5 @@ def test_a_frame_of_something_else_is_none(header: FrameHeader, spoil: Callable[
 
 
 def test_sizes_are_those_of_the_page_about_nodes() -> None:
-    assert (MEETING.size, MAILBOX.size, SHARD.size) == (56, 48, 88)
+    assert (HUB.size, MAILBOX.size, SHARD.size) == (56, 48, 88)
     assert (MAILBOX_ROW_BYTES, SHARD_ROW_BYTES) == (40, 112)

@@ -1,4 +1,4 @@
-"""Learners of mode sync that meet at a hub, of whom one dies anywhere: every gradient is in the weights once, or not.
+"""Learners of mode sync with a hub, of whom one dies anywhere: every gradient is in the weights once, or not.
 
 Real exchanges and a real hub, without sockets. Each gradient and each rollout's moments have a cell of the weights of
 their own, from which a step takes 1. So the weights of the survivors say which are in them, and how often.
@@ -23,10 +23,10 @@ from actorlearn.address import Shm
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.frame_headers import MovedBytes
+from actorlearn.parameters.hub import ACKNOWLEDGED, CONTRIBUTION, LOST, Hub, HubFrame
+from actorlearn.parameters.hub_barrier import HubBarrier
 from actorlearn.parameters.interface import Learner, PeerLost
-from actorlearn.parameters.meetings import ACKNOWLEDGED, CONTRIBUTION, LOST, MeetingFrame, MeetingHub
 from actorlearn.parameters.modes import SYNC
-from actorlearn.parameters.remote_rendezvous import RemoteRendezvous
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.parameters.waits import Waits
 from actorlearn.wire.identity import trainer_id
@@ -79,8 +79,8 @@ class Plan:
 
 
 @dataclass
-class Hub:
-    """The meetings of a generation, and who has died."""
+class WatchedHub:
+    """The barriers of a generation, and who has died."""
 
     learners: list[int]
     generation: int
@@ -92,8 +92,8 @@ class Hub:
     answered: int = 0
 
     def __post_init__(self) -> None:
-        self.hub = MeetingHub(len(self.learners), self.generation)
-        self.answers: dict[int, MeetingFrame] = {}
+        self.hub = Hub(len(self.learners), self.generation)
+        self.answers: dict[int, HubFrame] = {}
         self.changed = threading.Condition()
 
     @property
@@ -111,7 +111,7 @@ class Hub:
             if learner in self.dead:
                 raise KilledError
 
-    def send(self, learner: int, frame: MeetingFrame) -> None:
+    def send(self, learner: int, frame: HubFrame) -> None:
         rank = self.learners.index(learner)
         with self.changed:
             if not self.is_dead:
@@ -127,7 +127,7 @@ class Hub:
     def _miss(self) -> None:
         self._answer(self.hub.miss([self.learners.index(each) for each in self.dead]))
 
-    def _answer(self, frames: dict[int, MeetingFrame]) -> None:
+    def _answer(self, frames: dict[int, HubFrame]) -> None:
         for rank in sorted(frames, reverse=True):  # the hub's own learner is the last
             if self.plan.victim == self.learners[0] and self.answered == self.plan.answers:
                 self.plan.died.append("while its hub answers")
@@ -137,43 +137,43 @@ class Hub:
             self.answers[self.learners[rank]] = frames[rank]
         self.changed.notify_all()
 
-    def wait(self, learner: int, meeting: int) -> MeetingFrame:
+    def wait(self, learner: int, barrier: int) -> HubFrame:
         end_s = time.monotonic() + PATIENCE_S
         with self.changed:
             while True:
                 if learner in self.dead:
                     raise KilledError
                 answer = self.answers.get(learner)
-                if answer is not None and answer.meeting == meeting:
+                if answer is not None and answer.barrier == barrier:
                     break
                 if self.is_dead:
                     raise PeerLost
                 if self.ended & set(self.learners):
                     raise EndedError
-                assert time.monotonic() < end_s, f"learner {learner} waits for ever for meeting {meeting}"
+                assert time.monotonic() < end_s, f"learner {learner} waits for ever at barrier {barrier}"
                 self.changed.wait(0.01)
         if answer.kind == LOST:
             raise PeerLost
         return answer
 
 
-class Place(RemoteRendezvous):
+class Place(HubBarrier):
     """A learner's place at such a hub."""
 
-    def __init__(self, hub: Hub, learner: int) -> None:
+    def __init__(self, hub: WatchedHub, learner: int) -> None:
         self.hub, self.learner = hub, learner
         self.rank, self.learners = hub.learners.index(learner), len(hub.learners)
-        self.meetings, self.moved, self.waits = 0, MovedBytes(), Waits(self.learners)
+        self.arrivals, self.moved, self.waits = 0, MovedBytes(), Waits(self.learners)
 
-    def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
-        self.meetings += 1
+    def _ask(self, content: bytes, among: int, stay: bool) -> HubFrame:
+        self.arrivals += 1
         self.hub.come(self.learner, "before it comes")
-        frame = MeetingFrame(CONTRIBUTION, self.hub.generation, self.meetings, among, content)
+        frame = HubFrame(CONTRIBUTION, self.hub.generation, self.arrivals, among, content)
         for _ in range(2):  # everything is said twice
             self.hub.send(self.learner, frame)
         self.hub.come(self.learner, "while it waits")
-        answer = self.hub.wait(self.learner, self.meetings)
-        self.hub.send(self.learner, MeetingFrame(ACKNOWLEDGED, self.hub.generation, self.meetings))
+        answer = self.hub.wait(self.learner, self.arrivals)
+        self.hub.send(self.learner, HubFrame(ACKNOWLEDGED, self.hub.generation, self.arrivals))
         self.hub.come(self.learner, "when it is answered")
         return answer
 
@@ -181,10 +181,10 @@ class Place(RemoteRendezvous):
         return
 
 
-class Met(Sync):
+class AtHub(Sync):
     """The exchange, in such a place."""
 
-    def __init__(self, hub: Hub, learner: Learner) -> None:
+    def __init__(self, hub: WatchedHub, learner: Learner) -> None:
         self.hub = hub
         own = SyncExchangeSettings(rendezvous=Shm("nowhere"), gradients=Shm("nowhere"), host="somewhere")
         trainers = [trainer_id(each) for each in hub.learners]
@@ -192,14 +192,14 @@ class Met(Sync):
         assert isinstance(settings, SyncExchangeSettings)
         super().__init__(settings, learner, hash_every=1)
 
-    def _open_rendezvous(self) -> RemoteRendezvous:
+    def _open_barrier(self) -> HubBarrier:
         return Place(self.hub, self.learner.number)
 
 
 class Life:
     """One learner, through all generations."""
 
-    def __init__(self, number: int, plan: Plan, hub_of: Callable[[int], Hub], ended: set[int]) -> None:
+    def __init__(self, number: int, plan: Plan, hub_of: Callable[[int], WatchedHub], ended: set[int]) -> None:
         self.number, self.plan, self.hub_of, self.ended = number, plan, hub_of, ended
         self.weights, self.consumed = torch.zeros(CELLS + MOMENTS), Consumed(LEARNERS)
         self.env_steps = self.updates = self.generation = 0
@@ -220,9 +220,9 @@ class Life:
         self.ended.add(self.number)
         return self
 
-    def _in_generation(self, hub: Hub) -> None:
+    def _in_generation(self, hub: WatchedHub) -> None:
         learner = Learner(OPTIMIZER, self.weights, torch.zeros(CELLS), number=self.number, consumed=self.consumed)
-        exchange = Met(hub, learner)
+        exchange = AtHub(hub, learner)
         joined = exchange.join(self.env_steps, self.updates, self.position)
         self.env_steps, self.updates = joined.env_steps, joined.updates
         assert joined.position is not None
@@ -233,10 +233,10 @@ class Life:
                 return
             self._update(exchange, hub)
         if not self.over:
-            exchange.rendezvous.meet([])  # so that no learner ends before all are so far
+            exchange.barrier.gather_numbers([])  # so that no learner ends before all are so far
             self.over = True
 
-    def _update(self, exchange: Met, hub: Hub) -> None:
+    def _update(self, exchange: AtHub, hub: WatchedHub) -> None:
         """As ``Learning.update`` does."""
         rollout, used = self.position
         total, done = self.plan.steps_of(self.number, rollout), self.consumed.done(self.number, rollout)
@@ -288,14 +288,16 @@ class Life:
 
 def live(plan: Plan) -> list[Life]:
     """The survivors of a plan, when all have come to their end."""
-    hubs, ended = dict[int, Hub](), set[int]()
+    hubs, ended = dict[int, WatchedHub](), set[int]()
     lock = threading.Lock()
 
-    def hub_of(generation: int) -> Hub:
+    def hub_of(generation: int) -> WatchedHub:
         with lock:
             if generation not in hubs:
                 gone = {plan.victim} if generation > 1 else set()
-                hubs[generation] = Hub([each for each in range(LEARNERS) if each not in gone], generation, plan, ended)
+                hubs[generation] = WatchedHub(
+                    [each for each in range(LEARNERS) if each not in gone], generation, plan, ended
+                )
             return hubs[generation]
 
     lives = [Life(number, plan, hub_of, ended) for number in range(LEARNERS)]

@@ -55,8 +55,8 @@ def test_what_a_learner_opens_is_laid_out(mode: ModeSpec) -> None:
         opened = {address.file.name for address in own if isinstance(address, Shm)}
         made = {layout.name for layout in mode.run_segments(wanted, SIZES)}
         made |= {f"{layout.name}-1" for layout in mode.learner_segments(wanted, SIZES)}
-        met = {"learners"}  # made by those who meet
-        assert opened - met == made
+        barrier = {"learners"}  # made by those who join
+        assert opened - barrier == made
 
 
 @every_mode

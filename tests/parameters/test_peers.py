@@ -14,10 +14,10 @@ from torch import zeros
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.barrier import rows_fields
 from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.peers import Peers
-from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import AloneExchangeSettings, ExchangeSettings, SyncExchangeSettings
 from actorlearn.wire.control import Control
 from actorlearn.wire.identity import ProcessId
@@ -138,8 +138,10 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
         assert not scene.peers.joined
         joined = scene.join()
         assert joined and joined[:2] == (30, 2) and scene.peers.joined
-        met = [path.name for path in tmp_path.glob("learners.*") if path != newer]
-        assert met and {name.split(".")[1] for name in met} == {str(generation)}  # nothing is left of those before
+        barriers = [path.name for path in tmp_path.glob("learners.*") if path != newer]
+        assert barriers and {name.split(".")[1] for name in barriers} == {
+            str(generation)
+        }  # nothing is left of those before
     assert newer.exists()
     scene.peers.exchange.close()
 
@@ -153,7 +155,7 @@ def test_a_learner_that_leaves_the_others_tells_the_supervisor(tmp_path: Path) -
     assert scene.control.left
 
 
-def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
+def test_who_finds_no_room_to_join_the_others_says_so_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run with several learners ended one of them when /dev/shm was full while another came back."""
@@ -171,7 +173,7 @@ def test_who_finds_no_room_to_meet_the_others_says_so_once_and_tries_again(
 
 
 def sync(folder: Path) -> SyncExchangeSettings:
-    """Settings of learners that meet in a folder."""
+    """Settings of learners whose segments are in a folder."""
     return SyncExchangeSettings(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
 
 

@@ -247,7 +247,7 @@ def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
     goes_on(run)
     everywhere(run)
 
-    for seconds, trainer in ((1.0, "trainer-2"), (10.0, "trainer-0")):  # where the others meet in mode sync
+    for seconds, trainer in ((1.0, "trainer-2"), (10.0, "trainer-0")):  # which has the hub in mode sync
         network.cut(node_of(run, trainer))
         time.sleep(seconds)
         network.mend(node_of(run, trainer))

@@ -72,7 +72,7 @@ def test_a_living_run_listens_on_its_owner_s_planned_sockets_and_on_nothing_else
     arguments = [PACED, "simulators.count=2", "simulators.envs=4", *overrides]
     planned = json.loads(command("check", CONFIGS / "catch.yaml", *arguments, "--json").stdout)
     run = launched("catch", *arguments, "total_steps=1_000_000")
-    run.wait_for_steps(200)  # all have met by then
+    run.wait_for_steps(200)  # all have joined by then
     first = psutil.Process(run.process.pid)
     processes = [first, *first.children(recursive=True)]
     assert run.pids().keys() == {process["name"] for process in planned["processes"]}

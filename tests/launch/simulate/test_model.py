@@ -140,7 +140,7 @@ def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_l
 
 
 @pytest.mark.parametrize("own", [{}, {"replay": True}, {"normalized": True}])
-def test_a_hub_needs_a_meeting_more_with_a_replay_or_normalised_observations(own: dict[str, bool]) -> None:
+def test_a_hub_needs_a_barrier_more_with_a_replay_or_normalised_observations(own: dict[str, bool]) -> None:
     work = Work(horizon=1, simulators=SimulatorsSection(count=1, envs=1), **own)
     slow = on_machines("hub", 2, work=work, updates=10, latency_s=10.0)
     trips = 2 if own else 1
@@ -214,7 +214,7 @@ def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learn
 
 
 @pytest.mark.parametrize("exchanging", ["lock-step", "hub"])
-def test_after_local_steps_learners_meet_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
+def test_after_local_steps_learners_exchange_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
     work = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4), optimizer_steps=5)
     costs = msgspec.structs.replace(COSTS, hop_s=1e-3)
     case = on_machines(exchanging, 4, work=work, costs=costs, weights=10_000)

@@ -1,4 +1,4 @@
-"""The rendezvous and the all-gather over it: learners in lock-step, of which one may be killed or told to end."""
+"""The barrier and the all-gather over it: learners in lock-step, of which one may be killed or told to end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from actorlearn.memory.fields import Field
+from actorlearn.parameters.barrier import SLOTS, SharedBarrier, barrier_fields
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SLOTS, SharedRendezvous, rendezvous_fields
 from tests.interleavings.arrays import Words
 from tests.interleavings.code import Done, Process, choose, expect
 from tests.interleavings.explore import Scenario
@@ -23,24 +23,24 @@ WIDTH = 2
 
 @dataclass
 class Learners:
-    """So many learners that meet so many times, each time with numbers of their own."""
+    """So many learners that pass so many barriers, each with numbers of its own at each."""
 
-    kind: type[SharedRendezvous]
+    kind: type[SharedBarrier]
     gathers: bool
     learners: int
-    meetings: int
+    barriers: int
     told: bool
     places: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.words = Words()
         everyone, rows = self.learners, (SLOTS, self.learners, WIDTH)
-        self.segment: Any = self.words.create("met", rendezvous_fields(everyone))
+        self.segment: Any = self.words.create("arrived", barrier_fields(everyone))
         self.rows: Any = self.words.create("gradients", [Field("rows", "float32", rows, -1)])
         seen = [Field("dead", "int64", (1,), 0), Field("acted", "int64", (everyone,), 0)]
         self.seen: Any = self.words.create("seen", seen)
         for rank in range(everyone):
-            self.words.lock(f"met.lock-{rank}")
+            self.words.lock(f"arrived.lock-{rank}")
 
     def take_place(self, rank: int) -> None:
         self.places[rank] = self.kind(self.segment, self.rows, rank, lambda: self.alive(rank))
@@ -49,84 +49,84 @@ class Learners:
         """Until all have come once a newer list of learners ends the wait; afterwards they are seen to be gone."""
         if self.told and rank == 0 and choose(2):
             return False
-        return self.places[rank].meetings > 1 or not self.seen["dead"][0]
+        return self.places[rank].arrivals > 1 or not self.seen["dead"][0]
 
     def step(self, rank: int, state: int) -> Hashable:
-        """Take the place at -1, then meet."""
+        """Take the place at -1, then pass a barrier."""
         if state < 0:
             try:
                 self.take_place(rank)
             except RuntimeError:
-                return Done(("Refused", self.meetings))
+                return Done(("Refused", self.barriers))
             return 0
         place = self.places[rank]
-        place.meetings = state
-        if state == self.meetings:
+        place.arrivals = state
+        if state == self.barriers:
             return Done(("all", state))
         try:
-            said = self.meet(rank, state)
+            said = self.gather_numbers(rank, state)
         except (PeerLost, Stopped) as lost:
             copy.copy(place).close()  # its locks are given up; the place itself is come back to in other interleavings
             return Done((type(lost).__name__, state))
         expected = [[_said(other, state)] * said.shape[1] for other in range(self.learners)]
-        expect(said.tolist() == expected, f"at meeting {state} is heard {said.tolist()}, said was {expected}")
+        expect(said.tolist() == expected, f"at barrier {state} is heard {said.tolist()}, said was {expected}")
         self.seen["acted"][rank] = state + 1
         return state + 1
 
-    def meet(self, rank: int, meeting: int) -> Any:
+    def gather_numbers(self, rank: int, barrier: int) -> Any:
         place = self.places[rank]
-        if self.stays(meeting):
-            return np.asarray(place.gather(np.full(WIDTH, _said(rank, meeting), np.float32)))
-        return place.meet([_said(rank, meeting)])[:, :1]
+        if self.stays(barrier):
+            return np.asarray(place.gather(np.full(WIDTH, _said(rank, barrier), np.float32)))
+        return place.gather_numbers([_said(rank, barrier)])[:, :1]
 
-    def stays(self, meeting: int) -> bool:
+    def stays(self, barrier: int) -> bool:
         """Whether it is an all-gather; the first never is, or who does not come would be awaited for ever."""
-        return self.gathers and meeting > 0
+        return self.gathers and barrier > 0
 
     def at_end(self, said: dict[str, Any], word: Any) -> None:
         acted = max(word(f"seen.acted[{rank}]") for rank in range(self.learners))
         ended = {name: how for name, how in said.items() if how}
         excused = {name for name, (how, at) in ended.items() if how == "Stopped" and not self.stays(at)}
         left = {name: how for name, how in ended.items() if how[1] < acted and name not in excused}
-        expect(not left, f"somebody has been at {acted} meetings, who lives has not: {left}")
+        expect(not left, f"somebody has been at {acted} barriers, who lives has not: {left}")
 
     def writers(self) -> dict[str, str]:
         own = {"seen.dead[0]": f"learner-{self.learners - 1}"}
         for rank in range(self.learners):
-            rows = [f"{array}[{slot},{rank}," for array in ("met.numbers", "gradients.rows") for slot in range(2)]
-            own |= dict.fromkeys([*rows, f"met.met[{rank},", f"seen.acted[{rank}]"], f"learner-{rank}")
+            rows = [f"{array}[{slot},{rank}," for array in ("arrived.numbers", "gradients.rows") for slot in range(2)]
+            own |= dict.fromkeys([*rows, f"arrived.arrived[{rank},", f"seen.acted[{rank}]"], f"learner-{rank}")
         return own
 
 
-def meeting(
-    kind: type[SharedRendezvous] = SharedRendezvous,
+def passing(
+    kind: type[SharedBarrier] = SharedBarrier,
     *,
     gathers: bool = False,
     learners: int = 2,
-    meetings: int = 3,
+    barriers: int = 3,
     kills: int = 1,
     told: bool = False,
     placed: bool = False,
     back: bool = False,
 ) -> Scenario:
-    """Learners that meet so many times; with ``gathers`` all meetings but the first are all-gathers of a row.
+    """Learners that pass so many barriers; with ``gathers`` all barriers but the first are all-gathers of a row.
 
-    Invariants: all hear the same, of this meeting and whole; a meeting takes place for all who live, or for none.
+    Invariants: all hear the same, of this barrier and whole; a barrier is passed by all who live, or by none.
     ``told``: learner 0 may be told to end while it waits. ``placed``: all have taken their places at the beginning.
-    ``back``: who was killed comes back to the same meeting, and is to be refused.
+    ``back``: who was killed comes back to the same barrier, and is to be refused.
     """
-    all_ = Learners(kind, gathers, learners, meetings, told)
+    all_ = Learners(kind, gathers, learners, barriers, told)
     last = learners - 1
     processes, held = [], {}
     for rank in range(learners):
         if placed:
             all_.take_place(rank)
-            held[f"met.lock-{rank}"] = f"learner-{rank}"
+            held[f"arrived.lock-{rank}"] = f"learner-{rank}"
         again = -1 if back and rank == last else None
         step = partial(all_.step, rank)
         processes.append(Process(f"learner-{rank}", 0 if placed else -1, step, mortal=rank == last, again=again))
     return Scenario(
-        f"{'all-gather' if gathers else 'rendezvous'} of {learners}",
+        f"{'all-gather' if gathers else 'barrier'} of {learners}",
         all_.words,
         processes,
         kills,
@@ -137,5 +137,5 @@ def meeting(
     )
 
 
-def _said(rank: int, meeting: int) -> int:
-    return 10 * (rank + 1) + meeting
+def _said(rank: int, barrier: int) -> int:
+    return 10 * (rank + 1) + barrier

@@ -1,13 +1,13 @@
-"""Meetings of learners in mode sync on one machine: a barrier at which learners exchange numbers or vectors.
+"""The barrier of learners in mode sync on one machine, at which they exchange numbers and vectors.
 
 Each learner has a row in shared memory for its numbers, and one for its vector. It writes them, wakes the others, and
-waits until all have come to the meeting. All living learners therefore get all rows, or none does.
+waits until all have arrived at the barrier. All living learners therefore get all rows, or none does.
 
 A learner may wait for minutes, because another one is slow or has not started. It therefore gives signs of life, and
-the wait can be broken off. The wait also ends if a learner that has not come is dead. To detect this, each learner
+the wait can be broken off. The wait also ends if a learner that has not arrived is dead. To detect this, each learner
 holds a file lock, which the kernel releases when the process ends, and waiting learners test these locks. The death of
-a learner that has already come is noticed at the next meeting. A meeting is therefore completed by all living learners,
-or by none.
+a learner that has already arrived is noticed at the next barrier. A barrier is therefore passed by all living
+learners, or by none.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from actorlearn.wire.channel import Waiter
 from actorlearn.wire.wakeup import Wakeup, Wakeups
 
 NUMBERS = 16
-"""Largest number of integers that a learner can contribute to a meeting."""
+"""Largest number of integers that a learner can contribute at a barrier."""
 SLOTS = 2
 """Number of slots for numbers and for vectors, which are used in turn.
 
-Two are enough: when a learner writes to a slot again, all learners have come to the meeting in between, so they have
+Two are enough: when a learner writes to a slot again, all learners have arrived at the barrier in between, so they have
 finished reading the slot.
 """
 SUM_WHOLE = 2
 """Largest number of learners for which each learner adds all vectors itself.
 
-With more learners, each adds one part of the vectors and shares the result, which needs a second meeting. Milliseconds
+With more learners, each adds one part of the vectors and shares the result, which needs a second barrier. Milliseconds
 to compute the mean, measured on two cores with addition in place:
 
 ========  ===========  ===============  =====  =============
@@ -61,9 +61,9 @@ _FLOATS = CACHE_LINE_BYTES // 4
 _POLL_MS = 50
 
 
-def rendezvous_fields(learners: int) -> list[Field]:
-    """Return the fields of the segment in which the learners of one generation meet."""
-    return [Field("met", "int64", (learners, 8), 0), Field("numbers", "int64", (SLOTS, learners, NUMBERS), 0)]
+def barrier_fields(learners: int) -> list[Field]:
+    """Return the fields of the segment with the barrier of one generation of learners."""
+    return [Field("arrived", "int64", (learners, 8), 0), Field("numbers", "int64", (SLOTS, learners, NUMBERS), 0)]
 
 
 def rows_fields(learners: int, size: int) -> list[Field]:
@@ -73,7 +73,7 @@ def rows_fields(learners: int, size: int) -> list[Field]:
     return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
 
 
-class SharedRendezvous:
+class SharedBarrier:
     """The place of one learner in a generation on one machine; vectors are in the segment ``rows`` (`rows_fields`)."""
 
     def __init__(self, segment: Segment, rows: Segment, rank: int, alive: Callable[[], bool]) -> None:
@@ -81,11 +81,11 @@ class SharedRendezvous:
 
         ``alive`` is called while this learner waits; it returns False if the process must stop waiting.
         """
-        self._met, self._numbers, self._rows = segment["met"][:, 0], segment["numbers"], rows["rows"]
-        self.rank, self.learners = rank, len(self._met)
+        self._arrived, self._numbers, self._rows = segment["arrived"][:, 0], segment["numbers"], rows["rows"]
+        self.rank, self.learners = rank, len(self._arrived)
         self._alive = alive
-        self.meetings = 0
-        """Number of meetings of this learner."""
+        self.arrivals = 0
+        """Number of barriers at which this learner has arrived."""
         self.waits = Waits(self.learners)
         ranks = range(self.learners)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -94,32 +94,31 @@ class SharedRendezvous:
         self._wakeup = Wakeup(wakeups.pop(str(rank)))
         self._wakeups = Wakeups(wakeups)
         self._waiter = Waiter(self._wakeup, None)
-        if self._met[rank] or not _free(self._locks[rank]):
+        if self._arrived[rank] or not _free(self._locks[rank]):
             self.close()
             raise RuntimeError(
                 f"{segment.path}: learner {rank} has joined this generation before; it must join a new one"
             )
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers, sleep until all learners have come, and return the numbers of all, [learners, NUMBERS].
+    def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+        """Contribute numbers, wait for all learners, and return the numbers of all, [learners, NUMBERS].
 
         Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
         """
-        slot = self.meetings % SLOTS
+        slot = self.arrivals % SLOTS
         self._numbers[slot, self.rank, : len(numbers)] = numbers
-        hit("rendezvous.said")
-        self.meetings += 1
-        self._met[self.rank] = self.meetings  # this word makes the row visible, so it is written last
-        hit("rendezvous.came")
+        hit("barrier.written")
+        self.arrivals += 1
+        self._arrived[self.rank] = self.arrivals  # this word makes the row visible, so it is written last
+        hit("barrier.arrived")
         self._wakeups.wake_all()
         with self.waits.waiting():
-            while self._met.min() < self.meetings:
+            while self._arrived.min() < self.arrivals:
                 if not self._alive() and not stay:
-                    absent = [rank for rank, met in enumerate(self._met) if met < self.meetings]
+                    absent = [rank for rank, count in enumerate(self._arrived) if count < self.arrivals]
                     raise Stopped(
-                        f"this process was told to end while it waited for learners {absent} at exchange "
-                        f"{self.meetings}"
+                        f"this process was told to end while it waited for learners {absent} at barrier {self.arrivals}"
                     )
                 if not self._waiter.wait(_POLL_MS):
                     self._miss()
@@ -127,9 +126,9 @@ class SharedRendezvous:
         return said
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Contribute a vector [n], and return those of all learners, [learners, n], valid until the next meeting.
+        """Contribute a vector [n], and return those of all learners, [learners, n], valid until the next barrier.
 
-        A learner that is told to end still waits until all have come or one is lost, because the others need its
+        A learner that is told to end still waits until all have arrived or one is lost, because the others need its
         vector. Raises PeerLost, and ValueError for a vector that is too long.
         """
         return self._exchange(own)[1][:, : own.size]
@@ -140,7 +139,7 @@ class SharedRendezvous:
         """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``.
 
         Vectors are added in the order of ranks, so every learner gets the same bits. The sum is valid until the next
-        meeting.
+        barrier.
         """
         said, rows = self._exchange(own, numbers)
         vectors = [rows[rank, : own.size] for rank in among]
@@ -154,24 +153,24 @@ class SharedRendezvous:
     def _exchange(self, own: NDArray[Any], numbers: Sequence[int] = ()) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Contribute numbers and a vector; returns the numbers of all learners, and their rows.
 
-        Each row begins with its learner's vector. It is written before the word that says that the learner has come.
+        Each row begins with its learner's vector. It is written before the word that says that the learner has arrived.
         """
-        rows = self._rows[self.meetings % SLOTS, : self.learners].view(own.dtype)
+        rows = self._rows[self.arrivals % SLOTS, : self.learners].view(own.dtype)
         if own.size > rows.shape[1]:
             raise ValueError(f"a vector of {own.size} {own.dtype} is too long: a row has room for {rows.shape[1]}")
         rows[self.rank, : own.size] = own
-        return self.meet(numbers, stay=True), rows
+        return self.gather_numbers(numbers, stay=True), rows
 
     def _miss(self) -> None:
-        """Raise PeerLost if a learner that has not come to this meeting is gone."""
-        gone = self.gone()  # read before `_met`: a learner that is gone now has either come already or never will
-        if awaited := [rank for rank in gone if self._met[rank] < self.meetings]:
-            raise PeerLost(f"learners {awaited} are gone and did not come to meeting {self.meetings}")
+        """Raise PeerLost if a learner that has not arrived at this barrier is gone."""
+        gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
+        if awaited := [rank for rank in gone if self._arrived[rank] < self.arrivals]:
+            raise PeerLost(f"learners {awaited} are gone and did not arrive at barrier {self.arrivals}")
 
     def gone(self) -> list[int]:
-        """Return the ranks of the learners that have come to a meeting once and have died or left since then."""
+        """Return the ranks of the learners that have arrived at a barrier once and have died or left since then."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
-        return [rank for rank, lock in others if self._met[rank] and _free(lock)]
+        return [rank for rank, lock in others if self._arrived[rank] and _free(lock)]
 
     def metrics(self) -> dict[str, float]:
         """Return metrics of the straggler and of this learner's waiting time since the last call."""
@@ -196,8 +195,8 @@ def _free(lock: int) -> bool:
     return True
 
 
-def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Return the address of the segment in which a generation meets, and make the segment unless it exists.
+def make_barrier(root: Shm, learners: Sequence[str], generation: int) -> Shm:
+    """Return the address of the segment with a generation's barrier, and make the segment unless it exists.
 
     ``learners`` are the socket ids of the trainers. The segment's name contains the number of the generation and a hash
     of these ids, which include incarnations, because an incarnation joins a generation only once. Raises
@@ -205,12 +204,12 @@ def meeting(root: Shm, learners: Sequence[str], generation: int) -> Shm:
     """
     address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
     with suppress(FileExistsError):
-        Segment.create(address.file, rendezvous_fields(len(learners))).close()
+        Segment.create(address.file, barrier_fields(len(learners))).close()
     return address
 
 
-def forget_meetings(root: Shm, generation: int) -> None:
-    """Remove the segments of earlier generations; called when all learners have met in this one."""
+def forget_barriers(root: Shm, generation: int) -> None:
+    """Remove the segments of earlier generations; called when all learners have joined this one."""
     for path in root.file.parent.glob(f"{root.file.name}.*.*"):
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:

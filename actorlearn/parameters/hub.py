@@ -1,18 +1,18 @@
 """The protocol by which learners in mode sync on several machines exchange numbers and vectors, through a hub.
 
-The first learner of a generation (the learners that began together) runs the hub. At a *meeting*, each learner sends
+The first learner of a generation (the learners that began together) runs the hub. At a *barrier*, each learner sends
 the hub a contribution: some numbers, and possibly a vector. When all learners have contributed, the hub sends all the
 same answer. It has the numbers of all learners, and their vectors or, for gradients, the sum of the vectors in the
 order of ranks. If a learner has sent no vector, the answer has none.
 
 **Lost messages.** Learners repeat a contribution until it is answered. The hub keeps each contribution once, and the
-newest answer until all learners have come to the next meeting. Lost and repeated messages therefore change nothing.
+newest answer until all learners have arrived at the next barrier. Lost and repeated messages therefore change nothing.
 
-**Lost learners.** If a learner is gone that has not come to a meeting, the generation ends, and the hub tells all
+**Lost learners.** If a learner is gone that has not arrived at a barrier, the generation ends, and the hub tells all
 waiting learners. If the hub itself dies while it answers, only some learners have the answer. Their weights become
 equal again in the next generation, when all take the state of the learner with the most updates (``allreduce.py``).
 
-This module has no sockets; ``remote_rendezvous.py`` has them.
+This module has no sockets; ``hub_barrier.py`` has them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from actorlearn.parameters.frame_headers import MEETING
-from actorlearn.parameters.rendezvous import NUMBERS
+from actorlearn.parameters.barrier import NUMBERS
+from actorlearn.parameters.frame_headers import HUB
 
 CONTRIBUTION, ACKNOWLEDGED, LEFT, LOST = range(4)
 """Kinds of frames.
 
 ============  =======================  ===============================================================================
-CONTRIBUTION  learner to hub           a contribution to a meeting
+CONTRIBUTION  learner to hub           a contribution to a barrier
 CONTRIBUTION  hub to learner           the answer to the contributions of all learners
 ACKNOWLEDGED  learner to hub           the learner has received the answer
 LEFT          learner to hub           the learner has left
-LOST          hub to learner           a learner is gone, and the meeting will not be answered
+LOST          hub to learner           a learner is gone, and the contribution will not be answered
 ============  =======================  ===============================================================================
 """
 
@@ -43,72 +43,72 @@ NUMBERS_BYTES = 8 * NUMBERS
 _FLOAT32_BYTES = 4
 
 
-class MeetingFrame(NamedTuple):
+class HubFrame(NamedTuple):
     """One message between a learner and the hub."""
 
     kind: int
     generation: int
-    meeting: int
+    barrier: int
     among: int = 0
     """A bit for each rank whose vector is added to the sum; 0: vectors are not added."""
     content: bytes = b""
     """Numbers and vectors, or for LOST a text with the reason."""
 
 
-def encode(run: bytes, frame: MeetingFrame) -> bytes:
+def encode(run: bytes, frame: HubFrame) -> bytes:
     """Return the bytes of a frame; ``run`` is the run's id of 16 bytes."""
-    return MEETING.pack(run, frame.kind, frame.generation, frame.meeting, frame.among) + frame.content
+    return HUB.pack(run, frame.kind, frame.generation, frame.barrier, frame.among) + frame.content
 
 
-def decode(run: bytes, body: bytes) -> MeetingFrame | None:
+def decode(run: bytes, body: bytes) -> HubFrame | None:
     """Return the frame in these bytes; None if they are no valid frame of this run."""
-    numbers = MEETING.unpack(run, body)
+    numbers = HUB.unpack(run, body)
     if numbers is None or numbers[0] > LOST:
         return None
-    kind, generation, meeting, among = numbers
-    return MeetingFrame(kind, generation, meeting, among, body[MEETING.size :])
+    kind, generation, barrier, among = numbers
+    return HubFrame(kind, generation, barrier, among, body[HUB.size :])
 
 
-class MeetingHub:
-    """The state of the hub: the meetings of one generation."""
+class Hub:
+    """The state of the hub: the barriers of one generation."""
 
     def __init__(self, learners: int, generation: int) -> None:
-        """Begin before the first meeting, whose number is 1."""
+        """Begin before the first barrier, whose number is 1."""
         self._learners, self._generation = range(learners), generation
-        self._meeting = 1
-        """Number of the meeting that is completed next."""
-        self._came: dict[int, MeetingFrame] = {}
-        """Contributions to that meeting, by rank."""
-        self._answer = MeetingFrame(CONTRIBUTION, generation, 0)
-        """The answer of the last complete meeting."""
+        self._barrier = 1
+        """Number of the barrier that is completed next."""
+        self._came: dict[int, HubFrame] = {}
+        """Contributions to that barrier, by rank."""
+        self._answer = HubFrame(CONTRIBUTION, generation, 0)
+        """The answer of the last complete barrier."""
         self._heard = set(self._learners)
         """Ranks of the learners that are known to have that answer."""
         self._left: set[int] = set()
         """Ranks of the learners that have left."""
-        self._lost: MeetingFrame | None = None
+        self._lost: HubFrame | None = None
         """The frame that tells why the generation has ended; None while it has not."""
 
-    def take(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
+    def take(self, rank: int, frame: HubFrame) -> dict[int, HubFrame]:
         """Process a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
         if frame.generation != self._generation or (frame.kind == CONTRIBUTION and not self._is_whole(frame)):
             return {}
         if frame.kind == LEFT:
             self._left.add(rank)
         elif frame.kind == ACKNOWLEDGED:
-            self._heard |= {rank} if frame.meeting == self._answer.meeting else set()
-        elif frame.kind == CONTRIBUTION and frame.meeting == self._answer.meeting:
+            self._heard |= {rank} if frame.barrier == self._answer.barrier else set()
+        elif frame.kind == CONTRIBUTION and frame.barrier == self._answer.barrier:
             return {rank: self._answer}
-        elif frame.kind == CONTRIBUTION and frame.meeting == self._meeting:
+        elif frame.kind == CONTRIBUTION and frame.barrier == self._barrier:
             return self._contribute(rank, frame)
         return {}
 
-    def _is_whole(self, frame: MeetingFrame) -> bool:
+    def _is_whole(self, frame: HubFrame) -> bool:
         """Whether a contribution has all numbers and, if vectors are added, a vector of float32 and valid ranks."""
         vector_bytes = len(frame.content) - NUMBERS_BYTES
         added = frame.among < 1 << len(self._learners) and vector_bytes % _FLOAT32_BYTES == 0
         return vector_bytes >= 0 and (not frame.among or added)
 
-    def _contribute(self, rank: int, frame: MeetingFrame) -> dict[int, MeetingFrame]:
+    def _contribute(self, rank: int, frame: HubFrame) -> dict[int, HubFrame]:
         if self._lost is not None:
             return {rank: self._lost}
         self._heard.add(rank)
@@ -118,24 +118,24 @@ class MeetingHub:
         came = [self._came[each] for each in self._learners]
         brought = {(each.among, len(each.content)) for each in came if len(each.content) > NUMBERS_BYTES}
         if len(brought) > 1:
-            return self._lose(f"the learners sent vectors of different kinds to meeting {self._meeting}")
+            return self._lose(f"the learners sent vectors of different kinds to barrier {self._barrier}")
         self._answer = answer_to(came)
         self._came, self._heard = {}, set()
-        self._meeting += 1
+        self._barrier += 1
         return dict.fromkeys(self._learners, self._answer)
 
-    def miss(self, gone: Collection[int]) -> dict[int, MeetingFrame]:
-        """End the generation if a learner that is missing at the meeting is gone or has left.
+    def miss(self, gone: Collection[int]) -> dict[int, HubFrame]:
+        """End the generation if a learner that is missing at the barrier is gone or has left.
 
         ``gone`` has the ranks of learners that are gone. Returns the frames to send, by rank.
         """
         awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._came:
             return {}
-        return self._lose(f"learners {awaited} are gone and did not come to meeting {self._meeting}")
+        return self._lose(f"learners {awaited} are gone and did not arrive at barrier {self._barrier}")
 
-    def _lose(self, why: str) -> dict[int, MeetingFrame]:
-        self._lost = MeetingFrame(LOST, self._generation, self._meeting, content=why.encode())
+    def _lose(self, why: str) -> dict[int, HubFrame]:
+        self._lost = HubFrame(LOST, self._generation, self._barrier, content=why.encode())
         return dict.fromkeys(self._came, self._lost)
 
     def unheard(self, gone: Collection[int]) -> list[int]:
@@ -143,7 +143,7 @@ class MeetingHub:
         return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
 
 
-def answer_to(came: Sequence[MeetingFrame]) -> MeetingFrame:
+def answer_to(came: Sequence[HubFrame]) -> HubFrame:
     """Return the answer to the contributions of all learners, which are in the order of ranks."""
     content = b"".join(each.content[:NUMBERS_BYTES] for each in came)
     vectors = [each.content[NUMBERS_BYTES:] for each in came]
@@ -168,12 +168,12 @@ def content_of(numbers: Sequence[int], vector: NDArray[Any] | None = None) -> by
     return whole.tobytes() + (b"" if vector is None else vector.tobytes())
 
 
-def numbers_in(answer: MeetingFrame, learners: int) -> NDArray[np.int64]:
+def numbers_in(answer: HubFrame, learners: int) -> NDArray[np.int64]:
     """Return the numbers of all learners from an answer, [learners, NUMBERS]."""
     return np.frombuffer(bytearray(answer.content[: learners * NUMBERS_BYTES]), np.int64).reshape(learners, NUMBERS)
 
 
-def vectors_in(answer: MeetingFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+def vectors_in(answer: HubFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     """Return the sum of vectors from an answer, [n], or the vectors of all learners, [learners, n].
 
     Returns None if a learner has sent no vector.

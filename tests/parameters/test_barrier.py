@@ -1,4 +1,4 @@
-"""The rendezvous: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off.
+"""The barrier: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off.
 
 The all-gather: everybody gets what everybody showed, whoever is faster and whatever type it has.
 """
@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from actorlearn.memory.shared import Segment
+from actorlearn.parameters.barrier import SharedBarrier, barrier_fields, rows_fields
 from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.rendezvous import SharedRendezvous, rendezvous_fields, rows_fields
 
 LEARNERS, SIZE = 3, 21
 
@@ -28,11 +28,11 @@ LEARNER = """
 import sys
 from pathlib import Path
 from actorlearn.memory.shared import Segment
-from actorlearn.parameters.rendezvous import SharedRendezvous
+from actorlearn.parameters.barrier import SharedBarrier
 path = Path(sys.argv[1])
-place = SharedRendezvous(Segment.open(path), Segment.open(path.parent / "rows"), int(sys.argv[2]), lambda: True)
-for meeting in range(int(sys.argv[3])):
-    print(place.meet([meeting, place.rank])[:, :2].tolist(), flush=True)
+place = SharedBarrier(Segment.open(path), Segment.open(path.parent / "rows"), int(sys.argv[2]), lambda: True)
+for barrier in range(int(sys.argv[3])):
+    print(place.gather_numbers([barrier, place.rank])[:, :2].tolist(), flush=True)
 input()  # until it is killed
 """
 
@@ -44,20 +44,20 @@ def rows(tmp_path: Path) -> Segment:
 
 @pytest.fixture
 def path(tmp_path: Path, rows: Segment) -> Path:
-    return Segment.create(tmp_path / "learners.0", rendezvous_fields(LEARNERS)).path
+    return Segment.create(tmp_path / "learners.0", barrier_fields(LEARNERS)).path
 
 
 @pytest.fixture
-def alone(tmp_path: Path, rows: Segment) -> Iterator[SharedRendezvous]:
+def alone(tmp_path: Path, rows: Segment) -> Iterator[SharedBarrier]:
     """The place of one learner that has the rows of several."""
-    Segment.create(tmp_path / "one", rendezvous_fields(1))
+    Segment.create(tmp_path / "one", barrier_fields(1))
     with places(tmp_path / "one", range(1)) as (place,):
         yield place
 
 
 @contextmanager
-def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[SharedRendezvous]]:
-    taken = [SharedRendezvous(Segment.open(path), Segment.open(path.parent / "rows"), rank, alive) for rank in ranks]
+def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -> Iterator[list[SharedBarrier]]:
+    taken = [SharedBarrier(Segment.open(path), Segment.open(path.parent / "rows"), rank, alive) for rank in ranks]
     try:
         yield taken
     finally:
@@ -66,25 +66,28 @@ def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -
 
 
 def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> None:
-    meetings = 200
+    barriers = 200
 
-    def attend(place: SharedRendezvous) -> list[list[list[int]]]:
-        return [place.meet([meeting, 10**15 * place.rank + meeting])[:, :2].tolist() for meeting in range(meetings)]
+    def attend(place: SharedBarrier) -> list[list[list[int]]]:
+        return [
+            place.gather_numbers([barrier, 10**15 * place.rank + barrier])[:, :2].tolist()
+            for barrier in range(barriers)
+        ]
 
     with places(path, range(LEARNERS)) as taken, ThreadPoolExecutor(LEARNERS) as threads:
         heard = list(threads.map(attend, taken))
-    expected = [[[meeting, 10**15 * rank + meeting] for rank in range(LEARNERS)] for meeting in range(meetings)]
+    expected = [[[barrier, 10**15 * rank + barrier] for rank in range(LEARNERS)] for barrier in range(barriers)]
     assert heard == [expected] * LEARNERS
 
 
-def test_a_learner_alone_waits_for_nobody(alone: SharedRendezvous) -> None:
-    assert alone.meet([7])[0, 0] == 7
+def test_a_learner_alone_waits_for_nobody(alone: SharedBarrier) -> None:
+    assert alone.gather_numbers([7])[0, 0] == 7
 
 
 def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Path) -> None:
     looks = iter([True, True, False])
     with places(path, range(1), lambda: next(looks)) as (place,), pytest.raises(Stopped, match=r"\[1, 2\]"):
-        place.meet([])
+        place.gather_numbers([])
 
 
 def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path, rows: Segment) -> None:
@@ -94,22 +97,22 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
     ]
     try:
         with places(path, range(1)) as (place,):
-            for meeting in range(2):
-                assert place.meet([meeting, 0])[:, 1].tolist() == [0, 1, 2]
+            for barrier in range(2):
+                assert place.gather_numbers([barrier, 0])[:, 1].tolist() == [0, 1, 2]
             os.kill(learners[0].pid, signal.SIGKILL)
             with pytest.raises(PeerLost, match=r"learners \[1\] are gone"):
-                place.meet([2, 0])
+                place.gather_numbers([2, 0])
         learners[0].wait()
         with pytest.raises(RuntimeError, match="learner 1 has joined this generation before"):
-            SharedRendezvous(Segment.open(path), rows, 1, lambda: True)
+            SharedBarrier(Segment.open(path), rows, 1, lambda: True)
     finally:
         for learner in learners:
             learner.kill()
             learner.communicate()
 
 
-def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(path: Path) -> None:
-    """Or of two that wait for the same meeting one could miss the dead, and the other go on."""
+def test_who_has_arrived_and_left_is_missed_at_the_next_barrier_and_not_at_this(path: Path) -> None:
+    """Or of two that wait at the same barrier one could miss the dead, and the other go on."""
     looks = threading.Semaphore(0)
 
     def alive() -> bool:
@@ -118,14 +121,14 @@ def test_who_has_come_and_left_is_missed_at_the_next_meeting_and_not_at_this(pat
 
     with places(path, range(1), alive) as (staying,), places(path, range(1, 2)) as (late,), ThreadPoolExecutor() as run:
         with places(path, range(2, 3), lambda: False) as (leaving,), pytest.raises(Stopped):
-            leaving.meet([2])
-        waiting = run.submit(staying.meet, [0])
+            leaving.gather_numbers([2])
+        waiting = run.submit(staying.gather_numbers, [0])
         for _ in range(3):  # it has looked twice whether somebody is gone
             looks.acquire()
-        assert late.meet([1])[:, 0].tolist() == waiting.result()[:, 0].tolist() == [0, 1, 2]
+        assert late.gather_numbers([1])[:, 0].tolist() == waiting.result()[:, 0].tolist() == [0, 1, 2]
         for place in (staying, late):
             with pytest.raises(PeerLost, match=r"learners \[2\] are gone"):
-                place.meet([])
+                place.gather_numbers([])
 
 
 def test_who_is_to_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> None:
@@ -136,27 +139,27 @@ def test_who_is_to_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> No
         return False
 
     with places(path, range(1), alive) as (staying,), places(path, range(1, 3)) as later, ThreadPoolExecutor() as run:
-        waiting = run.submit(staying.meet, [0], stay=True)
+        waiting = run.submit(staying.gather_numbers, [0], stay=True)
         for _ in range(3):
             looks.acquire()
-        for meeting in [run.submit(place.meet, [place.rank]) for place in later]:
-            assert meeting.result()[:, 0].tolist() == [0, 1, 2]
+        for waiter in [run.submit(place.gather_numbers, [place.rank]) for place in later]:
+            assert waiter.result()[:, 0].tolist() == [0, 1, 2]
         assert waiting.result()[:, 0].tolist() == [0, 1, 2]
 
 
 def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
     with places(path, range(2, 3)) as (staying,):
         with places(path, range(2)) as leaving, ThreadPoolExecutor(2) as threads:
-            both = [threads.submit(place.meet, [0]) for place in leaving]
-            staying.meet([0])
-            assert all((meeting.result() == 0).all() for meeting in both)
+            both = [threads.submit(place.gather_numbers, [0]) for place in leaving]
+            staying.gather_numbers([0])
+            assert all((each.result() == 0).all() for each in both)
         with pytest.raises(PeerLost, match=r"learners \[0, 1\] are gone"):
-            staying.meet([1])
+            staying.gather_numbers([1])
 
 
 def test_a_place_that_is_taken_is_refused(path: Path, rows: Segment) -> None:
     with places(path, range(1)), pytest.raises(RuntimeError, match="learner 0 has joined this generation before"):
-        SharedRendezvous(Segment.open(path), rows, 0, lambda: True)
+        SharedBarrier(Segment.open(path), rows, 0, lambda: True)
 
 
 def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Path) -> None:
@@ -177,7 +180,7 @@ def vector(rank: int, turn: int) -> np.ndarray:
 
 
 def test_each_gets_what_all_showed_whoever_is_faster(path: Path) -> None:
-    def attend(place: SharedRendezvous) -> None:
+    def attend(place: SharedBarrier) -> None:
         for turn in range(200):
             own = vector(place.rank, turn)
             for other, row in enumerate(place.gather(own)):
@@ -190,12 +193,12 @@ def test_each_gets_what_all_showed_whoever_is_faster(path: Path) -> None:
 @pytest.mark.parametrize("learners", [2, 3])
 def test_all_get_the_same_sum_of_some_vectors_and_all_numbers(tmp_path: Path, rows: Segment, learners: int) -> None:
     """Two learners each add whole vectors, three each add a part of them; a part may be empty."""
-    path = Segment.create(tmp_path / "learners.1", rendezvous_fields(learners)).path
+    path = Segment.create(tmp_path / "learners.1", barrier_fields(learners)).path
     among = [0, learners - 1]
     sizes = (0, 1, SIZE - 1, SIZE)
     vectors = np.random.default_rng(0).normal(size=(learners, SIZE)).astype(np.float32)
 
-    def attend(place: SharedRendezvous) -> list[tuple[list[int], list[float]]]:
+    def attend(place: SharedBarrier) -> list[tuple[list[int], list[float]]]:
         found = []
         for size in sizes:
             said, total = place.add(vectors[place.rank, :size], among, [place.rank + size])
@@ -209,11 +212,11 @@ def test_all_get_the_same_sum_of_some_vectors_and_all_numbers(tmp_path: Path, ro
     assert heard == [expected] * learners
 
 
-def test_fewer_learners_use_the_same_rows(alone: SharedRendezvous) -> None:
+def test_fewer_learners_use_the_same_rows(alone: SharedBarrier) -> None:
     assert alone.gather(np.arange(SIZE, dtype=np.float32)).tolist() == [list(range(SIZE))]
 
 
-def test_what_is_longer_than_a_row_is_refused(alone: SharedRendezvous) -> None:
+def test_what_is_longer_than_a_row_is_refused(alone: SharedBarrier) -> None:
     with pytest.raises(ValueError, match="a vector of 17 float64 is too long: a row has room for 16"):
         alone.gather(np.zeros(17))
 

@@ -1,4 +1,4 @@
-"""The sockets of the meetings of learners in mode sync on several machines; ``meetings.py`` describes the protocol.
+"""The barrier of learners in mode sync on several machines: its sockets; ``hub.py`` describes the protocol.
 
 The first learner of a generation runs the hub in a thread, and all learners, including the first, connect to it
 (``wire/endpoints.py``). If a connection is lost, contributions are sent again until they are answered. A learner stops
@@ -17,22 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.parameters.consumed import CONSUMED_WORDS
-from actorlearn.parameters.frame_headers import MEETING, MovedBytes
-from actorlearn.parameters.interface import PeerLost, Stopped
-from actorlearn.parameters.meetings import (
+from actorlearn.parameters.frame_headers import HUB, MovedBytes
+from actorlearn.parameters.hub import (
     ACKNOWLEDGED,
     CONTRIBUTION,
     LEFT,
     LOST,
     NUMBERS_BYTES,
-    MeetingFrame,
-    MeetingHub,
+    Hub,
+    HubFrame,
     content_of,
     decode,
     encode,
     numbers_in,
     vectors_in,
 )
+from actorlearn.parameters.interface import PeerLost, Stopped
 from actorlearn.parameters.request_line import RequestLine
 from actorlearn.parameters.settings import MOST_LEARNERS
 from actorlearn.parameters.waits import Waits
@@ -49,7 +49,7 @@ def most_bytes(weights: int) -> int:
     return NUMBERS_BYTES + max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS))
 
 
-class MeetingServer:
+class HubServer:
     """The hub of a generation, in a thread."""
 
     def __init__(
@@ -59,12 +59,12 @@ class MeetingServer:
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._own_ranks = [rank for rank, trainer in enumerate(trainers) if trainer == endpoints.own]
-        self._generation, self._hub = generation, MeetingHub(len(trainers), generation)
-        self._router = endpoints.router(host, MEETING.size + most, generation)
+        self._generation, self._hub = generation, Hub(len(trainers), generation)
+        self._router = endpoints.router(host, HUB.size + most, generation)
         self._over = threading.Event()
         self._fault: BaseException | None = None
         """The error that has ended the thread; None if there was none."""
-        self._thread = threading.Thread(target=self._run, name="meetings", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hub", daemon=True)
         self._thread.start()
 
     def check(self) -> None:
@@ -99,7 +99,7 @@ class MeetingServer:
         if rank is not None and frame is not None:
             self._send(self._hub.take(rank, frame))
 
-    def _send(self, frames: dict[int, MeetingFrame]) -> None:
+    def _send(self, frames: dict[int, HubFrame]) -> None:
         """Send frames by rank, that for the learner in this process last.
 
         This learner competes with this thread for the processor once it has its answer. When it was answered first, the
@@ -125,8 +125,8 @@ class MeetingServer:
         self._endpoints.closed_hub(self._generation)
 
 
-class RemoteRendezvous:
-    """The place of one learner in a generation on several machines; each call for numbers or vectors is a meeting."""
+class HubBarrier:
+    """The place of one learner in a generation on several machines; each exchange waits at a barrier."""
 
     def __init__(
         self,
@@ -145,21 +145,21 @@ class RemoteRendezvous:
         self._endpoints, self._generation, self._alive = endpoints, generation, alive
         self._hub_id = trainers[0]
         self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
-        self.meetings = 0
-        """Number of meetings of this learner."""
+        self.arrivals = 0
+        """Number of barriers at which this learner has arrived."""
         self.moved = MovedBytes()
         """Bytes that were sent to the hub, and bytes of its answers."""
         self.waits = Waits(self.learners)
         self._most = most = most_bytes(weights)
-        self._server: MeetingServer | None = None
+        self._server: HubServer | None = None
         if self.rank == 0:
-            self._server = MeetingServer(endpoints, host, trainers, generation, most)
+            self._server = HubServer(endpoints, host, trainers, generation, most)
         else:
             endpoints.begin(generation)
-        self._line = RequestLine(endpoints, MEETING.size + self.learners * most, self.moved)
+        self._line = RequestLine(endpoints, HUB.size + self.learners * most, self.moved)
         """The connection to the hub."""
 
-    def meet(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
+    def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
         """Contribute numbers, and return those of all learners, [learners, NUMBERS].
 
         Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
@@ -170,16 +170,16 @@ class RemoteRendezvous:
         """Contribute a vector [n], and return those of all learners, [learners, n]."""
         if not own.size:  # RMSProp without centring has an empty vector of means
             return np.empty((self.learners, 0), own.dtype)
-        return self._all_brought(self.bring((), own, ())[1])
+        return self._all_brought(self.exchange((), own, ())[1])
 
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``."""
-        said, total = self.bring(numbers, own, among)
+        said, total = self.exchange(numbers, own, among)
         return said, self._all_brought(total)
 
-    def bring(
+    def exchange(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
         """Contribute numbers and a vector; returns the numbers of all learners, and vectors.
@@ -206,15 +206,15 @@ class RemoteRendezvous:
     def _all_brought(self, vectors: NDArray[Any] | None) -> NDArray[Any]:
         if vectors is None:
             raise RuntimeError(
-                f"a learner sent no vector to meeting {self.meetings}, though all must; this is a defect of actorlearn"
+                f"a learner sent no vector to barrier {self.arrivals}, though all must; this is a defect of actorlearn"
             )
         return vectors
 
     def _frame(self, kind: int, among: int = 0, content: bytes = b"") -> bytes:
-        return encode(self._endpoints.run, MeetingFrame(kind, self._generation, self.meetings, among, content))
+        return encode(self._endpoints.run, HubFrame(kind, self._generation, self.arrivals, among, content))
 
-    def _ask(self, content: bytes, among: int, stay: bool) -> MeetingFrame:
-        """Contribute to the next meeting, and wait for the answer.
+    def _ask(self, content: bytes, among: int, stay: bool) -> HubFrame:
+        """Contribute to the next barrier, and wait for the answer.
 
         Raises PeerLost, Stopped (unless ``stay``), ValueError for content that is too long, and RuntimeError if the hub
         in this process has failed.
@@ -223,11 +223,11 @@ class RemoteRendezvous:
             longest = self._most - NUMBERS_BYTES
             given = len(content) - NUMBERS_BYTES
             raise ValueError(f"a vector of {given} bytes is too long: the hub takes at most {longest}")
-        self.meetings += 1
+        self.arrivals += 1
         with self.waits.waiting():
             return self._wait(self._frame(CONTRIBUTION, among, content), stay)
 
-    def _wait(self, body: bytes, stay: bool) -> MeetingFrame:
+    def _wait(self, body: bytes, stay: bool) -> HubFrame:
         """Send a contribution until it is answered, and return the answer."""
         while True:
             if self._server is not None:
@@ -236,21 +236,23 @@ class RemoteRendezvous:
             is_open = hub is not None and hub.generation == self._generation and hub.address is not None
             if hub is not None and is_open:
                 self._line.follow(hub)
-            self._line.send_due(self.meetings, body)
+            self._line.send_due(self.arrivals, body)
             if (answer := self._receive()) is not None:
                 return answer
             if not self._alive() and not stay:
-                raise Stopped(f"this process was told to end before all learners had come to meeting {self.meetings}")
+                raise Stopped(
+                    f"this process was told to end before all learners had arrived at barrier {self.arrivals}"
+                )
             if hub is None:
                 raise PeerLost(f"{self._hub_id.socket_id}, which ran the hub of the learners, is gone")
             if hub.generation >= self._generation and not is_open:
                 raise PeerLost(f"{self._hub_id.socket_id} has closed the hub of the learners")
 
-    def _receive(self) -> MeetingFrame | None:
-        """Return the answer of this meeting; None if it has not come within _POLL_MS. Raises PeerLost."""
+    def _receive(self) -> HubFrame | None:
+        """Return the answer of this barrier; None if it has not come within _POLL_MS. Raises PeerLost."""
         body = self._line.recv(_POLL_MS)
         answer = None if body is None else decode(self._endpoints.run, body)
-        if body is None or answer is None or (answer.generation, answer.meeting) != (self._generation, self.meetings):
+        if body is None or answer is None or (answer.generation, answer.barrier) != (self._generation, self.arrivals):
             return None
         if answer.kind == LOST:
             raise PeerLost(answer.content.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""The hub's meetings: whatever is lost, repeated or late, everybody gets the same answer, or hears who is gone."""
+"""The hub's barriers: whatever is lost, repeated or late, everybody gets the same answer, or hears who is gone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actorlearn.parameters.frame_headers import MEETING
-from actorlearn.parameters.meetings import (
+from actorlearn.parameters.frame_headers import HUB
+from actorlearn.parameters.hub import (
     ACKNOWLEDGED,
     CONTRIBUTION,
     LEFT,
     LOST,
-    MeetingFrame,
-    MeetingHub,
+    Hub,
+    HubFrame,
     add,
     content_of,
     decode,
@@ -30,12 +30,12 @@ from tests.examples import examples
 RUN = b"r" * 16
 
 
-def vector(rank: int, meeting: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.array([rank + 0.1, meeting, rank * meeting / 3], np.float32)
+def vector(rank: int, barrier: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.array([rank + 0.1, barrier, rank * barrier / 3], np.float32)
 
 
-def come(meeting: int, *numbers: int, vector: Any = None, among: int = 0, generation: int = 0) -> MeetingFrame:
-    return MeetingFrame(CONTRIBUTION, generation, meeting, among, content_of(numbers, vector))
+def come(barrier: int, *numbers: int, vector: Any = None, among: int = 0, generation: int = 0) -> HubFrame:
+    return HubFrame(CONTRIBUTION, generation, barrier, among, content_of(numbers, vector))
 
 
 @settings(max_examples=examples(100))
@@ -45,16 +45,16 @@ def come(meeting: int, *numbers: int, vector: Any = None, among: int = 0, genera
     added=st.booleans(),
     without=st.sets(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=3),
 )
-def test_every_meeting_is_of_everybody_however_frames_travel(
+def test_at_every_barrier_is_everybody_however_frames_travel(
     learners: int, seed: int, added: bool, without: set[tuple[int, int]]
 ) -> None:
-    """``without``: ranks that bring no vector to a meeting, which then has none for anybody."""
+    """``without``: ranks that bring no vector to a barrier, at which nobody then gets any."""
     chance = random.Random(seed)
-    hub, among = MeetingHub(learners, 7), ((1 << learners) - 1) * added
+    hub, among = Hub(learners, 7), ((1 << learners) - 1) * added
     at, heard, travelling = (
         [1] * learners,
-        [dict[int, MeetingFrame]() for _ in range(learners)],
-        list[tuple[int, MeetingFrame]](),
+        [dict[int, HubFrame]() for _ in range(learners)],
+        list[tuple[int, HubFrame]](),
     )
     while min(at) <= 4:
         rank = chance.randrange(learners)
@@ -64,20 +64,20 @@ def test_every_meeting_is_of_everybody_however_frames_travel(
         for _ in range(2):
             sender, frame = chance.choice(travelling)  # perhaps once more, perhaps an old one
             for to, answer in hub.take(sender, frame).items():
-                if chance.random() < 0.7 and answer.meeting == at[to]:  # the rest is lost
+                if chance.random() < 0.7 and answer.barrier == at[to]:  # the rest is lost
                     heard[to][at[to]] = answer
                     at[to] += 1
         assert hub.miss([]) == {}
-    for meeting in range(1, 5):
-        rows = [vector(rank, meeting) for rank in range(learners)]
+    for barrier in range(1, 5):
+        rows = [vector(rank, barrier) for rank in range(learners)]
         total = rows[0]
         for row in rows[1:]:
             total = total + row
         expected = total if added else np.stack(rows)
         for each in heard:
-            assert numbers_in(each[meeting], learners)[:, :2].tolist() == [[rank, -meeting] for rank in range(learners)]
-            vectors = vectors_in(each[meeting], learners, np.dtype(np.float32))
-            if any((rank, meeting) in without for rank in range(learners)):
+            assert numbers_in(each[barrier], learners)[:, :2].tolist() == [[rank, -barrier] for rank in range(learners)]
+            vectors = vectors_in(each[barrier], learners, np.dtype(np.float32))
+            if any((rank, barrier) in without for rank in range(learners)):
                 assert vectors is None
             else:
                 assert vectors is not None and vectors.tobytes() == expected.tobytes()
@@ -87,7 +87,7 @@ def test_every_meeting_is_of_everybody_however_frames_travel(
 def test_a_sum_is_of_those_that_take_part() -> None:
     rows = [np.float32([rank + 1]).tobytes() for rank in range(3)]
     assert np.frombuffer(add(rows, 0b101), np.float32).tolist() == [4.0]
-    answer = MeetingFrame(CONTRIBUTION, 0, 1, 0, content_of((1,)) * 3 + np.arange(6).tobytes())
+    answer = HubFrame(CONTRIBUTION, 0, 1, 0, content_of((1,)) * 3 + np.arange(6).tobytes())
     assert numbers_in(answer, 3)[:, 0].tolist() == [1, 1, 1]
     vectors = vectors_in(answer, 3, np.dtype(np.int64))
     assert vectors is not None and vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
@@ -95,19 +95,19 @@ def test_a_sum_is_of_those_that_take_part() -> None:
 
 @pytest.mark.parametrize("how", ["gone", "left"])
 def test_one_that_has_not_come_and_is_gone_is_missed_by_all_who_wait(how: str) -> None:
-    hub = MeetingHub(3, 0)
+    hub = Hub(3, 0)
     assert hub.miss([2]) == {}  # nobody waits
     hub.take(0, come(1))
     if how == "left":
-        hub.take(2, MeetingFrame(LEFT, 0, 0))
+        hub.take(2, HubFrame(LEFT, 0, 0))
     told = hub.miss([2] if how == "gone" else [])
     assert [frame.kind for frame in told.values()] == [LOST] and told.keys() == {0}
     assert hub.take(1, come(1))[1].kind == LOST
     assert hub.take(2, come(1))[2].kind == LOST  # it cannot come back to this generation
 
 
-def test_one_that_has_come_and_died_is_missed_at_the_next_meeting() -> None:
-    hub = MeetingHub(2, 0)
+def test_one_that_has_arrived_and_died_is_missed_at_the_next_barrier() -> None:
+    hub = Hub(2, 0)
     hub.take(1, come(1, 5))
     assert hub.miss([1]) == {}
     answers = hub.take(0, come(1, 4))
@@ -117,17 +117,17 @@ def test_one_that_has_come_and_died_is_missed_at_the_next_meeting() -> None:
 
 
 def test_who_may_still_ask_for_the_last_answer() -> None:
-    hub = MeetingHub(3, 0)
+    hub = Hub(3, 0)
     for rank in range(3):
         hub.take(rank, come(1))
     assert hub.unheard([]) == [0, 1, 2]
-    hub.take(0, MeetingFrame(ACKNOWLEDGED, 0, 1))
-    hub.take(1, MeetingFrame(LEFT, 0, 1))
+    hub.take(0, HubFrame(ACKNOWLEDGED, 0, 1))
+    hub.take(1, HubFrame(LEFT, 0, 1))
     assert hub.unheard([]) == [2] and hub.unheard([2]) == []
 
 
 def test_other_generations_and_different_contributions() -> None:
-    hub = MeetingHub(2, 3)
+    hub = Hub(2, 3)
     assert hub.take(0, come(1, generation=2)) == {}
     hub.take(0, come(1, generation=3, vector=np.zeros(3)))
     answers = hub.take(1, come(1, generation=3, vector=np.zeros(2)))
@@ -140,18 +140,18 @@ def test_other_generations_and_different_contributions() -> None:
     ids=["unknown rank", "no float32", "too few numbers"],
 )
 def test_a_contribution_that_cannot_be_used_is_dropped(among: int, content: bytes) -> None:
-    hub = MeetingHub(2, 0)
+    hub = Hub(2, 0)
     for rank in (0, 1, 1):
-        assert hub.take(rank, MeetingFrame(CONTRIBUTION, 0, 1, among, content)) == {}
+        assert hub.take(rank, HubFrame(CONTRIBUTION, 0, 1, among, content)) == {}
     good = come(1, vector=np.float32([2]), among=0b11)
     assert hub.take(0, good) == {}
     total = vectors_in(hub.take(1, good)[0], 2, np.dtype(np.float32))
     assert total is not None and total.tolist() == [4.0]
 
 
-@given(st.binary(max_size=MEETING.size + 8))
+@given(st.binary(max_size=HUB.size + 8))
 def test_other_bytes_are_no_frame(body: bytes) -> None:
     assert decode(RUN, body) is None
-    good = encode(RUN, MeetingFrame(CONTRIBUTION, 3, 5, 0b11, body))
-    assert decode(RUN, good) == MeetingFrame(CONTRIBUTION, 3, 5, 0b11, body)
+    good = encode(RUN, HubFrame(CONTRIBUTION, 3, 5, 0b11, body))
+    assert decode(RUN, good) == HubFrame(CONTRIBUTION, 3, 5, 0b11, body)
     assert decode(b"x" * 16, good) is None

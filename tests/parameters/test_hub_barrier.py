@@ -17,12 +17,12 @@ import torch
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import Sync
-from actorlearn.parameters.frame_headers import MEETING
+from actorlearn.parameters.barrier import rows_fields
+from actorlearn.parameters.frame_headers import HUB
+from actorlearn.parameters.hub import NUMBERS_BYTES, Hub
+from actorlearn.parameters.hub_barrier import HubBarrier, most_bytes
 from actorlearn.parameters.interface import Learner, PeerLost, Stopped
-from actorlearn.parameters.meetings import NUMBERS_BYTES, MeetingHub
 from actorlearn.parameters.modes import SYNC
-from actorlearn.parameters.remote_rendezvous import RemoteRendezvous, most_bytes
-from actorlearn.parameters.rendezvous import rows_fields
 from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import trainer_id
@@ -41,26 +41,26 @@ def listing(request: pytest.FixtureRequest, tmp_path: Path) -> Listing:
 
 def places(
     listing: Listing, learners: int, generation: int = 1, alive: Callable[[], bool] = lambda: True
-) -> list[RemoteRendezvous]:
+) -> list[HubBarrier]:
     endpoints = [listing.trainer(rank) for rank in range(learners)]
     trainers = [trainer_id(rank) for rank in range(learners)]
-    return [RemoteRendezvous(each, HOST, trainers, generation, SIZE, alive) for each in endpoints]
+    return [HubBarrier(each, HOST, trainers, generation, SIZE, alive) for each in endpoints]
 
 
 @pytest.fixture
-def opened() -> Iterator[list[RemoteRendezvous]]:
-    made: list[RemoteRendezvous] = []
+def opened() -> Iterator[list[HubBarrier]]:
+    made: list[HubBarrier] = []
     yield made
     with ThreadPoolExecutor(max(len(made), 1)) as threads:
         list(threads.map(lambda each: each.close(), made))
 
 
-def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 3)
     vectors = np.random.default_rng(0).normal(size=(3, SIZE)).astype(np.float32)
 
-    def attend(place: RemoteRendezvous) -> tuple[list[list[int]], bytes, bytes, bytes]:
-        said = place.meet([10**15 + place.rank, 5])[:, :2].tolist()
+    def attend(place: HubBarrier) -> tuple[list[list[int]], bytes, bytes, bytes]:
+        said = place.gather_numbers([10**15 + place.rank, 5])[:, :2].tolist()
         rows = place.gather(vectors[place.rank])
         (_, total), (_, two) = (place.add(vectors[place.rank], among) for among in ([0, 1, 2], [0, 2]))
         return said, rows.tobytes(), total.tobytes(), two.tobytes()
@@ -70,16 +70,16 @@ def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened:
     total = (vectors[0] + vectors[1]) + vectors[2]
     said = [[10**15 + rank, 5] for rank in range(3)]
     assert heard == [(said, vectors.tobytes(), total.tobytes(), (vectors[0] + vectors[2]).tobytes())] * 3
-    sent = 4 * (MEETING.size + 8 * 16 + MEETING.size) + 3 * 4 * SIZE  # each answer is acknowledged
-    received = 4 * (MEETING.size + 3 * 8 * 16) + (3 + 1 + 1) * 4 * SIZE
+    sent = 4 * (HUB.size + 8 * 16 + HUB.size) + 3 * 4 * SIZE  # each answer is acknowledged
+    received = 4 * (HUB.size + 3 * 8 * 16) + (3 + 1 + 1) * 4 * SIZE
     assert {(place.moved.sent, place.moved.received) for place in opened} == {(sent, received)}
     for place in reversed(opened):  # the hub's learner last: a hub that all have heard does not wait for farewells
         place.close()
-    assert {place.moved.sent for place in opened} == {sent + MEETING.size}
+    assert {place.moved.sent for place in opened} == {sent + HUB.size}
 
 
 def test_the_hub_answers_its_own_learner_last(
-    listing: Listing, opened: list[RemoteRendezvous], monkeypatch: pytest.MonkeyPatch
+    listing: Listing, opened: list[HubBarrier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That learner computes on in the hub's process, and would take the interpreter from the answers to the others."""
     answered, send = list[str](), Router.send
@@ -91,17 +91,17 @@ def test_the_hub_answers_its_own_learner_last(
     monkeypatch.setattr(Router, "send", note)
     opened += places(listing, 3)
     with ThreadPoolExecutor(3) as threads:
-        list(threads.map(lambda place: place.meet([]), opened))
+        list(threads.map(lambda place: place.gather_numbers([]), opened))
     assert answered == [trainer_id(rank).socket_id for rank in (1, 2, 0)]
 
 
-def test_one_that_is_listed_no_more_is_missed_and_the_others_meet_in_a_new_generation(
-    listing: Listing, opened: list[RemoteRendezvous]
+def test_one_that_is_listed_no_more_is_missed_and_the_others_go_on_in_a_new_generation(
+    listing: Listing, opened: list[HubBarrier]
 ) -> None:
     taken = places(listing, 3)
     with ThreadPoolExecutor(3) as threads:
-        list(threads.map(lambda place: place.meet([]), taken))
-        waiting = [threads.submit(place.meet, []) for place in taken[:2]]
+        list(threads.map(lambda place: place.gather_numbers([]), taken))
+        waiting = [threads.submit(place.gather_numbers, []) for place in taken[:2]]
         time.sleep(0.1)
         listing.lose(trainer_id(2))
         for each in waiting:
@@ -110,13 +110,13 @@ def test_one_that_is_listed_no_more_is_missed_and_the_others_meet_in_a_new_gener
         list(threads.map(lambda place: place.close(), taken))
     opened += places(listing, 2, generation=2)
     with ThreadPoolExecutor(2) as threads:
-        assert all(len(said) == 2 for said in threads.map(lambda place: place.meet([]), opened))
+        assert all(len(said) == 2 for said in threads.map(lambda place: place.gather_numbers([]), opened))
 
 
-def test_when_the_hub_is_gone_its_learner_is_missed(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+def test_when_the_hub_is_gone_its_learner_is_missed(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 2)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(opened[1].meet, [])
+        waiting = threads.submit(opened[1].gather_numbers, [])
         time.sleep(0.1)
         listing.lose(trainer_id(0))
         with pytest.raises(PeerLost, match="gone"):
@@ -124,15 +124,15 @@ def test_when_the_hub_is_gone_its_learner_is_missed(listing: Listing, opened: li
 
 
 def test_a_hub_that_fails_ends_its_learner_which_others_then_miss(
-    listing: Listing, opened: list[RemoteRendezvous], monkeypatch: pytest.MonkeyPatch
+    listing: Listing, opened: list[HubBarrier], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(MeetingHub, "take", fail)
+    monkeypatch.setattr(Hub, "take", fail)
     opened += places(listing, 2)
     with ThreadPoolExecutor(2) as threads:
-        first, second = (threads.submit(place.meet, []) for place in opened)
+        first, second = (threads.submit(place.gather_numbers, []) for place in opened)
         with pytest.raises(RuntimeError, match="hub of the learners has failed"):
             first.result(20)
         listing.lose(trainer_id(0))
@@ -140,14 +140,12 @@ def test_a_hub_that_fails_ends_its_learner_which_others_then_miss(
             second.result(20)
 
 
-def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(
-    listing: Listing, opened: list[RemoteRendezvous]
-) -> None:
+def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 3)
     with ThreadPoolExecutor(3) as threads:
 
-        def attend(place: RemoteRendezvous) -> int:
-            said = len(place.meet([]))
+        def attend(place: HubBarrier) -> int:
+            said = len(place.gather_numbers([]))
             if place.rank == 0:
                 place.close()  # it has the hub
             return said
@@ -155,34 +153,32 @@ def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(
         assert list(threads.map(attend, opened)) == [3, 3, 3]
 
 
-def test_a_link_that_is_cut_among_meetings_is_waited_for(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+def test_a_link_that_is_cut_between_barriers_is_waited_for(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 2)
     other, hub = sorted(listing.order.endpoints, key=lambda each: each.address is not None)
     assert hub.address is not None
     with Relay(hub.address) as relay, ThreadPoolExecutor(2) as threads:
         listing.announce([msgspec.structs.replace(hub, address=relay.address), other])
 
-        def attend(place: RemoteRendezvous) -> list[list[int]]:
+        def attend(place: HubBarrier) -> list[list[int]]:
             said = []
-            for meeting in range(12):
-                said.append(place.meet([meeting + place.rank])[:, 0].tolist())
-                if place.rank == 0 and meeting % 4 == 1:
+            for barrier in range(12):
+                said.append(place.gather_numbers([barrier + place.rank])[:, 0].tolist())
+                if place.rank == 0 and barrier % 4 == 1:
                     relay.cut()
             return said
 
         heard = list(threads.map(attend, opened))
-        assert heard == [[[meeting, meeting + 1] for meeting in range(12)]] * 2
+        assert heard == [[[barrier, barrier + 1] for barrier in range(12)]] * 2
         for place in reversed(opened):
             place.close()
 
 
-def test_one_that_is_told_to_end_waits_no_longer_unless_it_stays(
-    listing: Listing, opened: list[RemoteRendezvous]
-) -> None:
+def test_one_that_is_told_to_end_waits_no_longer_unless_it_stays(listing: Listing, opened: list[HubBarrier]) -> None:
     ends = threading.Event()
     opened += places(listing, 2, alive=lambda: not ends.is_set())
     with ThreadPoolExecutor(2) as threads:
-        waiting = threads.submit(opened[0].meet, [])
+        waiting = threads.submit(opened[0].gather_numbers, [])
         time.sleep(0.1)
         ends.set()
         with pytest.raises(Stopped):
@@ -227,9 +223,9 @@ def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_
 
 @pytest.mark.parametrize("learners", [2, 3])
 @pytest.mark.parametrize("brought", ["nothing", "moments", "gradients"])
-def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: str) -> None:
-    """What is brought to the agreement needs no meeting of its own."""
-    listing, meetings = Listing(), {"nothing": 3, "moments": 2, "gradients": 1}[brought]
+def test_bytes_of_an_update_are_those_of_its_barriers(learners: int, brought: str) -> None:
+    """What is brought to the agreement needs no barrier of its own."""
+    listing, barriers = Listing(), {"nothing": 3, "moments": 2, "gradients": 1}[brought]
     exchanges = [sync_learner(rank, learners, Path(), listing) for rank in range(learners)]
     moments, gradients = torch.zeros(3, dtype=torch.float64), torch.ones(PARAMETERS)
 
@@ -250,13 +246,13 @@ def test_bytes_of_an_update_are_those_of_its_meetings(learners: int, brought: st
     with ThreadPoolExecutor(learners) as threads:
         found = set(threads.map(learn, exchanges))
     moments_bytes = 8 * 3 * (brought != "gradients")
-    sent = meetings * 240 + 4 * PARAMETERS + moments_bytes
-    received = meetings * (56 + 128 * learners) + 4 * PARAMETERS + learners * moments_bytes
+    sent = barriers * 240 + 4 * PARAMETERS + moments_bytes
+    received = barriers * (56 + 128 * learners) + 4 * PARAMETERS + learners * moments_bytes
     assert found == {(sent, received)}
 
 
 @pytest.mark.timeout(20)
-def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, opened: list[RemoteRendezvous]) -> None:
+def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, opened: list[HubBarrier]) -> None:
     """The hub closes the connection before it reads such a message, which would be sent again forever."""
     opened += places(listing, 2)
     most = (most_bytes(SIZE) - NUMBERS_BYTES) // 8
@@ -268,12 +264,12 @@ def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, open
 
 
 def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
-    listing: Listing, opened: list[RemoteRendezvous]
+    listing: Listing, opened: list[HubBarrier]
 ) -> None:
     """It waits for the hub's learner, which does not come, and stays though it is told to end."""
     opened += places(listing, 2, alive=lambda: False)
     with ThreadPoolExecutor(1) as threads:
-        waiting = threads.submit(opened[1].bring, [], np.zeros(3, np.float32), [0, 1])
+        waiting = threads.submit(opened[1].exchange, [], np.zeros(3, np.float32), [0, 1])
         time.sleep(0.3)
         opened[0].close()
         with pytest.raises(PeerLost):
@@ -283,38 +279,38 @@ def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
 @pytest.mark.parametrize("renewed", [False, True], ids=["no other hub", "hub of the next generation"])
 @pytest.mark.timeout(20)
 def test_a_learner_that_comes_after_the_hub_has_closed_is_told(
-    listing: Listing, opened: list[RemoteRendezvous], renewed: bool
+    listing: Listing, opened: list[HubBarrier], renewed: bool
 ) -> None:
     """The hub's learner has begun the next generation before this learner knows of it, and still lives."""
     endpoints, trainers = [listing.trainer(rank) for rank in range(2)], [trainer_id(rank) for rank in range(2)]
 
-    def place(rank: int, generation: int) -> RemoteRendezvous:
-        opened.append(RemoteRendezvous(endpoints[rank], HOST, trainers, generation, SIZE, alive=lambda: True))
+    def place(rank: int, generation: int) -> HubBarrier:
+        opened.append(HubBarrier(endpoints[rank], HOST, trainers, generation, SIZE, alive=lambda: True))
         return opened[-1]
 
     first = [place(rank, 1) for rank in range(2)]
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda each: each.meet([]), first))
+        list(threads.map(lambda each: each.gather_numbers([]), first))
         after = place(0, 2) if renewed else None
         first[0].close()
         with pytest.raises(PeerLost):
-            first[1].bring([], np.zeros(3, np.float32), [0, 1])
+            first[1].exchange([], np.zeros(3, np.float32), [0, 1])
         if after is not None:
-            said = [threads.submit(each.meet, [each.rank]) for each in (after, place(1, 2))]
+            said = [threads.submit(each.gather_numbers, [each.rank]) for each in (after, place(1, 2))]
             assert [each.result(10)[:, 0].tolist() for each in said] == [[0, 1]] * 2
 
 
 @pytest.mark.timeout(40)
 def test_a_learner_that_has_begun_the_next_generation_is_missed_though_its_farewell_is_lost(
-    opened: list[RemoteRendezvous],
+    opened: list[HubBarrier],
 ) -> None:
-    """The learner whose death began that generation had come to the meeting, so only this one is awaited."""
+    """The learner whose death began that generation had arrived at the barrier, so only this one is awaited."""
     listing, ends = Listing(), threading.Event()
     endpoints = [listing.trainer(rank) for rank in range(3)]
 
-    def place(rank: int, generation: int, ranks: Sequence[int]) -> RemoteRendezvous:
+    def place(rank: int, generation: int, ranks: Sequence[int]) -> HubBarrier:
         trainers = [trainer_id(each) for each in ranks]
-        opened.append(RemoteRendezvous(endpoints[rank], HOST, trainers, generation, SIZE, lambda: not ends.is_set()))
+        opened.append(HubBarrier(endpoints[rank], HOST, trainers, generation, SIZE, lambda: not ends.is_set()))
         return opened[-1]
 
     first = [place(rank, 1, range(3)) for rank in range(3)]
@@ -323,8 +319,8 @@ def test_a_learner_that_has_begun_the_next_generation_is_missed_though_its_farew
     assert hub.address is not None
     with Relay(hub.address) as relay, ThreadPoolExecutor(3) as threads:
         listing.announce([msgspec.structs.replace(hub, address=relay.address), *others])
-        list(threads.map(lambda each: each.meet([]), first))
-        waiting = [threads.submit(each.meet, []) for each in first[:2]]
+        list(threads.map(lambda each: each.gather_numbers([]), first))
+        waiting = [threads.submit(each.gather_numbers, []) for each in first[:2]]
         time.sleep(0.3)
         relay.passes.clear()
         relay.cut()
@@ -336,7 +332,7 @@ def test_a_learner_that_has_begun_the_next_generation_is_missed_though_its_farew
         try:
             with pytest.raises(PeerLost, match=r"learners \[2\] are gone"):
                 waiting[0].result(20)
-            again = [threads.submit(each.meet, []) for each in (place(0, 2, (0, 2)), ahead)]
+            again = [threads.submit(each.gather_numbers, []) for each in (place(0, 2, (0, 2)), ahead)]
             assert [len(each.result(10)) for each in again] == [2, 2]
         finally:
             ends.set()
