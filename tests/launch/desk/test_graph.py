@@ -99,6 +99,7 @@ def exchange(drawn: dict[str, Any]) -> list[tuple[str, str]]:
         ({"gossip": {"graph": [[1], [], [0, 1]]}}, [(1, 0), (0, 2), (1, 2)]),
         ({"gossip": {"graph": "complete"}}, [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]),
         ({"gossip": {"graph": 7}}, []),
+        ({"gossip": {"graph": "star"}}, []),
     ],
 )
 def test_gossip_is_drawn_as_the_edges_of_its_graph(keys: dict[str, Any], edges: list[tuple[int, int]]) -> None:
