@@ -183,10 +183,10 @@ class Sync(Alone):
         self._agreements += 1
         fingerprint = self._fingerprint() if checked else 0
         busy_ns = self.barrier.waits.busy_ns
-        said = self._announce(
+        numbers = self._announce(
             _NextBatch(env_steps, optimizer_steps, draining, busy_ns, fingerprint, self.saving, *position)
         )
-        batches = [_NextBatch._make(numbers) for numbers in said[:, : len(_NextBatch._fields)].tolist()]
+        batches = [_NextBatch._make(row) for row in numbers[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
         self.barrier.waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
@@ -210,11 +210,11 @@ class Sync(Alone):
         if brought is None or isinstance(self.barrier, SharedBarrier) or not self.learner.alive():
             return self.barrier.gather_numbers(batch)  # without a vector, this learner may stop waiting if told to end
         among = range(self.settings.learners) if self._brings_gradient else ()
-        said, vectors = self.barrier.exchange(batch, _on_cpu(brought), among)
-        steps = {_NextBatch._make(each[: len(batch)]).optimizer_steps for each in said.tolist()}
+        numbers, vectors = self.barrier.exchange(batch, _on_cpu(brought), among)
+        steps = {_NextBatch._make(each[: len(batch)]).optimizer_steps for each in numbers.tolist()}
         if not self._brings_gradient or len(steps) == 1:  # all learners take part in the first step
             self._early = vectors
-        return said
+        return numbers
 
     def _begin(self, batches: list[_NextBatch]) -> None:
         """Begin the batches of all learners; finds the learners whose moments are not in the statistics yet."""
@@ -237,9 +237,9 @@ class Sync(Alone):
         rows, self._early = self._early, None
         if not self._merging:
             return
-        shown = self._gather(moments) if rows is None else [torch.from_numpy(row) for row in rows]
+        gathered = self._gather(moments) if rows is None else [torch.from_numpy(row) for row in rows]
         for rank in self._merging:
-            combine(self.statistics, shown[rank].to(moments.device))
+            combine(self.statistics, gathered[rank].to(moments.device))
             self.consumed.merge(self._numbers[rank])
         hit("allreduce.merged")
 
@@ -265,8 +265,8 @@ class Sync(Alone):
         """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
         if self.outer is not None:  # each learner takes the step by itself
             return numbers
-        said, among = self._gather(numbers), self.taking_part
-        return reduce(torch.add, [said[rank].double() for rank in among]) / len(among)
+        gathered, among = self._gather(numbers), self.taking_part
+        return reduce(torch.add, [gathered[rank].double() for rank in among]) / len(among)
 
     def _step_locally(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool, outer: Outer) -> Stepped:
         """Take a step alone. After every `local_steps` steps, and at the end of a batch, average all weights."""
@@ -315,10 +315,10 @@ class Sync(Alone):
         self._calls += 1
         if self._calls < self._ask_after:
             return False
-        said = self.barrier.gather_numbers([asked, time.monotonic_ns() - self._asked_ns])
-        self._ask_after = ask_after(self._calls, said[:, 1].max() / 1e9)
+        numbers = self.barrier.gather_numbers([asked, time.monotonic_ns() - self._asked_ns])
+        self._ask_after = ask_after(self._calls, numbers[:, 1].max() / 1e9)
         self._calls, self._asked_ns = 0, time.monotonic_ns()
-        return bool(said[:, 0].any())
+        return bool(numbers[:, 0].any())
 
     def settle(self) -> None:
         """Record that the batches of all learners are in the weights."""
@@ -346,8 +346,8 @@ class Sync(Alone):
         """Replace a flat vector by its mean over the learners with ranks ``among``."""
         total, self._early = self._early, None
         if total is None:
-            said, total = self.barrier.add(_on_cpu(gradients), among, [self._asks])
-            self._ends = bool(said[:, 0].any())
+            numbers, total = self.barrier.add(_on_cpu(gradients), among, [self._asks])
+            self._ends = bool(numbers[:, 0].any())
         gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:

@@ -17,7 +17,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,8 @@ class SharedBarrier:
                     )
                 if not self._waiter.wait(_POLL_MS):
                     self._miss()
-        said: NDArray[np.int64] = self._numbers[slot].copy()
-        return said
+        all_numbers: NDArray[np.int64] = self._numbers[slot].copy()
+        return all_numbers
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
         """Contribute a vector [n], and return those of all learners, [learners, n], valid until the next barrier.
@@ -139,16 +139,17 @@ class SharedBarrier:
         """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``.
 
         Vectors are added in the order of ranks, so every learner gets the same bits. The sum is valid until the next
-        barrier.
+        barrier, and ``own`` may be overwritten.
         """
-        said, rows = self._exchange(own, numbers)
+        all_numbers, rows = self._exchange(own, numbers)
         vectors = [rows[rank, : own.size] for rank in among]
         if self.learners <= SUM_WHOLE:
-            return said, reduce(np.add, vectors)
+            return all_numbers, reduce(partial(np.add, out=own), vectors)
         part = reduce(np.add, [np.array_split(vector, self.learners)[self.rank] for vector in vectors])
         _, rows = self._exchange(part)
-        sizes = [each.size for each in np.array_split(own, self.learners)]
-        return said, np.concatenate([row[:size] for row, size in zip(rows, sizes, strict=True)])
+        for part, row in zip(np.array_split(own, self.learners), rows, strict=True):
+            part[:] = row[: part.size]
+        return all_numbers, own
 
     def _exchange(self, own: NDArray[Any], numbers: Sequence[int] = ()) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Contribute numbers and a vector; returns the numbers of all learners, and their rows.

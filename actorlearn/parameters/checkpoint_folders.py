@@ -91,13 +91,13 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
     Raises ValueError or OSError if they differ. ``hashed`` has the SHA-256 of files whose content need not be read.
     """
     manifest = _manifest((folder / _MANIFEST).read_bytes())
-    for name, said in manifest["files"].items():
+    for name, listed in manifest["files"].items():
         path = folder / Path(name).name
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size != said.get("bytes", found.st_size):
-            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {said.get('bytes')}")
-        if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != said["sha256"]:
-            raise ValueError(f"{name} has sha256 {digest[:12]}…, but the manifest says {said['sha256'][:12]}…")
+        if not stat.S_ISREG(found.st_mode) or found.st_size != listed.get("bytes", found.st_size):
+            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {listed.get('bytes')}")
+        if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != listed["sha256"]:
+            raise ValueError(f"{name} has sha256 {digest[:12]}…, but the manifest says {listed['sha256'][:12]}…")
     if manifest["format"] > 1:
         # Hidden files belong to other programs, for example NFS or file managers.
         named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
@@ -143,14 +143,14 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
         for folder in sorted(those, key=steps_of, reverse=True):
             seen[folder] = identity(folder)
             try:
-                damaged = tuple((short(f), said) for f, said in wrong.items())
+                damaged = tuple((short(f), damage) for f, damage in wrong.items())
                 found = replace(find_at(folder, beat), damaged=damaged)
                 break
             except _DAMAGE as error:
                 wrong[folder] = f"{error!s:.500}"  # cut, because the error may quote what was read
         if all(identity(folder) == seen[folder] for folder in wrong):
             break
-    what = "; ".join(f"{short(folder)}: {said}" for folder, said in wrong.items()) or "none found"
+    what = "; ".join(f"{short(folder)}: {damage}" for folder, damage in wrong.items()) or "none found"
     where = " and ".join(map(str, directories))
     if found is None:
         raise CheckpointError(f"{where}: no valid checkpoint ({what}); restore one from a copy, or start a new run")

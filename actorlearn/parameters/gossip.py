@@ -106,8 +106,8 @@ class Gossip(Alone):
             self._adopt()
         elif updates and self._log:
             self._log.adopted({})
-        if not self.counts.begun and moved and self.counts.heard:
-            self.counts.begin_again(self.counts.heard, position.rollout)
+        if not self.counts.begun and moved and self.counts.received:
+            self.counts.begin_again(self.counts.received, position.rollout)
         elif not self.counts.begun:
             self.counts.begin(env_steps, updates)
         if self._log:
@@ -325,7 +325,7 @@ class Gossip(Alone):
         Messages that are sent over sockets may not have arrived yet, so the learner waits up to FIRST_MESSAGE_S.
         """
         sent = isinstance(self.mailbox, SocketMailbox)
-        peers = (self._wait(self._heard, FIRST_MESSAGE_S) if sent else self._heard()) or ()
+        peers = (self._wait(self._senders, FIRST_MESSAGE_S) if sent else self._senders()) or ()
         total = torch.zeros_like(self.weights)
         used = self._add(peers, total)
         if used:
@@ -338,7 +338,7 @@ class Gossip(Alone):
         others = {peer: self.mailbox.version(peer) for peer in self._present() if peer not in peers}
         self._used |= others  # this learner may have used these before a restart
 
-    def _heard(self) -> tuple[int, ...] | None:
+    def _senders(self) -> tuple[int, ...] | None:
         """Return the neighbours that have a message; None if there are neighbours and none of them has one."""
         known = neighbours(self.settings.graph, self._present(), self.settings.rank)
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())

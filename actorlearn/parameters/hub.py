@@ -77,11 +77,11 @@ class Hub:
         self._learners, self._generation = range(learners), generation
         self._barrier = 1
         """Number of the barrier that is completed next."""
-        self._came: dict[int, HubFrame] = {}
+        self._contributions: dict[int, HubFrame] = {}
         """Contributions to that barrier, by rank."""
         self._answer = HubFrame(CONTRIBUTION, generation, 0)
         """The answer of the last complete barrier."""
-        self._heard = set(self._learners)
+        self._received = set(self._learners)
         """Ranks of the learners that are known to have that answer."""
         self._left: set[int] = set()
         """Ranks of the learners that have left."""
@@ -95,7 +95,7 @@ class Hub:
         if frame.kind == LEFT:
             self._left.add(rank)
         elif frame.kind == ACKNOWLEDGED:
-            self._heard |= {rank} if frame.barrier == self._answer.barrier else set()
+            self._received |= {rank} if frame.barrier == self._answer.barrier else set()
         elif frame.kind == CONTRIBUTION and frame.barrier == self._answer.barrier:
             return {rank: self._answer}
         elif frame.kind == CONTRIBUTION and frame.barrier == self._barrier:
@@ -111,16 +111,16 @@ class Hub:
     def _contribute(self, rank: int, frame: HubFrame) -> dict[int, HubFrame]:
         if self._lost is not None:
             return {rank: self._lost}
-        self._heard.add(rank)
-        self._came.setdefault(rank, frame)
-        if len(self._came) < len(self._learners):
+        self._received.add(rank)
+        self._contributions.setdefault(rank, frame)
+        if len(self._contributions) < len(self._learners):
             return {}
-        came = [self._came[each] for each in self._learners]
-        brought = {(each.among, len(each.content)) for each in came if len(each.content) > NUMBERS_BYTES}
+        contributions = [self._contributions[each] for each in self._learners]
+        brought = {(each.among, len(each.content)) for each in contributions if len(each.content) > NUMBERS_BYTES}
         if len(brought) > 1:
             return self._lose(f"the learners sent vectors of different kinds to barrier {self._barrier}")
-        self._answer = answer_to(came)
-        self._came, self._heard = {}, set()
+        self._answer = answer_to(contributions)
+        self._contributions, self._received = {}, set()
         self._barrier += 1
         return dict.fromkeys(self._learners, self._answer)
 
@@ -129,27 +129,28 @@ class Hub:
 
         ``gone`` has the ranks of learners that are gone. Returns the frames to send, by rank.
         """
-        awaited = [rank for rank in self._learners if rank not in self._came and rank in {*gone, *self._left}]
-        if not awaited or self._lost is not None or not self._came:
+        awaited = [rank for rank in self._learners if rank not in self._contributions and rank in {*gone, *self._left}]
+        if not awaited or self._lost is not None or not self._contributions:
             return {}
         return self._lose(f"learners {awaited} are gone and did not arrive at barrier {self._barrier}")
 
     def _lose(self, why: str) -> dict[int, HubFrame]:
         self._lost = HubFrame(LOST, self._generation, self._barrier, content=why.encode())
-        return dict.fromkeys(self._came, self._lost)
+        return dict.fromkeys(self._contributions, self._lost)
 
-    def unheard(self, gone: Collection[int]) -> list[int]:
+    def unacknowledged(self, gone: Collection[int]) -> list[int]:
         """Return the ranks of the learners that may not have received the newest answer yet."""
-        return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._heard}]
+        return [rank for rank in self._learners if rank not in {*gone, *self._left, *self._received}]
 
 
-def answer_to(came: Sequence[HubFrame]) -> HubFrame:
+def answer_to(contributions: Sequence[HubFrame]) -> HubFrame:
     """Return the answer to the contributions of all learners, which are in the order of ranks."""
-    content = b"".join(each.content[:NUMBERS_BYTES] for each in came)
-    vectors = [each.content[NUMBERS_BYTES:] for each in came]
+    content = b"".join(each.content[:NUMBERS_BYTES] for each in contributions)
+    vectors = [each.content[NUMBERS_BYTES:] for each in contributions]
+    first = contributions[0]
     if not all(vectors):
-        return came[0]._replace(among=0, content=content)
-    return came[0]._replace(content=content + (add(vectors, came[0].among) if came[0].among else b"".join(vectors)))
+        return first._replace(among=0, content=content)
+    return first._replace(content=content + (add(vectors, first.among) if first.among else b"".join(vectors)))
 
 
 def add(vectors: Sequence[bytes], among: int) -> bytes:

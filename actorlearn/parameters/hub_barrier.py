@@ -42,6 +42,8 @@ from actorlearn.wire.identity import ProcessId
 LINGER_S = 2.0
 """Longest time, in seconds, for which the hub of a leaving learner waits until the others have their last answer."""
 _POLL_MS = 20
+_HUB_RANK = 0
+"""Rank of the learner in whose process the hub runs."""
 
 
 def most_bytes(weights: int) -> int:
@@ -58,7 +60,6 @@ class HubServer:
         """Listen on a free port; raises ChannelError. ``most``: number of bytes of the largest contribution."""
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
-        self._own_ranks = [rank for rank, trainer in enumerate(trainers) if trainer == endpoints.own]
         self._generation, self._hub = generation, Hub(len(trainers), generation)
         self._router = endpoints.router(host, HUB.size + most, generation)
         self._over = threading.Event()
@@ -88,10 +89,10 @@ class HubServer:
             if received is not None:
                 self._take(*received)
             over = self._over.is_set()
-            self._send(self._hub.miss([*gone, *self._own_ranks] if over else gone))
+            self._send(self._hub.miss([*gone, _HUB_RANK] if over else gone))
             if over:
                 end_s = min(end_s, time.monotonic() + LINGER_S)
-                if not self._hub.unheard([*gone, *self._own_ranks]):
+                if not self._hub.unacknowledged([*gone, _HUB_RANK]):
                     break
 
     def _take(self, peer: str, body: bytes) -> None:
@@ -107,7 +108,7 @@ class HubServer:
         12.
         """
         bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
-        for rank in sorted(frames, key=lambda rank: self._trainers[rank] == self._endpoints.own):
+        for rank in sorted(frames, key=lambda rank: rank == _HUB_RANK):
             self._router.send(self._trainers[rank].socket_id, bodies[id(frames[rank])])
 
     def _gone(self) -> list[int]:
@@ -126,7 +127,7 @@ class HubServer:
 
 
 class HubBarrier:
-    """The place of one learner in a generation on several machines; each exchange waits at a barrier."""
+    """The place of one learner in a generation on several machines; it has the methods of `SharedBarrier`."""
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class HubBarrier:
         process must stop waiting.
         """
         self._endpoints, self._generation, self._alive = endpoints, generation, alive
-        self._hub_id = trainers[0]
+        self._hub_id = trainers[_HUB_RANK]
         self.rank, self.learners = list(trainers).index(endpoints.own), len(trainers)
         self.arrivals = 0
         """Number of barriers at which this learner has arrived."""
@@ -152,7 +153,7 @@ class HubBarrier:
         self.waits = Waits(self.learners)
         self._most = most = most_bytes(weights)
         self._server: HubServer | None = None
-        if self.rank == 0:
+        if self.rank == _HUB_RANK:
             self._server = HubServer(endpoints, host, trainers, generation, most)
         else:
             endpoints.begin(generation)
@@ -160,10 +161,7 @@ class HubBarrier:
         """The connection to the hub."""
 
     def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers, and return those of all learners, [learners, NUMBERS].
-
-        Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
-        """
+        """Contribute numbers, and return those of all learners, as `SharedBarrier.gather_numbers` does."""
         return numbers_in(self._ask(content_of(numbers), 0, stay), self.learners)
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
@@ -176,8 +174,8 @@ class HubBarrier:
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``."""
-        said, total = self.exchange(numbers, own, among)
-        return said, self._all_brought(total)
+        all_numbers, total = self.exchange(numbers, own, among)
+        return all_numbers, self._all_brought(total)
 
     def exchange(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
@@ -185,7 +183,7 @@ class HubBarrier:
         """Contribute numbers and a vector; returns the numbers of all learners, and vectors.
 
         These are the sum of the vectors of ranks ``among`` or, if ``among`` is empty, the vectors of all learners; None
-        if a learner has sent no vector. A learner that is told to end still waits until all have come or one is lost,
+        if a learner has sent no vector. A learner that is told to end waits until all have arrived or one is lost,
         because the others may use its vector. Raises ValueError for a vector that is too long.
         """
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)

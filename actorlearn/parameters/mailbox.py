@@ -322,7 +322,7 @@ class SocketMailbox:
             return False
         self.moved.received += len(frames[0])
         if self._counts:
-            self._counts.hear(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
+            self._counts.receive(np.frombuffer(table, np.int64).reshape(rows, TABLE_WORDS))
         again = bool(rows) and version == self.version(sender)  # sent again for its counts
         return not weights or again or self._keep_weights(sender, version, frames[0])
 

@@ -37,14 +37,14 @@ from actorlearn.parameters.shard_frames import (
     FLOAT64,
     PULL,
     PULL_STATE,
-    TELL,
+    ROW,
     WIRES,
     LearnerRow,
     ShardFrame,
     Table,
-    hear,
     most_bytes,
     new_table,
+    take_newer,
 )
 from actorlearn.parameters.shard_layout import Sharding
 
@@ -116,7 +116,7 @@ class Served(Alone):
             self._versions[shard] = answer.version
             for vector, part in zip(vectors, parts, strict=True):
                 vector[span].copy_(part)
-            self._hear(answer)
+            self._take_rows(answer)
         newest = max(answers.values(), key=lambda answer: answer.version)
         self.optimizer.restore(join_state(self.optimizer, vectors, newest.scalars))
 
@@ -140,7 +140,7 @@ class Served(Alone):
         because the weights have learned from the rollouts before it.
         """
         row = self._record
-        if not row.told:
+        if not row.written:
             counts = tuple(self.learner.carried.counts())
             return row._replace(
                 rollouts_learned=position.rollout, used=position.used, began=position.used, counts=counts
@@ -261,7 +261,7 @@ class Served(Alone):
         """Return the frame that offers this learner's weights and the saved optimizer state to an empty shard."""
         span, table = self.spans[shard], self._tables[shard].copy()
         vectors, scalars = split_state(self.optimizer) if shard != self.statistics_shard else ([], [])
-        hear(table, self._table, same_shard=False)
+        take_newer(table, self._table, same_shard=False)
         return ShardFrame(
             FILL,
             shard,
@@ -275,16 +275,16 @@ class Served(Alone):
     def _take(self, answers: Mapping[int, ShardFrame], weights: bool = True) -> None:
         """Take counts and, with ``weights``, weights from answers."""
         for shard, answer in answers.items():
-            self._hear(answer)
+            self._take_rows(answer)
             if weights:
                 self.weights[self.spans[shard]].copy_(answer.values)
                 self._versions[shard] = answer.version
 
-    def _hear(self, answer: ShardFrame) -> None:
+    def _take_rows(self, answer: ShardFrame) -> None:
         """Take the newer rows of learners from an answer, and the counts with which the shard was first filled."""
         if len(answer.table) == len(self._table):
-            hear(self._tables[answer.shard], answer.table)
-            hear(self._table, answer.table, same_shard=False)
+            take_newer(self._tables[answer.shard], answer.table)
+            take_newer(self._table, answer.table, same_shard=False)
             self._base = answer.base
 
     @property
@@ -299,9 +299,9 @@ class Served(Alone):
     def _settle(self, row: LearnerRow) -> None:
         """Replace this learner's row, and send it to each server; later requests contain it too."""
         counts = tuple(self.learner.carried.counts())
-        self._own_row[0] = row._replace(told=row.told + 1, counts=counts).words()
+        self._own_row[0] = row._replace(written=row.written + 1, counts=counts).words()
         for server in range(self.settings.servers):
-            self.lines.tell(ShardFrame(TELL, self.sharding.first_of(server), table=self._own_row))
+            self.lines.post(ShardFrame(ROW, self.sharding.first_of(server), table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
         """Return the last known environment steps and updates of all learners together."""

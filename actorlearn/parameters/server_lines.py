@@ -65,7 +65,7 @@ class ServerLines:
         answers: dict[int, ShardFrame] = {}
         while bodies:
             for server in sorted({self._server_of(shard) for shard in bodies}):
-                self._send(server, {shard: body for shard, body in bodies.items() if self._is_of(shard, server)})
+                self._send(server, {shard: body for shard, body in bodies.items() if self._server_of(shard) == server})
             first = self._server_of(min(bodies))
             for answer in self._receive(first):
                 if bodies.pop(answer.shard, None) is not None:
@@ -76,7 +76,7 @@ class ServerLines:
         self.waited_s += time.monotonic() - began_s
         return answers
 
-    def tell(self, frame: ShardFrame) -> None:
+    def post(self, frame: ShardFrame) -> None:
         """Send a frame that needs no answer, if the line to its server is open."""
         self._lines[self._server_of(frame.shard)].send(encode(self._endpoints.run, frame))
 
@@ -84,9 +84,6 @@ class ServerLines:
         """Close all lines."""
         for line in self._lines.values():
             line.close()
-
-    def _is_of(self, shard: int, server: int) -> bool:
-        return self._server_of(shard) == server
 
     def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
         """Send those requests to a server that are due, if the server has an address."""
@@ -109,7 +106,7 @@ class ServerLines:
             while (body := self._lines[server].recv(wait_ms)) is not None:
                 wait_ms = 0
                 answer = decode(self._endpoints.run, body)
-                if answer is not None and answer.request == self._requests and self._is_of(answer.shard, server):
+                if answer is not None and answer.request == self._requests and self._server_of(answer.shard) == server:
                     self.moved.received += len(body)
                     found.append(answer)
         return found

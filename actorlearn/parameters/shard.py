@@ -37,14 +37,14 @@ from actorlearn.parameters.shard_frames import (
     HANDLED,
     PULL_STATE,
     REPEATED,
+    ROW,
     STATE,
-    TELL,
-    TOLD,
     UNUSABLE,
     WEIGHTS,
+    WRITTEN,
     ShardFrame,
-    hear,
     new_table,
+    take_newer,
 )
 from actorlearn.parameters.shard_layout import HEAD_WORDS
 from actorlearn.parameters.waits import Stragglers
@@ -193,9 +193,9 @@ class Shard:
         """Process a request of a learner; returns answers to send. A request that does not fit the shard is ignored."""
         if not self._fits(learner, frame):
             return {}
-        if len(frame.table) == 1 and frame.table[0, TOLD] > self.table[learner, TOLD]:
-            self.table[learner, TOLD:] = frame.table[0, TOLD:]
-        if frame.kind == TELL:
+        if len(frame.table) == 1 and frame.table[0, WRITTEN] > self.table[learner, WRITTEN]:
+            self.table[learner, WRITTEN:] = frame.table[0, WRITTEN:]
+        if frame.kind == ROW:
             return {}
         if not self.filled:
             return self._offered(learner, frame, now_s)
@@ -238,7 +238,7 @@ class Shard:
         """Take the newest of the offered weights, and the newest row of each learner from all offers."""
         best = max(self._offers.items(), key=lambda offer: (offer[1].version, offer[1].base, -offer[0]))[1]
         for offer in self._offers.values():
-            hear(self.table, offer.table)
+            take_newer(self.table, offer.table)
         size = self._rule.weights.numel()
         weights, *vectors = torch.split(best.values.float(), size)
         self._rule.weights.copy_(weights)

@@ -20,13 +20,13 @@ from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.interface import CARRIED_COUNTS
 from actorlearn.parameters.shard_layout import ROW_WORDS
 
-PULL, CHANGE, TELL, PULL_STATE, FILL, WEIGHTS, STATE, EMPTY = range(8)
+PULL, CHANGE, ROW, PULL_STATE, FILL, WEIGHTS, STATE, EMPTY = range(8)
 """Kinds of frames.
 
 ==========  ========  =============================================================================================
 PULL        learner   asks for the weights
 CHANGE      learner   asks the server to change the weights by a gradient or moments, and for the new weights
-TELL        learner   sends the learner's row; it is not answered
+ROW         learner   sends the learner's row; it is not answered
 PULL_STATE  learner   asks for weights and optimizer state
 FILL        learner   offers weights and optimizer state to an empty shard
 WEIGHTS     server    answers with the weights
@@ -60,7 +60,7 @@ class LearnerRow(NamedTuple):
     """Number of the learner's newest change that the shard has processed, even if it was not applied."""
     dropped: int = 0
     """Number of the learner's changes that the shard has dropped."""
-    told: int = 0
+    written: int = 0
     """Number of times that the learner has written the fields below, also before restarts; 0 = never."""
     rollouts_learned: int = 0
     """Number of the next rollout from which the learner learns."""
@@ -87,7 +87,7 @@ class LearnerRow(NamedTuple):
 
 Table = NDArray[np.int64]
 """Rows of learners as integers, by learner number, [learners, ROW_WORDS]."""
-HANDLED, TOLD = LearnerRow._fields.index("handled"), LearnerRow._fields.index("told")
+HANDLED, WRITTEN = LearnerRow._fields.index("handled"), LearnerRow._fields.index("written")
 
 
 def new_table(learners: int) -> Table:
@@ -95,16 +95,16 @@ def new_table(learners: int) -> Table:
     return np.tile(np.array(LearnerRow().words(), np.int64), (learners, 1))
 
 
-def hear(table: Table, said: Table, same_shard: bool = True) -> None:
-    """Update ``table`` with the rows of the table ``said`` that are newer.
+def take_newer(table: Table, others: Table, same_shard: bool = True) -> None:
+    """Update ``table`` with the rows of the table ``others`` that are newer.
 
     ``same_shard`` is False if the tables belong to different shards. The fields ``handled`` and ``dropped``, which
     differ between shards, are then not updated.
     """
-    newer = said[:, TOLD] > table[:, TOLD]
-    table[newer, TOLD:] = said[newer, TOLD:]
+    newer = others[:, WRITTEN] > table[:, WRITTEN]
+    table[newer, WRITTEN:] = others[newer, WRITTEN:]
     if same_shard:
-        table[:, :TOLD] = np.maximum(table[:, :TOLD], said[:, :TOLD])
+        table[:, :WRITTEN] = np.maximum(table[:, :WRITTEN], others[:, :WRITTEN])
 
 
 class ShardFrame(NamedTuple):

@@ -22,13 +22,13 @@ from actorlearn.memory.shared import Segment
 
 _ENV_STEPS, _UPDATES, _ROLLOUTS_LEARNED = range(3)
 TABLE_WORDS = 5
-"""Number of 8-byte integers in a row of the table in a message: a learner's number, and the fields of `Told`."""
+"""Number of 8-byte integers in a row of the table in a message: a learner's number, then its `LearnerCounts`."""
 
 _MOST = 1 << 53
 """Largest valid count (``wire/identity.py``)."""
 
 
-class Told(NamedTuple):
+class LearnerCounts(NamedTuple):
     """Counts of one learner."""
 
     began_env_steps: int
@@ -59,7 +59,7 @@ class SharedCounts:
         settled, done = segment["settled"], segment["done"]
         self._records = [CommittedRecord(settled[other], done[:, other]) for other in range(len(settled))]
         self._learner = learner
-        self._heard: dict[int, Told] = {}
+        self._received: dict[int, LearnerCounts] = {}
         """Counts of learners from messages, by learner; written by the mailbox's receiving thread."""
 
     @property
@@ -72,40 +72,42 @@ class SharedCounts:
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
     @property
-    def heard(self) -> Told | None:
+    def received(self) -> LearnerCounts | None:
         """Counts of this learner in messages of others, if it was on another machine before; None if there are none."""
-        return self._heard.get(self._learner)
+        return self._received.get(self._learner)
 
-    def begin_again(self, heard: Told, rollout: int) -> None:
-        """Continue on this machine with counts ``heard`` from others; ``rollout`` is the next rollout to count.
+    def begin_again(self, received: LearnerCounts, rollout: int) -> None:
+        """Continue on this machine with counts ``received`` from others; ``rollout`` is the next rollout to count.
 
         The learner makes new experience on this machine, so no rollout that others have mixed is learned from again.
         """
-        self._records[self._learner].replace([heard.env_steps, heard.updates, rollout])
-        self.begin(heard.began_env_steps, heard.began_updates)
+        self._records[self._learner].replace([received.env_steps, received.updates, rollout])
+        self.begin(received.began_env_steps, received.began_updates)
 
     def table(self) -> NDArray[np.int64]:
         """Return the newest known counts of all learners, [learners, TABLE_WORDS], for a message."""
-        return np.array([(learner, *told) for learner, told in sorted(self._known().items())], np.int64)
+        return np.array([(learner, *counts) for learner, counts in sorted(self._known().items())], np.int64)
 
-    def hear(self, table: NDArray[np.int64]) -> None:
+    def receive(self, table: NDArray[np.int64]) -> None:
         """Take newer counts from the table in another learner's message; invalid rows are left out."""
         for learner, *words in table.tolist():
-            told = Told._make(words)
-            if 0 <= learner < len(self._records) and 0 <= min(told) <= max(told) <= _MOST:
-                before = self._heard.get(learner)
-                if before is None or told.updates >= before.updates:
-                    self._heard[learner] = told
+            counts = LearnerCounts._make(words)
+            if 0 <= learner < len(self._records) and 0 <= min(counts) <= max(counts) <= _MOST:
+                before = self._received.get(learner)
+                if before is None or counts.updates >= before.updates:
+                    self._received[learner] = counts
 
-    def _known(self) -> dict[int, Told]:
+    def _known(self) -> dict[int, LearnerCounts]:
         """Return the newest counts of each learner, from the segment or from messages; this one's from the segment."""
-        known = dict(self._heard)
+        known = dict(self._received)
         known.pop(self._learner, None)
         began = self._began[:, : _UPDATES + 1].copy()
         for other in np.flatnonzero(began[:, _UPDATES] >= 0).tolist():
-            told = Told(*began[other].tolist(), *self._records[other].read([_ENV_STEPS, _UPDATES])[0].tolist())
-            if other not in known or told.updates >= known[other].updates:
-                known[other] = told
+            counts = LearnerCounts(
+                *began[other].tolist(), *self._records[other].read([_ENV_STEPS, _UPDATES])[0].tolist()
+            )
+            if other not in known or counts.updates >= known[other].updates:
+                known[other] = counts
         return known
 
     @property
@@ -134,6 +136,6 @@ class SharedCounts:
     def total(self) -> tuple[int, int]:
         """Environment steps and updates of all learners: the largest counts at a beginning, plus all counts since."""
         known = self._known().values()
-        env_steps = max((told.began_env_steps for told in known), default=0) + sum(told.env_steps for told in known)
-        updates = max((told.began_updates for told in known), default=0) + sum(told.updates for told in known)
+        env_steps = max((each.began_env_steps for each in known), default=0) + sum(each.env_steps for each in known)
+        updates = max((each.began_updates for each in known), default=0) + sum(each.updates for each in known)
         return env_steps, updates

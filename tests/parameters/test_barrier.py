@@ -201,7 +201,7 @@ def test_all_get_the_same_sum_of_some_vectors_and_all_numbers(tmp_path: Path, ro
     def attend(place: SharedBarrier) -> list[tuple[list[int], list[float]]]:
         found = []
         for size in sizes:
-            said, total = place.add(vectors[place.rank, :size], among, [place.rank + size])
+            said, total = place.add(vectors[place.rank, :size].copy(), among, [place.rank + size])
             found.append((said[:, 0].tolist(), total.tolist()))
         return found
 

@@ -163,8 +163,8 @@ def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
         for rank, sent in enumerate(travelling):
             sent.append(made[rank].counts.table())
             if len(sent) > rounds:
-                made[1 - rank].counts.hear(sent.popleft())
-    made[0].counts.hear(made[1].counts.table())
+                made[1 - rank].counts.receive(sent.popleft())
+    made[0].counts.receive(made[1].counts.table())
     total, _ = made[0].counts.total
     assert end <= total <= end + (rounds + 2) * 10
     assert (total > end + 2 * 10) == bool(rounds)
@@ -330,13 +330,13 @@ def test_whatever_is_lost_or_repeated_totals_are_those_of_what_was_heard(
         rollouts[own] += 1
         told.append(counts[own].table())
         if order.random() < 0.5:
-            counts[to].hear(order.choice(told))
+            counts[to].receive(order.choice(told))
     for _ in range(2):  # everything once more, in any order
         for table in order.sample(told, len(told)):
-            counts[order.randrange(3)].hear(table)
+            counts[order.randrange(3)].receive(table)
     for each in counts:
         for other in counts:
-            each.hear(other.table())
+            each.receive(other.table())
     done = sum(steps for _, steps, _ in deeds)
     assert {each.total for each in counts} == {(102 + done, 12 + len(deeds))}
 
@@ -345,8 +345,8 @@ def test_rows_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     Segment.create(tmp_path / "counts", counts_fields(4)).close()
     counts = SharedCounts(Segment.open(tmp_path / "counts"), 0)
     for row in ((-1, 1, 1, 1, 1), (4, 1, 1, 1, 1), (1, -1, 1, 1, 1), (1, 1, 1, 1 << 60, 1)):
-        counts.hear(np.array([row], np.int64))
-    counts.hear(np.zeros((0, TABLE_WORDS), np.int64))
+        counts.receive(np.array([row], np.int64))
+    counts.receive(np.zeros((0, TABLE_WORDS), np.int64))
     assert counts.total == (0, 0)
 
 

@@ -120,10 +120,10 @@ def test_who_may_still_ask_for_the_last_answer() -> None:
     hub = Hub(3, 0)
     for rank in range(3):
         hub.take(rank, come(1))
-    assert hub.unheard([]) == [0, 1, 2]
+    assert hub.unacknowledged([]) == [0, 1, 2]
     hub.take(0, HubFrame(ACKNOWLEDGED, 0, 1))
     hub.take(1, HubFrame(LEFT, 0, 1))
-    assert hub.unheard([]) == [2] and hub.unheard([2]) == []
+    assert hub.unacknowledged([]) == [2] and hub.unacknowledged([2]) == []
 
 
 def test_other_generations_and_different_contributions() -> None:

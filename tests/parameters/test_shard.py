@@ -27,8 +27,8 @@ from actorlearn.parameters.shard_frames import (
     PULL,
     PULL_STATE,
     REPEATED,
+    ROW,
     STATE,
-    TELL,
     UNUSABLE,
     WEIGHTS,
     LearnerRow,
@@ -83,7 +83,7 @@ class Asker:
     def asks(self) -> ShardFrame | None:
         """The request that it repeats until it is answered."""
         own = new_table(1)
-        own[0] = LearnerRow(told=1 + self.done).words()
+        own[0] = LearnerRow(written=1 + self.done).words()
         if self.empty:
             state = torch.cat([self.known, torch.zeros(2 * len(self.known))])
             return ShardFrame(
@@ -308,13 +308,13 @@ def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_no
 def test_what_a_learner_tells_is_in_every_answer() -> None:
     shard = filled(counting(SIZE))
     own = new_table(1)
-    row = LearnerRow(told=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
+    row = LearnerRow(written=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
     own[0] = row.words()
-    assert shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0) == {}
+    assert shard.take(1, sent(ShardFrame(ROW, 3, table=own)), 0.0) == {}
     answer = sent(shard.take(0, sent(ShardFrame(PULL, 3)), 0.0)[0])
     assert LearnerRow.of(answer.table[1].tolist()) == row
-    own[0] = LearnerRow(told=3).words()
-    shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0)
+    own[0] = LearnerRow(written=3).words()
+    shard.take(1, sent(ShardFrame(ROW, 3, table=own)), 0.0)
     assert LearnerRow.of(shard.table[1].tolist()) == row
 
 
@@ -373,8 +373,8 @@ def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_
     assert shard.due([0, 1, 2], 0.0) == {}, "the third is there and has sent nothing yet"
     assert shard.due([0, 1], 0.0).keys() == {0, 1}, "it was given up before it had sent anything"
     own = new_table(1)
-    own[0] = LearnerRow(told=1).words()
-    shard.take(1, sent(ShardFrame(TELL, 3, table=own)), 0.0)
+    own[0] = LearnerRow(written=1).words()
+    shard.take(1, sent(ShardFrame(ROW, 3, table=own)), 0.0)
     shard.take(0, change(1, torch.ones(SIZE), 1), 0.0)
     assert shard.due([0, 1], 0.0) == {}
     assert shard.due([0], 0.0).keys() == {0}, "the other has died"
