@@ -85,6 +85,8 @@ class Policy:
         self._precision = settings.precision
         self._passes = Passes(self.network, ComputePool(threads if device == "cpu" else 1), settings.precision)
         self._staging = Staging(device)
+        self._read = ("observation", "state", "first") if self.state_size else ("observation",)
+        """Columns of the rows from which actions are chosen."""
         self._captures = settings.cuda_graphs
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._seed = (seed << 16) + stream
@@ -168,20 +170,17 @@ class Policy:
         self.refresh(timestep // first.horizon)
         drawn = timestep - timestep % self._noise_steps
         moment = (member << 40) + drawn * first.groups + group
-        epsilon = state = begins = None
+        epsilon = None
         if self.exploration and self.rollouts:
             epsilon = self.exploration.epsilon_of(asked, self.rollouts, self._environments)
-        if self.state_size:
-            state, begins = self._column_of("state", asked), self._column_of("first", asked)
-        observation = self._column_of("observation", asked)
-        chosen = self.choose(observation, moment, state=state, first=begins, epsilon=epsilon)
+        read = {name: [blocks.row(name, group, timestep) for blocks, group, timestep in asked] for name in self._read}
+        joined = self._staging.join(read, 0)
+        chosen = self.choose(
+            joined["observation"], moment, state=joined.get("state"), first=joined.get("first"), epsilon=epsilon
+        )
         _write(chosen, asked)
         for blocks, group, timestep in asked:  # only after all columns are written, in case the process is killed
             blocks.mark_acted(group, timestep, self.version)
-
-    def _column_of(self, column: str, asked: Sequence[RowsAsked]) -> Tensor:
-        """Return a column of all rows that need actions, concatenated: [N, …]."""
-        return self._staging.join(column, [blocks.row(column, group, timestep) for blocks, group, timestep in asked], 0)
 
 
 def _write(chosen: dict[str, Tensor], asked: Sequence[RowsAsked]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.interface import Outputs
@@ -25,26 +24,13 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
     The batch has the columns "discount", "reached" and "weight", each [L, B] for sequences of L transitions, and
     "state" [1, B, S] if the replay stores states. ``actorlearn/replay/buffer.py`` describes them.
     """
-
-    def stage(name: str, array: NDArray[Any]) -> Tensor:
-        return staging.join(name, [array], 0)
-
-    valid = stage("valid", sample.valid)
-    columns = {
-        "discount": stage("discount", sample.discount),
-        "reached": stage("reached", sample.reached),
-        "weight": stage("weight", weight[None]).expand_as(valid),
-    }
+    fields = {name: getattr(sample, name) for name in ("observation", "action", "reward", "first", "valid")}
+    columns: dict[str, NDArray[Any]] = {"discount": sample.discount, "reached": sample.reached, "weight": weight[None]}
     if sample.state.shape[1]:
-        columns["state"] = stage("state", sample.state[None])
-    return Batch.plain(
-        observation=stage("observation", sample.observation),
-        action=stage("action", sample.action),
-        reward=stage("reward", sample.reward),
-        first=stage("first", sample.first),
-        valid=valid,
-        columns=columns,
-    )
+        columns["state"] = sample.state[None]
+    staged = staging.join({name: [array] for name, array in {**fields, **columns}.items()}, 0)
+    staged["weight"] = staged["weight"].expand_as(staged["valid"])
+    return Batch.plain(**{name: staged[name] for name in fields}, columns={name: staged[name] for name in columns})
 
 
 def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outputs:

@@ -21,7 +21,7 @@ from torch import Tensor
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.minibatches import Gathered
 from actorlearn.learning.reward_scale import RewardScale
-from actorlearn.memory.rollout import GroupRollout, Rollouts
+from actorlearn.memory.rollout import ARRIVAL_COLUMNS, GroupRollout, Rollouts
 from actorlearn.memory.shared_rollout import Columns
 from actorlearn.worker.staging import Staging
 
@@ -107,23 +107,22 @@ class Gatherer:
 
         Observation and first have T + 1 rows, other columns T. ``ages`` are the policy lags of all rows, [T + 1, B].
         """
-
-        def join(name: str, rows: slice = slice(None)) -> Tensor:
-            return staging.join(name, [block[rows] for block in blocks_of(name)], dim=1)
-
-        reward, first = join("reward"), join("first")
-        terminated, truncated = join("terminated"), join("truncated")
+        rows = dict.fromkeys((*ARRIVAL_COLUMNS, "action"), slice(None))
+        if self._replayed is not None:
+            rows["observation"] = slice(0)
+        rows |= {name: slice(1 if name == "state" else -1) for name in self._columns}
+        column = staging.join({name: [block[part] for block in blocks_of(name)] for name, part in rows.items()}, dim=1)
         return Batch(
-            observation=join("observation", slice(None) if self._replayed is None else slice(0)),
-            action=join("action")[:-1],
-            reward=reward[1:],
-            terminated=terminated[1:],
-            truncated=truncated[1:],
-            life_lost=join("life_lost")[1:],
-            first=first,
-            valid=~first[1:],  # an environment that is reset ignores the action
-            policy_lag=ages[:-1].to(first.device),
-            columns={name: join(name, slice(1 if name == "state" else -1)) for name in self._columns},
+            observation=column["observation"],
+            action=column["action"][:-1],
+            reward=column["reward"][1:],
+            terminated=column["terminated"][1:],
+            truncated=column["truncated"][1:],
+            life_lost=column["life_lost"][1:],
+            first=column["first"],
+            valid=~column["first"][1:],  # an environment that is reset ignores the action
+            policy_lag=ages[:-1].to(column["first"].device),
+            columns={name: column[name] for name in self._columns},
         )
 
 

@@ -7,7 +7,7 @@ by the network, on the device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,12 +23,15 @@ class Staging:
         self._device = torch.device(device)
         self._pinned: dict[str, Tensor] = {}
 
-    def join(self, name: str, arrays: Sequence[NDArray[Any]], dim: int) -> Tensor:
-        """Return the arrays joined along ``dim``, on the device.
+    def join(self, columns: Mapping[str, Sequence[NDArray[Any]]], dim: int) -> dict[str, Tensor]:
+        """Return the arrays of each column joined along ``dim``, on the device.
 
-        The tensor is valid until the next call with the same name. On a GPU, computations from it must have ended
-        before that call, which writes to the same pinned buffer.
+        A tensor is valid until the next call with the same name. On a GPU, computations from it must have ended before
+        that call, which writes to the same pinned buffer.
         """
+        return {name: self._joined(name, arrays, dim) for name, arrays in columns.items()}
+
+    def _joined(self, name: str, arrays: Sequence[NDArray[Any]], dim: int) -> Tensor:
         parts = [torch.from_numpy(array) for array in arrays]
         if self._device.type == "cpu":
             return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
