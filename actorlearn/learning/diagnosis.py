@@ -36,8 +36,6 @@ class Diagnosis:
     def __init__(self, network: FlatNetwork, actions: Actions, mask: ActionMask | None = None) -> None:
         """Observe this network. The largest possible entropy is computed from ``actions`` and the masks."""
         self._network, self._actions, self._mask = network, actions, mask
-        self._batch: Batch | None = None
-        """The newest minibatch."""
         self._rewarded: Tensor | int = 0
         """Number of steps with a reward other than 0; kept on the device, so that no update waits for it."""
         self._steps = 0
@@ -49,15 +47,11 @@ class Diagnosis:
         self._rewarded = self._rewarded + rollout.reward.count_nonzero()
         self._steps += rollout.reward.numel()
 
-    def note_minibatch(self, batch: Batch) -> None:
-        """Keep a minibatch; the next report makes its forward pass with rows of the newest one."""
-        self._batch = batch
+    def row(self, batch: Batch, entropy: float | None) -> dict[str, float]:
+        """Return the metrics since the last call, with a forward pass of rows of ``batch``, the newest minibatch.
 
-    def row(self, entropy: float | None) -> dict[str, float]:
-        """Return the metrics since the last call; empty if nothing was learned. ``entropy`` is that of the policy."""
-        batch, self._batch = self._batch, None
-        if batch is None:
-            return {}
+        ``entropy`` is that of the policy, if it is known.
+        """
         row: dict[str, float] = {}
         if self._steps:
             row["rewards_nonzero"] = float(self._rewarded) / self._steps

@@ -113,6 +113,7 @@ class Learning:
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
+        self._schedule_end = settings.schedule_end
         self.learns = self.algorithm_settings.epochs > 0
         """Whether the weights change. With ``algorithm.epochs: 0`` rollouts are played, and nothing is learned."""
         self.minibatches, self._number = minibatches, settings.learner
@@ -156,6 +157,8 @@ class Learning:
         """Number of consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
         """Metrics of the newest optimizer step; if a step of the update was skipped, of the first skipped one."""
+        self._minibatch: Batch | None = None
+        """The newest minibatch of which `metrics` has not reported yet."""
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
         """Number of observations that the statistics must have before learning begins."""
         self._opened_before = 0
@@ -344,7 +347,7 @@ class Learning:
 
     def _take(self, minibatch: Minibatch, computed: Computed, env_steps: int) -> bool:
         """Take the optimizer step of a minibatch whose gradient has been computed; returns as `learn_from` does."""
-        self.diagnosis.note_minibatch(minibatch.batch)
+        self._minibatch = minibatch.batch
         loss, metrics, proposed = computed
         if self._moved_too_far(metrics):
             return False
@@ -407,7 +410,7 @@ class Learning:
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
         """Return the learning rate by the schedule, scaled with the number of learners (``learners.rate_scaling``)."""
-        rate = rate_after(o, env_steps, self.settings.schedule_end)
+        rate = rate_after(o, env_steps, self._schedule_end)
         return scale_rate(rate, self.settings.learners, self.settings.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------
@@ -421,7 +424,8 @@ class Learning:
 
         Metrics of optimizer steps are returned by `pass_over` instead.
         """
-        symptoms = self.diagnosis.row(self._newest.get("entropy"))
+        minibatch, self._minibatch = self._minibatch, None
+        symptoms = self.diagnosis.row(minibatch, self._newest.get("entropy")) if minibatch is not None else {}
         return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
 
     def sha256(self) -> str:

@@ -100,20 +100,16 @@ def test_a_sample_has_few_rows() -> None:
 def test_a_row_has_what_happened_since_the_one_before() -> None:
     network = FlatNetwork(made(), ComputePool(), "fp32", False)
     diagnosis = Diagnosis(network, 4)
-    assert diagnosis.row(0.5) == {}
     diagnosis.note_rollout(batch())
-    diagnosis.note_minibatch(batch())
-    row = diagnosis.row(0.5)
+    row = diagnosis.row(batch(), 0.5)
     assert row["rewards_nonzero"] == pytest.approx(23 / 24) and row["entropy_share"] == pytest.approx(0.5 / log(4))
     assert "weights_change" not in row
     with torch.no_grad():
         network.parameters.mul_(2.0)
-    diagnosis.note_minibatch(batch())
-    row = diagnosis.row(None)
+    row = diagnosis.row(batch(), None)
     assert row["weights_change"] == pytest.approx(0.5)
     assert row.keys().isdisjoint({"rewards_nonzero", "entropy_share"})
-    diagnosis.note_minibatch(batch())
-    assert diagnosis.row(None)["weights_change"] == 0.0
+    assert diagnosis.row(batch(), None)["weights_change"] == 0.0
 
 
 def test_with_masks_the_entropy_is_compared_with_that_of_valid_choices() -> None:
@@ -123,12 +119,10 @@ def test_with_masks_the_entropy_is_compared_with_that_of_valid_choices() -> None
     cells = torch.tensor([1.0, 0.0, 1.0, 0.0]).expand(*batch().observation.shape[:2], 4).clone()
     cells[0, 0], cells[0, 1], cells[-1] = 1.0, torch.tensor([0.0, 0.0, 0.0, 1.0]), 1.0  # the last row has no action
     seen = replace(batch(), observation=torch.cat([batch().observation, cells], -1))
-    diagnosis.note_minibatch(seen)
     rows = seen.valid.numel()
-    assert diagnosis.row(0.5)["entropy_share"] == pytest.approx(0.5 / ((log(4) + (rows - 2) * log(2)) / rows))
+    assert diagnosis.row(seen, 0.5)["entropy_share"] == pytest.approx(0.5 / ((log(4) + (rows - 2) * log(2)) / rows))
     only = torch.cat([batch().observation, torch.eye(4)[0].expand_as(cells)], -1)
-    diagnosis.note_minibatch(replace(seen, observation=only))
-    assert "entropy_share" not in diagnosis.row(0.0), "nothing can be chosen"
+    assert "entropy_share" not in diagnosis.row(replace(seen, observation=only), 0.0), "nothing can be chosen"
 
 
 def test_learning_reports_it_and_learns_the_same() -> None:
@@ -137,6 +131,7 @@ def test_learning_reports_it_and_learns_the_same() -> None:
         for one in (examined, other):
             one.learn(batch(), 0, rollout)
         assert "dead_units" in examined.metrics()
+        assert "dead_units" not in examined.metrics(), "nothing was learned since"
     assert torch.equal(examined.weights, other.weights)
 
 
