@@ -69,6 +69,7 @@ class Trainer:
         snapshots = SimulatorSnapshots(settings.states, self.members, self.link.wake_all, self.link.wait_following)
         self.checkpoints = Checkpoints(settings, worker.control, state, snapshots)
         self.reports = Reports(settings, worker.control, self.counts, self.members.in_flight)
+        self._end_steps = settings.end_steps
         self._draining = False
         """Whether this learner has to finish its work and leave."""
         self._joined = False
@@ -86,8 +87,7 @@ class Trainer:
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
         if self._draining and mode_of(self.settings.exchange).central:
             self._join_to_save()
-        end_steps = self.settings.end_steps
-        while self.counts.env_steps < end_steps and not self._draining and self.worker.poll():
+        while self.counts.env_steps < self._end_steps and not self._draining and self.worker.poll():
             draining = self._follow_orders()
             joined = self._joined or self._join_learners()
             if draining:
@@ -124,10 +124,10 @@ class Trainer:
 
     def _is_over(self) -> bool:
         """Whether all learners together have learned from as many steps as the run shall have, by the newest count."""
-        learned, end_steps = self.learning.exchange.learned(self.settings.end_steps), self.settings.end_steps
-        if learned >= end_steps:
+        learned = self.peers.exchange.learned(self._end_steps)
+        if learned >= self._end_steps:
             self.counts.env_steps = max(self.counts.env_steps, learned)
-        return self.counts.env_steps >= end_steps
+        return self.counts.env_steps >= self._end_steps
 
     def _learn(self, gathered: Gathered) -> bool:
         """Make an update from a rollout, publish, and open the next rollout; returns False if this process must end."""
@@ -191,11 +191,11 @@ class Trainer:
         This is so if the trainer has learned it before a restart, or if the weights that chose all its actions are too
         old.
         """
-        minibatches, in_step = self.learning.minibatches, self.peers.in_step
-        if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or in_step):
+        minibatches, peers = self.learning.minibatches, self.peers
+        if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or peers.in_step):
             minibatches.store(gathered.rollout, gathered.parts)
-            self.counts.count_learned_before(gathered, in_step, self.learning.normalizes)
-        elif gathered.stale and not gathered.steps and not in_step:
+            self.counts.count_learned_before(gathered, peers.in_step, self.learning.normalizes)
+        elif gathered.stale and not gathered.steps and not peers.in_step:
             self.counts.finish_rollout(gathered)
         else:
             return False
@@ -268,7 +268,7 @@ class Trainer:
             return
         pulls = self.members.rows() // self.settings.pull_rows
         with suppress(Stopped):  # raised if this process is told to end while it waits for a parameter server
-            if pulls > self._pulls and self.learning.exchange.pull():
+            if pulls > self._pulls and self.peers.exchange.pull():
                 self._publish()
         self._pulls = pulls
 
@@ -316,7 +316,7 @@ class Trainer:
             "wall_time_s": elapsed_s(self.settings),
             "weights_sha256": self.learning.sha256(),
         }
-        done = self.counts.env_steps >= self.settings.end_steps
+        done = self.counts.env_steps >= self._end_steps
         self.worker.control.finished("total_steps" if done else "drained" if self._draining else "stopped", summary)
         self.worker.control.close()
 
