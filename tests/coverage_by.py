@@ -73,7 +73,6 @@ COVERED_BY = {
     "actorlearn/parameters/mailbox.py": "tests/parameters/test_mailboxes.py",
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
-    "actorlearn/processes/group.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/members.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/inference.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/simulator.py": "tests/processes/test_rollout_protocol.py",

@@ -20,7 +20,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,10 @@ from actorlearn.envs.interface import Row
 from actorlearn.failpoints import hit
 from actorlearn.files import write_atomically
 from actorlearn.memory.rollout import ARRIVAL_COLUMNS, Blocks, Rollouts
-from actorlearn.processes.group import EnvGroup
 from actorlearn.worker.settings import snapshot_of
+
+if TYPE_CHECKING:
+    from actorlearn.processes.simulator import EnvGroup
 
 Arrays = dict[str, NDArray[Any]]
 

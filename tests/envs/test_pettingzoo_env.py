@@ -15,7 +15,7 @@ from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.group import decorrelate
+from actorlearn.processes.simulator import decorrelate
 from actorlearn.replay.rows import ReplayShape
 from actorlearn.testing.environment import FLAGS, column, play, poisoned_row, random_actions
 from tests import named

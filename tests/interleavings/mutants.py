@@ -16,8 +16,8 @@ from actorlearn.parameters.interface import PeerLost
 from actorlearn.parameters.mailbox import SharedMailbox
 from actorlearn.parameters.published import Published
 from actorlearn.parameters.store import SharedStore
-from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator import EnvGroup
 from tests.interleavings.arrays import Flock, OpenedSegment
 
 # Published weights ---------------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator import EnvGroup
 from actorlearn.wire.messages import Member
 from tests.blocks import block_shape
 from tests.identities import process as identity

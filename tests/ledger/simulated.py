@@ -11,7 +11,7 @@ from actorlearn.memory.progress import Progress
 from actorlearn.memory.rollout import Blocks, Rollouts
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.published import Published
-from actorlearn.processes.group import EnvGroup
+from actorlearn.processes.simulator import EnvGroup
 from actorlearn.worker.handshake import shape_to_match
 from actorlearn.worker.settings import SimulatorSettings
 from tests.ledger.counting import Row, row_of

@@ -18,8 +18,8 @@ from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_f
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
-from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator import EnvGroup
 from actorlearn.processes.snapshots import Snapshots, restore
 from actorlearn.wire.messages import Member
 from tests import named

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from actorlearn.envs.interface import Row
-from actorlearn.processes.group import decorrelate
+from actorlearn.processes.simulator import decorrelate
 from actorlearn.testing.environment import FLAGS, poisoned_row
 from tests import named
 from tests.envs.playing import opened

@@ -37,8 +37,8 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.counts import TrainerCounts
-from actorlearn.processes.group import EnvGroup
 from actorlearn.processes.members import RolloutMembers
+from actorlearn.processes.simulator import EnvGroup
 from actorlearn.wire.messages import Member
 from tests import named
 from tests.blocks import block_shape

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from actorlearn.envs.interface import EnvSpec, Row, VectorEnv
 from actorlearn.memory.rollout import Blocks, BlockShape, Rollouts, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
-from actorlearn.processes.group import EnvGroup
+from actorlearn.processes.simulator import EnvGroup
 from actorlearn.replay.rows import COLUMNS
 
 ENVS = 2
