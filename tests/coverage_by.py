@@ -74,7 +74,6 @@ COVERED_BY = {
     # processes: what they do together is what matters.
     "actorlearn/processes/__main__.py": "tests/system/test_whole_runs.py",
     "actorlearn/processes/members.py": "tests/processes/test_rollout_protocol.py",
-    "actorlearn/processes/inference.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/processes/simulator.py": "tests/processes/test_rollout_protocol.py",
     "actorlearn/worker/settings.py": "tests/launch/plan/test_plan.py",
     # launch

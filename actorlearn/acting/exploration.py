@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.acting.batching import RowsAsked
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 from actorlearn.algorithms.settings import AlgorithmSettings, EpsilonSchedule
-from actorlearn.memory.rollout import Rollouts
+from actorlearn.memory.rollout import Rollouts, RowsAsked
 
 
 def mix(seed: int, moment: int) -> int:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from actorlearn.acting.batching import RowsAsked
 from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.acting.exploration import mix
 from actorlearn.action_mask import MASK
@@ -22,7 +21,7 @@ from actorlearn.address import Shm
 from actorlearn.algorithms.interface import ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.memory.rollout import Rollouts
+from actorlearn.memory.rollout import Rollouts, RowsAsked
 from actorlearn.memory.shared import Segment
 from actorlearn.models.graph import Graph
 from actorlearn.models.heads import ask_only

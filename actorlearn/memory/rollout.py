@@ -420,6 +420,10 @@ class GroupRollout(NamedTuple):
         return f"{self.socket_id}/{self.group}"
 
 
+RowsAsked = tuple[Blocks, int, int]
+"""The rows of one group of environments at one timestep, which need actions: (simulator's blocks, group, timestep)."""
+
+
 def unfinished_steps(blocks: Blocks, group: int) -> int:
     """Return the number of environment steps of a group in its incomplete rollout, which a simulator's death loses.
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from actorlearn.acting.batching import due_rows
 from actorlearn.address import Shm
 from actorlearn.envs.interface import EnvSpec, Row, empty_row
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
+from actorlearn.processes.inference import due_rows
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import EnvGroup
 from actorlearn.wire.messages import Member

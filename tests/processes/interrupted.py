@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from actorlearn.acting.batching import Batching, RowsAsked
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.make import make
 from actorlearn.memory.account import Account, account_fields
-from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
+from actorlearn.memory.rollout import Blocks, Rollouts, RowsAsked, make_segment, rollouts_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
+from actorlearn.processes.inference import Batching
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import EnvGroup
 from actorlearn.processes.snapshots import Snapshots, restore

@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actorlearn.acting.batching import Batching, RowsAsked, due_rows
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.envs.interface import EnvSpec, Row
@@ -28,6 +27,7 @@ from actorlearn.memory.rollout import (
     Blocks,
     BlockShape,
     Rollouts,
+    RowsAsked,
     make_segment,
     rollouts_fields,
     steps_in_flight,
@@ -37,6 +37,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.batches import Gatherer
 from actorlearn.processes.counts import TrainerCounts
+from actorlearn.processes.inference import Batching, due_rows
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import EnvGroup
 from actorlearn.wire.messages import Member

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actorlearn.acting.batching import Batching, due_rows, waiting_rows
 from actorlearn.memory.rollout import Blocks
+from actorlearn.processes.inference import Batching, due_rows, waiting_rows
 from tests.blocks import make_members
 
 ENVS = 4
