@@ -21,6 +21,7 @@ COVERED_BY = {
     # algorithms: the losses are one test over all of them, the parts of value learning another.
     "actorlearn/algorithms/actor_critic.py": "tests/algorithms/test_losses.py",
     "actorlearn/algorithms/impala.py": "tests/algorithms/test_losses.py",
+    "actorlearn/algorithms/vtrace.py": "tests/algorithms/test_returns.py",
     "actorlearn/algorithms/dqn.py": "tests/algorithms/test_q_learning.py",
     "actorlearn/algorithms/c51.py": "tests/algorithms/test_q_learning.py",
     "actorlearn/algorithms/interface.py": "tests/algorithms/test_make.py",

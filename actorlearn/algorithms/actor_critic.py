@@ -13,7 +13,7 @@ from torch import Tensor
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms import policies
 from actorlearn.algorithms.interface import Batch
-from actorlearn.algorithms.returns import VTrace, mean_over, outcomes, vtrace
+from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.actor_critic import ActorCriticSettings
 from actorlearn.curves import curve
 
@@ -62,11 +62,6 @@ class ActorCritic:
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Return the batch unchanged."""
         return batch
-
-    def corrected(self, batch: Batch, value: Tensor, ratio_tm1: Tensor, rho_clip: float, c_clip: float) -> VTrace:
-        """Return V-trace's targets and advantages for values [T+1, B] and importance ratios [T, B]."""
-        counted, lambda_ = outcomes(batch, self.settings), self.settings.gae_lambda
-        return vtrace(counted, value[:-1], value[1:], ratio_tm1, rho_clip=rho_clip, c_clip=c_clip, lambda_=lambda_)
 
     def total(self, valid: Tensor, policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, progress: float) -> Tensor:
         """Return the whole loss; ``policy_loss``, ``value_loss`` and ``entropy`` are means over valid transitions.

@@ -18,6 +18,7 @@ from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.impala import IMPALASettings
+from actorlearn.algorithms.vtrace import corrected
 
 
 class IMPALA(ActorCritic):
@@ -40,16 +41,16 @@ class IMPALA(ActorCritic):
         log_prob_tm1 = policy_tm1.log_prob(played_actions(batch))
         log_ratio_tm1 = (log_prob_tm1.detach() - batch.columns["log_prob"]).where(valid, 0.0)
         ratio_tm1 = log_ratio_tm1.exp()
-        corrected = self.corrected(batch, value.detach(), ratio_tm1, settings.rho_clip, settings.c_clip)
+        traced = corrected(batch, settings, value.detach(), ratio_tm1, settings.rho_clip, settings.c_clip)
 
         # The three terms of section 4.2.
-        policy_loss = -mean_over(valid, log_prob_tm1 * corrected.advantage_tm1)
+        policy_loss = -mean_over(valid, log_prob_tm1 * traced.advantage_tm1)
         entropy = mean_over(valid, policy_tm1.entropy())
-        value_loss = mean_over(valid, (corrected.target_tm1 - value_tm1).square())
+        value_loss = mean_over(valid, (traced.target_tm1 - value_tm1).square())
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
         metrics["ratio_mean"] = mean_over(valid, ratio_tm1)
         metrics |= ratio_metrics(batch, log_ratio_tm1, ratio_tm1 > settings.rho_clip)
-        metrics |= fit(valid, corrected.target_tm1, value_tm1)
+        metrics |= fit(valid, traced.target_tm1, value_tm1)
         return total, {name: metric.detach() for name, metric in metrics.items()}

@@ -41,6 +41,7 @@ from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import DIVERGENCE, ratio_metrics
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.ppo import PPOSettings
+from actorlearn.algorithms.vtrace import corrected
 
 LARGEST_LOG = 60.0
 """Limit of the logarithm of a ratio: e^60 and its gradient are finite in float32.
@@ -74,8 +75,8 @@ class PPO(ActorCritic):
         if settings.advantages == "vtrace":
             columns["value"] = value[:-1]
             ratio_tm1 = (columns["log_prob_before"] - columns["log_prob"]).where(batch.valid, 0.0).exp()
-            corrected = self.corrected(batch, value, ratio_tm1, rho_clip=1.0, c_clip=1.0)
-            columns |= {"return": corrected.target_tm1, "advantage": corrected.error_tm1}
+            traced = corrected(batch, settings, value, ratio_tm1, rho_clip=1.0, c_clip=1.0)
+            columns |= {"return": traced.target_tm1, "advantage": traced.error_tm1}
         else:
             value_t = torch.cat([columns["value"][1:], value[-1:]])
             return_tm1 = lambda_returns(outcomes(batch, settings), value_t, settings.gae_lambda)

@@ -28,6 +28,7 @@ from actorlearn.algorithms.ppo import LARGEST_LOG, normalize
 from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.vaco import VACOSettings
+from actorlearn.algorithms.vtrace import corrected
 
 
 class VACO(ActorCritic):
@@ -52,12 +53,12 @@ class VACO(ActorCritic):
         settings, value = self.settings, outputs["value"].squeeze(-1)  # [T+1, B]
         before = self.policy({name: output[:-1] for name, output in outputs.items()}).log_prob(played_actions(batch))
         ratio_tm1 = (before - batch.columns["log_prob"]).where(batch.valid, 0.0).exp()
-        corrected = self.corrected(batch, value, ratio_tm1, settings.rho_clip, settings.c_clip)
+        traced = corrected(batch, settings, value, ratio_tm1, settings.rho_clip, settings.c_clip)
         columns = {
             **batch.columns,
             "log_prob_before": before,
-            "return": corrected.target_tm1,
-            "advantage": corrected.advantage_tm1,
+            "return": traced.target_tm1,
+            "advantage": traced.advantage_tm1,
         }
         return batch.parted(columns)
 

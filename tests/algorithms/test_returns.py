@@ -16,17 +16,16 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.returns import (
     Outcomes,
-    VTrace,
     discounts,
     lambda_returns,
     mean_over,
     outcomes,
     restarts,
     rewards,
-    vtrace,
 )
 from actorlearn.algorithms.settings import AlgorithmSettings
 from actorlearn.algorithms.specs.impala import IMPALASettings
+from actorlearn.algorithms.vtrace import VTrace, vtrace
 from tests import reference
 from tests.algorithms.episodes import (
     BOTH,
