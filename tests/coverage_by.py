@@ -31,6 +31,7 @@ COVERED_BY = {
     "actorlearn/envs/action_space.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/checked_rows.py": "tests/envs/test_gymnasium_env.py",
     "actorlearn/envs/interface.py": "tests/envs/test_conformance.py",
+    "actorlearn/envs/mask_cells.py": "tests/envs/test_masks.py",
     "actorlearn/envs/make.py": "tests/envs/test_conformance.py",
     "actorlearn/envs/spaces.py": "tests/envs/test_masks.py",
     "actorlearn/envs/registered.py": "tests/envs/test_construct.py",

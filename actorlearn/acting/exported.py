@@ -33,7 +33,8 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from actorlearn.acting.loaded import LoadedPolicy
-from actorlearn.action_mask import MASK, without_choice
+from actorlearn.action_mask import MASK
+from actorlearn.envs.mask_cells import without_choice
 from actorlearn.envs.recipe import Recipe
 from actorlearn.models.interface import unroll
 from actorlearn.models.noisy import draw

@@ -19,12 +19,13 @@ import numpy.typing as npt
 import torch
 
 from actorlearn.acting.policy import Policy
-from actorlearn.action_mask import MASK, cells_of, without_choice
+from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.construct import construct
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
+from actorlearn.envs.mask_cells import cells_of, without_choice
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings

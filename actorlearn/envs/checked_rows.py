@@ -13,9 +13,10 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.action_mask import MASK, without_choice
+from actorlearn.action_mask import MASK
 from actorlearn.envs import states
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, empty_row
+from actorlearn.envs.mask_cells import without_choice
 from actorlearn.envs.masks import Masks, Valid
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.spaces import Spaces

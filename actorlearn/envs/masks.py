@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Dict, Space
 
-from actorlearn.action_mask import MASK, cells_of, describe_cells, length_of
+from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
+from actorlearn.envs.mask_cells import cells_of, describe_cells, length_of
 from actorlearn.envs.observations import MisfitError
 
 Valid = npt.NDArray[np.bool_]
