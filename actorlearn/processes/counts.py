@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from actorlearn.algorithms.lags import LAG_CLASSES
 from actorlearn.learning.minibatches import Gathered
+from actorlearn.learning.update import Update
 from actorlearn.memory.account import Account, StepCounts
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.parameters.consumed import BEGINNING, Position
@@ -84,14 +85,11 @@ class TrainerCounts:
         steps.used += used
         self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
 
-    def count_learned(self, gathered: Gathered, env_steps: int, updates: int, skipped_steps: int = 0) -> None:
-        """Count a rollout that this learner has learned; ``env_steps`` and ``updates`` are totals of all learners.
-
-        ``skipped_steps`` is the number of the rollout's steps for which every optimizer step was skipped.
-        """
-        self.env_steps, self.updates = env_steps, updates
-        self.account.steps.used += gathered.steps - skipped_steps
-        self.account.steps.dropped["not_finite"] += skipped_steps
+    def count_learned(self, gathered: Gathered, update: Update) -> None:
+        """Count a rollout that this learner has learned with this update."""
+        self.env_steps, self.updates = update.env_steps, update.updates
+        self.account.steps.used += gathered.steps - update.skipped_steps
+        self.account.steps.dropped["not_finite"] += update.skipped_steps
         self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:

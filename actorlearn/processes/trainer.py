@@ -171,7 +171,7 @@ class Trainer:
         Raises FloatingPointError after more than SKIPS_ALLOWED such rollouts in a row.
         """
         self.reports.note_learned(update.metrics, gathered.lags)
-        self.counts.count_learned(gathered, update.env_steps, update.updates, update.skipped_steps)
+        self.counts.count_learned(gathered, update)
         self._note_returns(gathered)
         if self.learning.finite:
             return
