@@ -159,6 +159,9 @@ class Learning:
         """Metrics of the newest optimizer step; if a step of the update was skipped, of the first skipped one."""
         self._minibatch: Batch | None = None
         """The newest minibatch of which `metrics` has not reported yet."""
+        self._normalized = normalized_in(network.module)
+        self.normalizes = self.learns and self._normalized is not None
+        """Whether observations are normalised by statistics that this learner collects."""
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
         """Number of observations that the statistics must have before learning begins."""
         self._opened_before = 0
@@ -168,11 +171,6 @@ class Learning:
     def exchange(self) -> Exchange:
         """The exchange that turns gradients into new weights."""
         return self.peers.exchange
-
-    @property
-    def normalizes(self) -> bool:
-        """Whether observations are normalised by statistics that this learner collects."""
-        return self.learns and normalized_in(self.network.module) is not None
 
     @property
     def lacks_statistics(self) -> bool:
@@ -185,8 +183,7 @@ class Learning:
 
     def _has_statistics(self) -> bool:
         """Whether the statistics of observations, which are a part of the weights, have enough observations."""
-        normalized = normalized_in(self.network.module)
-        return normalized is not None and float(normalized.number) >= self._rows_needed
+        return self._normalized is not None and float(self._normalized.number) >= self._rows_needed
 
     @property
     def columns(self) -> list[str]:
@@ -255,13 +252,7 @@ class Learning:
         return self.minibatches.due(prepared, done, env_steps, position.used)
 
     def pass_over(
-        self,
-        prepared: Batch,
-        env_steps: int,
-        position: Position,
-        remaining: int,
-        idle: int = 0,
-        early: Early = NOTHING,
+        self, prepared: Batch, env_steps: int, position: Position, remaining: int, idle: int = 0, early: Early = NOTHING
     ) -> dict[str, float]:
         """Take the remaining optimizer steps of a rollout; returns metrics of the newest step or the first skipped one.
 
@@ -281,11 +272,7 @@ class Learning:
             if step and not self.going_on():
                 raise Stopped("told to end between two minibatches of a rollout")
             if step >= idle:
-                minibatch = next(minibatches)
-                stepped = (
-                    self._take(minibatch, computed, env_steps) if computed else self.learn_from(minibatch, env_steps)
-                )
-                if not stepped:
+                if not self.learn_from(next(minibatches), env_steps, computed):
                     break
                 computed = None
                 taken += 1
@@ -332,23 +319,14 @@ class Learning:
 
     # One optimizer step --------------------------------------------------------------------------------------------
 
-    def learn_from(self, minibatch: Minibatch, env_steps: int) -> bool:
+    def learn_from(self, minibatch: Minibatch, env_steps: int, computed: Computed | None = None) -> bool:
         """Take one optimizer step with a minibatch. A step with a loss or gradient that is not finite is skipped.
 
-        Returns False, without a step, if the policy has moved too far from the acting policy.
+        ``computed`` has the results for the minibatch, if they were computed before. Returns False, without a step, if
+        the policy has moved too far from the acting policy.
         """
-        return self._take(minibatch, self._compute(minibatch, env_steps), env_steps)
-
-    def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
-        """Compute the loss and the gradient of a minibatch; changes neither the weights nor the algorithm's state."""
-        before = self.state.vector.clone()
-        loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
-        return Computed(loss, metrics, self.state.put_back(before))
-
-    def _take(self, minibatch: Minibatch, computed: Computed, env_steps: int) -> bool:
-        """Take the optimizer step of a minibatch whose gradient has been computed; returns as `learn_from` does."""
+        loss, metrics, proposed = computed or self._compute(minibatch, env_steps)
         self._minibatch = minibatch.batch
-        loss, metrics, proposed = computed
         if self._moved_too_far(metrics):
             return False
         share = self._rate_share(metrics)
@@ -369,6 +347,12 @@ class Learning:
             }
         self.finite &= stepped.taken
         return True
+
+    def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
+        """Compute the loss and the gradient of a minibatch; changes neither the weights nor the algorithm's state."""
+        before = self.state.vector.clone()
+        loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
+        return Computed(loss, metrics, self.state.put_back(before))
 
     def _step(self, rates: list[float], proposed: Tensor, usable: bool = True) -> Stepped:
         """Take an optimizer step. If it is taken, the algorithm's state becomes ``proposed``, in mode sync the mean.

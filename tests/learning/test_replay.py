@@ -31,7 +31,7 @@ NOWHERE = Minibatch(any_batch())
 def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
     """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
 
-    def learn_from(minibatch: Minibatch, env_steps: int) -> bool:
+    def learn_from(minibatch: Minibatch, env_steps: int, computed: object = None) -> bool:
         did()
         source(made).note_learned(minibatch, True, {"priority": torch.zeros(1, 4)})
         return True

@@ -31,7 +31,7 @@ def learned_from(
     """The minibatches of one rollout, each of an optimizer step."""
     parts: list[Batch] = []
     learn = made.learn_from
-    monkeypatch.setattr(made, "learn_from", lambda part, env_steps: parts.append(part.batch) or learn(part, env_steps))
+    monkeypatch.setattr(made, "learn_from", lambda part, *given: parts.append(part.batch) or learn(part, *given))
     pass_over(made, made.minibatches.prepare(batch()), 0, 7, going_on)
     made.exchange.settle()
     return parts
@@ -71,7 +71,7 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     orders = []
     for rollout in (7, 8):
         parts: list[Batch] = []
-        monkeypatch.setattr(other, "learn_from", lambda part, _, parts=parts: not parts.append(part.batch))
+        monkeypatch.setattr(other, "learn_from", lambda part, *_, parts=parts: not parts.append(part.batch))
         other.learn(batch(), 0, rollout)
         orders.append([tuple(part.columns["extra"][0].tolist()) for part in parts])
     assert orders[0] != orders[1]
