@@ -53,7 +53,7 @@ def draw(
 ) -> NDArray[Any]:
     """Draw uniformly distributed random actions [*rows, …]; the numbers of a Box are in [0, 1).
 
-    With masks ``valid`` [*rows, n] only valid choices are drawn (``action_mask.py``).
+    With masks ``valid`` [*rows, n] only valid choices are drawn (``observation_parts.py``).
     """
     dtype, shape = cell(actions)
     if isinstance(actions, tuple):

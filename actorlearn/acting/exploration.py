@@ -70,7 +70,7 @@ class EpsilonGreedy:
         """Replace each of the actions [N, …] by a random one with probability ``epsilon`` [N], and return them.
 
         If ``epsilon`` is None, the value for evaluations is used. With masks ``mask`` [N, n] only valid actions are
-        drawn (``action_mask.py``).
+        drawn (``observation_parts.py``).
         """
         share = self._schedule.evaluation if epsilon is None else epsilon.to(action.device)
         # Both are drawn for all rows, so that a row's random numbers do not depend on other rows.

@@ -33,11 +33,11 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from actorlearn.acting.loaded import LoadedPolicy
-from actorlearn.action_mask import MASK
 from actorlearn.envs.mask_cells import without_choice
 from actorlearn.envs.recipe import Recipe
 from actorlearn.models.interface import unroll
 from actorlearn.models.noisy import draw
+from actorlearn.observation_parts import MASK
 
 _ROWS = 3
 """Number of observations with which the network is traced."""

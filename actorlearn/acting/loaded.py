@@ -19,7 +19,6 @@ import numpy.typing as npt
 import torch
 
 from actorlearn.acting.policy import Policy
-from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
 from actorlearn.envs.construct import construct
@@ -29,6 +28,7 @@ from actorlearn.envs.mask_cells import cells_of, without_choice
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
+from actorlearn.observation_parts import MASK
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose

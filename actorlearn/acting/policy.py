@@ -16,7 +16,6 @@ from torch import Tensor
 
 from actorlearn.acting.exploration import make as make_exploration
 from actorlearn.acting.exploration import mix
-from actorlearn.action_mask import MASK
 from actorlearn.address import Shm
 from actorlearn.algorithms.interface import ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
@@ -29,6 +28,7 @@ from actorlearn.models.interface import Outputs, state_size
 from actorlearn.models.make import flatten
 from actorlearn.models.make import make as make_model
 from actorlearn.models.noisy import noisy_layers
+from actorlearn.observation_parts import MASK
 from actorlearn.parameters.published import Published
 from actorlearn.worker.passes import ComputePool, Passes
 from actorlearn.worker.settings import PolicySettings

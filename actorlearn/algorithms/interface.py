@@ -118,7 +118,7 @@ class Algorithm(Protocol):
         [N, k] if it is MultiDiscrete with k parts, and float32 [N, n] if it is a Box of n numbers.
 
         If the environment has masks of valid actions, the output "action_mask" is 1 for each valid choice, and no other
-        may be chosen. `policies.policy` obeys it; ``action_mask.py`` describes masks.
+        may be chosen. `policies.policy` obeys it; ``observation_parts.py`` describes masks.
         """
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:

@@ -1,7 +1,7 @@
 """Policies: distributions over actions that are computed from network outputs.
 
 A policy is a softmax for Discrete actions, one softmax for each part of MultiDiscrete actions, and a Gaussian for Box
-actions. If the network has the output "action_mask", invalid choices get probability 0 (``action_mask.py``). The
+actions. If the network has the output "action_mask", invalid choices get probability 0 (``observation_parts.py``). The
 leading dimensions, written as …, are [N] when acting and [T, B] when learning.
 """
 
@@ -14,9 +14,9 @@ from math import log, pi
 import torch
 from torch import Tensor
 
-from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Batch
+from actorlearn.observation_parts import MASK
 
 LEAST = -1e9
 """Logit or value of an invalid action. Its probability is exactly 0, and 0 times its finite logarithm is not NaN."""

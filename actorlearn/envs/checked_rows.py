@@ -13,13 +13,13 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.action_mask import MASK
 from actorlearn.envs import states
 from actorlearn.envs.interface import EnvSpec, MalformedStepError, Row, ShortRepr, empty_row
 from actorlearn.envs.mask_cells import without_choice
 from actorlearn.envs.masks import Masks, Valid
 from actorlearn.envs.observations import MisfitError
 from actorlearn.envs.spaces import Spaces
+from actorlearn.observation_parts import MASK
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 Counts = npt.NDArray[np.int64]

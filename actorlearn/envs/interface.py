@@ -32,9 +32,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
-from actorlearn.image_part import ImagePart
+from actorlearn.observation_parts import ActionMask, ImagePart
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):

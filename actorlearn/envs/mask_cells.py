@@ -1,6 +1,6 @@
 """Converts masks of valid actions from the forms in which environments give them to arrays of cells.
 
-``action_mask.py`` describes the cells.
+``observation_parts.py`` describes the cells.
 """
 
 from __future__ import annotations

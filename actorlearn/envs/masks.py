@@ -1,6 +1,6 @@
 """Finds and reads the masks of valid actions that environments give, in info or in a Dict observation.
 
-``action_mask.py`` describes masks.
+``observation_parts.py`` describes masks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Dict, Space
 
-from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions, MultiDiscrete, describe_actions
 from actorlearn.envs.mask_cells import cells_of, describe_cells, length_of
 from actorlearn.envs.observations import MisfitError
+from actorlearn.observation_parts import MASK
 
 Valid = npt.NDArray[np.bool_]
 _WAY_OUT = "write env.action_mask: none"

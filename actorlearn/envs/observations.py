@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Text, Tuple
 
-from actorlearn.image_part import SMALLEST_SIDE, ImagePart
+from actorlearn.observation_parts import SMALLEST_SIDE, ImagePart
 
 MOST_CHOICES = 65_536
 """Limit on the length of a one-hot vector."""

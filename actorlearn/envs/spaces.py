@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from gymnasium.spaces import Space
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.envs.action_space import ActionSpace
 from actorlearn.envs.interface import EnvSpec
 from actorlearn.envs.masks import Masks, find_masks
 from actorlearn.envs.observations import Indexed, Vector, Whole, layout_of
+from actorlearn.observation_parts import ActionMask
 
 
 class Spaces(NamedTuple):

@@ -15,11 +15,11 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions, MultiDiscrete
 from actorlearn.algorithms.interface import Batch
 from actorlearn.models.interface import unroll
 from actorlearn.models.masked import without_mask
+from actorlearn.observation_parts import ActionMask
 from actorlearn.worker.passes import FlatNetwork
 
 ROWS = 256

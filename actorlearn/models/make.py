@@ -11,7 +11,6 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.models import ba3c
 from actorlearn.models.dueling import DUELING, Dueling
@@ -23,6 +22,7 @@ from actorlearn.models.normalize import Normalized, statistics
 from actorlearn.models.recurrent import Recurrent
 from actorlearn.models.several import ActionConditioned, FreeParameters, SeveralNetworks
 from actorlearn.models.specs import MODELS, EncoderSettings, ImageSettings, MLPSettings, ModelSettings
+from actorlearn.observation_parts import ActionMask
 
 VALUE = "value"
 """The output of a state value or of a critic, whose encoder may have its own sizes (``model.value_hidden_sizes``)."""

@@ -1,7 +1,7 @@
 """Networks for environments with masks of valid actions, which are the last elements of each observation.
 
 The wrapped network gets the observation without the mask. The mask is returned as one more output, from which
-algorithms know which actions are invalid (``algorithms/policies.py``). ``action_mask.py`` describes masks.
+algorithms know which actions are invalid (``algorithms/policies.py``). ``observation_parts.py`` describes masks.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from actorlearn.action_mask import MASK, ActionMask
 from actorlearn.models.interface import state_size
 from actorlearn.models.several import ACTOR, SeveralNetworks
+from actorlearn.observation_parts import MASK, ActionMask
 
 
 class Masked(nn.Module):

@@ -13,9 +13,9 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from actorlearn.image_part import SMALLEST_SIDE, ImagePart
 from actorlearn.models.encoders import STACKS, hidden_layers, scale, smallest_side
 from actorlearn.models.specs import MixedSettings
+from actorlearn.observation_parts import SMALLEST_SIDE, ImagePart
 
 
 class MixedEncoder(nn.Module):

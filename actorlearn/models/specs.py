@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
-from actorlearn.image_part import ImagePart
+from actorlearn.observation_parts import ImagePart
 from actorlearn.registry import Registry, Settings, Spec, settings_of, tag_settings
 
 Width = Annotated[int, Meta(ge=1, le=65_536)]

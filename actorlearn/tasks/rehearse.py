@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from actorlearn.action_mask import MASK
 from actorlearn.actions import Actions, MultiDiscrete, draw
 from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
@@ -37,6 +36,7 @@ from actorlearn.learning.minibatches import Epochs, Minibatch
 from actorlearn.learning.target import Target
 from actorlearn.models.interface import Outputs
 from actorlearn.models.several import ACTOR
+from actorlearn.observation_parts import MASK
 from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.worker.passes import FlatNetwork
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions
 from actorlearn.address import ByLearner, Ipc, Pipe, Shm
 from actorlearn.algorithms.settings import ALGORITHMS
 from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.files import write_atomically
 from actorlearn.models.specs import MODELS
+from actorlearn.observation_parts import ActionMask
 from actorlearn.optim.specs import OPTIMIZERS, OuterSettings
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST

@@ -11,8 +11,8 @@ import math
 import msgspec
 import numpy as np
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.actions import Actions
+from actorlearn.observation_parts import ActionMask
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, TaskError, TooSlowError, ask_task
 from launch.topology.load import Topology, TopologyError

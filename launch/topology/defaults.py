@@ -42,7 +42,7 @@ class Spaces(NamedTuple):
     like: str = ""
     """Kind of environments whose defaults apply (``FINER`` in ``actorlearn/envs/specs.py``); empty: that of the id."""
     images: tuple[Tree, ...] = ()
-    """Images among several parts of an observation (``actorlearn/image_part.py``), as plain values; else empty."""
+    """Images among several parts of an observation (`ImagePart`), as plain values; else empty."""
 
 
 Ask = Callable[[Tree], Spaces]

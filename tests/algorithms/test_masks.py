@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from actorlearn.action_mask import MASK
 from actorlearn.actions import MultiDiscrete
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.policies import policy
+from actorlearn.observation_parts import MASK
 from actorlearn.testing.algorithm import AlgorithmContract
 
 VALID = [1, 2, 5]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import MalformedStepError, VectorEnv, empty_row
 from actorlearn.envs.make import spec
 from actorlearn.envs.masks import Masks
 from actorlearn.envs.observations import MisfitError
+from actorlearn.observation_parts import ActionMask
 from actorlearn.testing.environment import assert_same
 from tests import named
 from tests.envs.doors import DOORS, ROOMS, Brief, Rooms, Strict, Varied

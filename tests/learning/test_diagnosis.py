@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from actorlearn.action_mask import ActionMask
 from actorlearn.actions import MultiDiscrete
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning.diagnosis import ROWS, Diagnosis, examine, most_entropy
 from actorlearn.models.make import make
+from actorlearn.observation_parts import ActionMask
 from actorlearn.worker.passes import ComputePool, FlatNetwork
 from tests import named
 from tests.learning.made import batch, learning

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from actorlearn.action_mask import MASK, ActionMask
 from actorlearn.models.interface import unroll
 from actorlearn.models.make import flatten, make
+from actorlearn.observation_parts import MASK, ActionMask
 from tests import named
 
 HEADS = {"logits": 5, "value": 1}

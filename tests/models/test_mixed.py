@@ -8,9 +8,9 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
 from actorlearn.envs.observations import layout
-from actorlearn.image_part import SMALLEST_SIDE, ImagePart
 from actorlearn.models.encoders import STACKS, smallest_side
 from actorlearn.models.make import make
+from actorlearn.observation_parts import SMALLEST_SIDE, ImagePart
 from tests import named
 
 SPACE = Dict(

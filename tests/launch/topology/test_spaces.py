@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actorlearn.algorithms.settings import ALGORITHMS
-from actorlearn.image_part import ImagePart
+from actorlearn.observation_parts import ImagePart
 from launch.topology import load, spaces
 from launch.topology.defaults import Spaces
 from launch.topology.load import Topology, TopologyError
