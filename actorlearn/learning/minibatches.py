@@ -46,13 +46,11 @@ class Gathered:
     lags: NDArray[np.int64]
     """Policy lag of each valid step, [number of valid steps]."""
     steps: int
-    """Number of environment steps to learn from: actions that were carried out, without the steps left out."""
+    """Number of environment steps to learn from: the valid steps, or 0 if ``only_statistics``."""
     stale: int = 0
     """Number of environment steps left out because the weights that acted are too old."""
     no_room: int = 0
     """Number of environment steps left out because the replay has no ring for their environments."""
-    statistics_steps: int = 0
-    """Number of environment steps from which only the statistics of observations are updated."""
     only_statistics: bool = False
     """Whether only the statistics are updated. They had too few observations when the rollout was played."""
     returns: RunningReturns | None = None

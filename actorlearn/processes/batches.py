@@ -59,24 +59,26 @@ class Gatherer:
 
         ``only_statistics``: the rollout is not learned from and only updates the statistics of observations.
         """
-        judged = self._rollouts.judge(rollout, version)
-        batch, no_room, returns = self._join_parts(rollout, parts, judged), 0, None
+        ages = self._rollouts.judge(rollout, version) - _versions(rollout, parts)
+        batch = self._shift(
+            lambda name: [blocks.block(name, group, rollout) for _, blocks, group in parts], ages, self._staging
+        )
+        no_room, returns = 0, None
         if self._replayed is not None:
             stored = replace(batch, valid=batch.valid & self._replayed.room(parts).to(batch.valid.device))
             batch, no_room = stored, steps_in(batch) - steps_in(stored)
         if self._rewards is not None:
             batch, returns = self._rewards.scale(batch, [(part.owner, part.blocks.envs_per_group) for part in parts])
         fresh = mask_stale(batch, self._most_lag)
-        ages = lags(fresh)  # each count waits for a GPU
+        valid_lags = lags(fresh)  # each count waits for a GPU
         return Gathered(
             rollout=rollout,
             parts=parts,
             batch=fresh,
-            lags=ages,
-            steps=0 if only_statistics else len(ages),
-            stale=steps_in(batch) - len(ages) if fresh is not batch else 0,
+            lags=valid_lags,
+            steps=0 if only_statistics else len(valid_lags),
+            stale=steps_in(batch) - len(valid_lags) if fresh is not batch else 0,
             no_room=no_room,
-            statistics_steps=len(ages) if only_statistics else 0,
             only_statistics=only_statistics,
             returns=returns,
         )
@@ -93,14 +95,6 @@ class Gatherer:
         if own.returns is not None:
             batch = replace(batch, reward=batch.reward / own.returns.deviation)
         return replace(own, shared=beside(own.batch, batch))
-
-    def _join_parts(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> Batch:
-        """Join the blocks of a rollout; a policy lag is the number of updates between the acting and ``version``."""
-
-        def blocks_of(name: str) -> list[NDArray[Any]]:
-            return [blocks.block(name, group, rollout) for _, blocks, group in parts]
-
-        return self._shift(blocks_of, version - _versions(rollout, parts), self._staging)
 
     def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
         """Join blocks [T + 1, n, …] to a batch in which each action has the index of its outcome.

@@ -83,7 +83,7 @@ class TrainerCounts:
         steps.dropped["rolled_back"] += played - used - left_out
         steps.dropped["statistics" if only_statistics else "stale"] += left_out
         steps.used += used
-        self.finish_rollout(replace(gathered, stale=0, statistics_steps=0))
+        self.finish_rollout(replace(gathered, stale=0, only_statistics=False))
 
     def count_learned(self, gathered: Gathered, update: Update) -> None:
         """Count a rollout that this learner has learned with this update."""
@@ -97,7 +97,7 @@ class TrainerCounts:
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
-        dropped["statistics"] += gathered.statistics_steps
+        dropped["statistics"] += len(gathered.lags) if gathered.only_statistics else 0
         for part in gathered.parts:
             column = {
                 name: part.blocks.block(name, part.group, gathered.rollout)
