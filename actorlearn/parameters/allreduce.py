@@ -61,6 +61,8 @@ HASH_EVERY = 100
 class _Arrival(NamedTuple):
     """Numbers that a learner sends when it joins; its `Carried.counts` follow."""
 
+    advanced: int
+    """1 if the sender's weights have learned since they were restored (`Consumed.advanced`); else 0."""
     env_steps: int
     """Number of environment steps, of all learners, that the sender's weights have learned from."""
     updates: int
@@ -137,14 +139,18 @@ class Sync(Alone):
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
         """Wait for all learners, then take all state from the learner whose weights contain the most updates.
 
-        If several have equally many, that with most changes since is chosen. After a learner was lost, this is usually
-        one of the others, which are ahead of the newest checkpoint.
+        If several have equally many, that with most changes since is chosen. A learner that has restored a checkpoint,
+        and has not learned since, is chosen only if there is no other. The updates of its checkpoint may be more, but
+        belong to a part of the training that the others have lost, and have replaced by what they learned since.
         """
         counts, consumed = self.learner.carried.counts(), self.consumed
-        arrival = _Arrival(env_steps, updates, consumed.changes, self.learner.number, *position)
+        arrival = _Arrival(consumed.advanced, env_steps, updates, consumed.changes, self.learner.number, *position)
         said = self.barrier.gather_numbers([*arrival, *counts])
         arrivals = [_Arrival._make(numbers) for numbers in said[:, : len(arrival)].tolist()]
-        best = max(range(len(said)), key=lambda rank: (arrivals[rank].updates, arrivals[rank].changes, -rank))
+        best = max(
+            range(len(said)),
+            key=lambda rank: (arrivals[rank].advanced, arrivals[rank].updates, arrivals[rank].changes, -rank),
+        )
         own = [self.weights, torch.from_numpy(consumed.table), *self.learner.carried.shared_tensors]
         if self.learner.outer is not None:
             own.append(self.learner.outer.velocity)
@@ -154,7 +160,8 @@ class Sync(Alone):
         their_state = None if own_state is None else self._gather(own_state)[best].clone()
         for tensor, theirs in zip(own, taken, strict=True):  # only now, so that a lost peer leaves all unchanged
             tensor.copy_(theirs)
-        if self.outer is None or arrivals[best][:3] != arrivals[self.settings.rank][:3]:
+        consumed.advanced = bool(arrivals[best].advanced)
+        if self.outer is None or arrivals[best][:4] != arrivals[self.settings.rank][:4]:
             self.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
             if own_state is not None and their_state is not None:
                 own_state.copy_(their_state)

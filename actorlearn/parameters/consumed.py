@@ -53,11 +53,15 @@ class Consumed:
         """Begin with the table of untrained weights, for learners 0 to ``learners`` - 1."""
         self.table = np.zeros((_FOR_ALL + learners, CONSUMED_WORDS), np.int64)
         self._rows = self.table[_FOR_ALL:]
+        self.advanced = False
+        """Whether the weights have learned since they were restored from a checkpoint, in this learner or in the one
+        from which they were taken. It is not saved."""
 
     def restore(self, table: NDArray[np.int64]) -> None:
         """Copy a saved table. If it has fewer or more learners, only the rows of learners in both are copied."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
+        self.advanced = False
 
     @property
     def changes(self) -> int:
@@ -91,19 +95,24 @@ class Consumed:
     def merge(self, learner: int) -> None:
         """Record that the statistics contain the moments of the learner's current rollout."""
         self._rows[learner, _MERGED] = 1
-        self.table[0, 0] += 1
+        self._count_change()
 
     def step(self, learners: Iterable[int]) -> None:
         """Record that the weights have learned from one more minibatch of each of these learners, in one step."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
+        self._count_change()
+
+    def _count_change(self) -> None:
         self.table[0, 0] += 1
+        self.advanced = True
 
     def settle(self, learner: int, env_steps: int) -> None:
         """Record that the weights have learned from the learner's whole rollout, of ``env_steps`` environment steps."""
         row = self._rows[learner]
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
+        self.advanced = True
 
     def forget_others(self, learner: int) -> None:
         """Remove the positions of all other learners, because these weights no longer learn from their experience."""

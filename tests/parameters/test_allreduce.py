@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import ASK_EVERY, Sync, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.barrier import barrier_fields, rows_fields
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
+from tests.examples import examples
 from tests.parameters import sync_learner as program
 
 pytestmark = pytest.mark.timeout(180)  # each learner loads torch, on a machine that may be busy
@@ -164,3 +170,120 @@ def test_local_steps_that_are_broken_off_leave_the_state_of_the_last_exchange(tm
     exchange.break_off()
     exchange.close()
     assert state.tolist() == [2.0, 2.0]
+
+
+class Member:
+    """A learner of a `Training`; its statistics have the number of the newest update."""
+
+    def __init__(self, number: int, learners: int) -> None:
+        self.number, self.weights, self.consumed = number, torch.zeros(3), Consumed(learners)
+        self.env_steps = self.updates = 0
+        self.exchange: Sync | None = None
+        self.save()
+
+    def save(self) -> None:
+        self.saved = self.weights.clone(), self.consumed.table.copy(), self.env_steps, self.updates
+
+    def restore(self) -> None:
+        weights, table, self.env_steps, self.updates = self.saved
+        self.weights.copy_(weights)
+        self.consumed.restore(table)
+
+    @property
+    def position(self) -> Position:
+        return self.consumed.position(self.number) or Position()
+
+    @property
+    def newest(self) -> int:
+        return int(self.weights[2])
+
+    def join(self, rank: int, learners: int, folder: Path) -> None:
+        own = Learner(program.OPTIMIZER, self.weights, torch.zeros(2), number=self.number, consumed=self.consumed)
+        places = {"rendezvous": Shm(f"{folder}/learners"), "gradients": Shm(f"{folder}/gradients")}
+        self.exchange = Sync(SyncExchangeSettings(rank=rank, learners=learners, **places), own)
+        self.env_steps, self.updates, _ = self.exchange.join(self.env_steps, self.updates, self.position)
+
+    def learn(self, update: int) -> None:
+        assert self.exchange is not None
+        agreed = self.exchange.agree(10, 1, self.position)
+        self.exchange.merge(torch.tensor([float(update)]), lambda own, others: own.copy_(others))
+        self.exchange.step(torch.ones(2), [program.RATE])
+        self.exchange.settle()
+        self.env_steps, self.updates = agreed.env_steps, agreed.updates
+
+    def close(self) -> None:
+        if self.exchange is not None:
+            self.exchange.close()
+
+
+class Training:
+    """Learners in mode sync, as threads; each may be lost, and return from its own newest checkpoint."""
+
+    def __init__(self, learners: int, folder: Path, threads: ThreadPoolExecutor) -> None:
+        self.members = [Member(number, learners) for number in range(learners)]
+        self.living, self._folder, self._threads = list(self.members), folder, threads
+        self._updates = self._generations = 0
+        self.going_on: int | None = None
+        """Newest update of the learners that have learned since they were restored; None if none of them lives."""
+        self.join()
+
+    def all(self, do: Callable[[int, Member], None]) -> None:
+        list(self._threads.map(do, *zip(*enumerate(self.living), strict=True)))
+
+    def join(self) -> None:
+        """Have the living learners join each other, and compare what they take with what they should."""
+        newest = max(self.living, key=lambda each: (each.updates, -each.number)).newest
+        expected = newest if self.going_on is None else self.going_on
+        self._generations += 1
+        folder, learners = self._folder / str(self._generations), len(self.living)
+        folder.mkdir()
+        Segment.create(folder / "learners", rendezvous_fields(learners)).close()
+        Segment.create(folder / "gradients", rows_fields(len(self.members), 3)).close()
+        self.all(lambda rank, member: member.join(rank, learners, folder))
+        assert [member.newest for member in self.living] == [expected] * learners
+        assert len({(member.env_steps, member.updates, member.consumed.table.tobytes()) for member in self.living}) == 1
+
+    def do(self, what: str, number: int) -> None:
+        member = self.members[number]
+        if what == "update" and self.living:
+            self._updates += 1
+            self.all(lambda _, each: each.learn(self._updates))
+            self.going_on = self._updates
+        elif what == "save" and member in self.living:
+            member.save()
+        elif what in ("lose", "return") and (member in self.living) == (what == "lose"):
+            for each in self.living:
+                each.close()
+            others = [each for each in self.living if each is not member]
+            if what == "return":
+                member.restore()
+                others = sorted([*others, member], key=lambda each: each.number)
+            self.living = others
+            if others:
+                self.join()
+            else:
+                self.going_on = None
+
+
+HAPPENINGS = st.tuples(st.sampled_from(["update", "update", "save", "lose", "return"]), st.integers(0, 2))
+ALL_LOST = [*(("update", 0), ("update", 0), ("save", 2)), *(("lose", 2), ("lose", 1), ("lose", 0))]
+"""Learner 2 has saved two updates, the others none."""
+BEHIND = [*ALL_LOST, ("return", 0), ("update", 0)]
+"""Learner 0 has returned from before these updates, and learned since."""
+
+
+@settings(max_examples=examples(100), deadline=None)
+@example([*BEHIND, ("return", 2)])
+@example([*BEHIND, ("return", 1), ("lose", 0), ("return", 2)])
+@example([*ALL_LOST, ("return", 0), ("return", 2)])
+@given(st.lists(HAPPENINGS, max_size=14))
+def test_a_learner_that_returns_from_a_checkpoint_never_replaces_what_others_have_learned_since(
+    history: list[tuple[str, int]],
+) -> None:
+    """Among learners that have all returned, and not learned since, that with the most updates is followed."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as threads:
+        training = Training(3, Path(folder), threads)
+        for what, number in history:
+            training.do(what, number)
+        for member in training.living:
+            member.close()
