@@ -1,7 +1,8 @@
 """The agent of a node: joins the head of a run, carries out its actions, and reports events of its machine.
 
-It sends five heartbeats within a lease. The lease counts from the time at which the newest answered heartbeat was
-sent, by this machine's clock, which also advances while the machine sleeps. An agent that was suspended or is cut off
+It sends five heartbeats within a lease, also between two actions of the head, because on a busy machine each start of
+a process may take seconds. The lease counts from the time at which the newest answered heartbeat was sent, by this
+machine's clock, which also advances while the machine sleeps. An agent that was suspended or is cut off
 therefore finds its lease over before the head treats the node as lost. It then ends its processes, and joins again when
 the head can be reached. If the agent is killed, its processes end at once; if it is suspended, they end with the lease
 (``launch/spawning/guardian.py``).
@@ -12,6 +13,7 @@ from __future__ import annotations
 import secrets
 import select
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +89,8 @@ class Epoch:
         self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
         self.stream = Stream(welcome.epoch)
         self.outbox = Outbox(self.stream)
+        self.frames: deque[Numbered] = deque()
+        """Frames of the head that were received, and whose actions are not carried out yet."""
         self.alive_s, self.beat_s = sent_s, 0.0
         """Times at which the newest answered heartbeat, and the newest heartbeat, were sent; seconds of ``clock_s``."""
         self.workspace: NodeWorkspace | None = None
@@ -106,6 +110,11 @@ class Epoch:
     def over(self) -> bool:
         """Whether its lease has run out; False after the head has ended the run, because no processes are left."""
         return self.ending_s is None and clock_s() - self.alive_s >= self.lease_s
+
+    @property
+    def beat_due(self) -> bool:
+        """Whether it is time for the next heartbeat."""
+        return clock_s() - self.beat_s >= self.lease_s / BEATS
 
     @property
     def left(self) -> bool:
@@ -164,11 +173,11 @@ class Agent:
             self.leave()
 
     def _wait(self, signals_fd: int) -> None:
-        """Wait for at most TURN_S for signals, messages of the head, and events of processes."""
+        """Wait for at most TURN_S for signals, messages of the head, and events of processes; not if actions wait."""
         workspace, ready = self.epoch and self.epoch.at_work, select.poll()
         for fd in (signals_fd, int(self._line.socket.fd), *(workspace.node.fds if workspace else ())):
             ready.register(fd, select.POLLIN)
-        ready.poll(TURN_S * 1000)
+        ready.poll(0 if self.epoch and self.epoch.frames else TURN_S * 1000)
 
     def asked_to_stop(self) -> None:
         """Let the learners of this node save, then leave; leave at once without learners, or at the second call."""
@@ -195,13 +204,17 @@ class Agent:
             self._line.send(messages.encode(NodeLeft(epoch=epoch.number, accounts=accounts)))
 
     def turn(self) -> None:
-        """Receive messages of the head, collect events of the processes, and send messages to the head."""
-        if self.epoch is not None and self.epoch.over:
-            self._end_epoch(f"the head has not answered for {self.epoch.lease_s:g} s")
+        """Receive messages of the head, carry out its actions, collect events of the processes, and send messages."""
         for _ in range(MOST_MESSAGES):
             if (body := self._line.recv()) is None:
                 break
             self._receive(body)
+        if self.epoch is not None and self.epoch.over:
+            self._end_epoch(f"the head has not answered for {self.epoch.lease_s:g} s")
+        while self.epoch is not None and self.epoch.frames:
+            self._carry_out(self.epoch, self.epoch.frames.popleft())
+            if self.epoch.beat_due:  # the other actions follow in the next turns
+                break
         if self._stopping and (self.epoch is None or self.epoch.left):
             self._stop_now()
         elif self.epoch is None:
@@ -279,7 +292,7 @@ class Agent:
             elif isinstance(message, Fenced):
                 self._end_epoch("the head has declared this node lost, or was restarted")
             else:
-                self._carry_out(epoch, message)
+                epoch.frames.append(message)
 
     def _carry_out(self, epoch: Epoch, frame: Numbered) -> None:
         try:
@@ -340,7 +353,8 @@ class Agent:
         workspace = epoch.at_work
         if workspace is not None:
             workspace.listen(now_s, gap_s=now_s - last_s if now_s - last_s > 1.0 else 0.0)
-        if (beat_s := clock_s()) - epoch.beat_s >= epoch.lease_s / BEATS:
+        if epoch.beat_due:
+            beat_s = clock_s()
             sections = workspace.sections() if workspace else []
             if self._line.send(messages.encode(NodeHeartbeat(epoch=epoch.number, sent_s=beat_s, sections=sections))):
                 epoch.beat_s = beat_s  # without a connection the next turn tries again

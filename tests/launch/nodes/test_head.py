@@ -19,6 +19,7 @@ from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
+from launch.nodes.head import MARGIN
 from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, End, FileChunk, Join
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
@@ -27,6 +28,7 @@ from launch.plan.nodes import need_of
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.nodes.lines import Cluster, cluster
+from tests.launch.runtime.no_processes import NoProcesses
 
 TRAINER = {learner: ProcessId("trainer", learner, learner) for learner in (0, 1)}
 
@@ -138,6 +140,30 @@ def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_star
     assert made.notes().count("joined") == 3 and set(made.head.nodes) == {"node-0", "node-1"}
 
 
+def test_a_node_whose_processes_start_slowly_gives_signs_of_life_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a starved machine, all starts together took longer than the lease, and a node that had joined was lost."""
+    with cluster(tmp_path, monkeypatch, "simulators.count=4") as made:
+        made.begin("node-0", "node-1")
+        slow_s, spawn = 4.0, NoProcesses.spawn
+
+        def spawn_slowly(self: NoProcesses, name: str, incarnation: int, *rest: object) -> int:
+            for _ in range(40):  # meanwhile, the head goes on
+                made.now_s += slow_s / 40
+                made.events += made.head.events(made.now_s, 0.0)
+            return spawn(self, name, incarnation, *rest)
+
+        monkeypatch.setattr(NoProcesses, "spawn", spawn_slowly)
+        processes = [process for process in made.plan.processes if process.id.learner == 1]
+        assert len(processes) * slow_s > MARGIN * made.plan.topology.nodes.lease_s
+        for process in processes:
+            made.head.do(Start(process.id, process.index))
+        made.turn(2 * len(processes))
+        assert made.started() == [(process.name, "node-1") for process in processes]
+        assert not made.of(ev.Lost) and made.notes().count("joined") == 2, made.told
+
+
 def test_a_node_that_was_stopped_finds_itself_fenced(made: Cluster) -> None:
     start(made, 1)
     made.turn(3)
@@ -147,7 +173,7 @@ def test_a_node_that_was_stopped_finds_itself_fenced(made: Cluster) -> None:
     assert made.of(ev.Lost)
     made.stopped.clear()
     made.turn(1)
-    assert "the head has not answered for 10 s" in made.told["node-1"][-1]
+    assert "the head has declared this node lost" in made.told["node-1"][-1]
     made.turn(30)
     after = made.agents["node-1"].epoch
     assert before and after and after.number != before.number
