@@ -93,6 +93,8 @@ class Epoch:
         """Frames of the head that were received, and whose actions are not carried out yet."""
         self.alive_s, self.beat_s = sent_s, 0.0
         """Times at which the newest answered heartbeat, and the newest heartbeat, were sent; seconds of ``clock_s``."""
+        self.ready_s = sent_s
+        """Time at which Prepare was carried out, which may take long: it imports the plug-ins of the topology."""
         self.workspace: NodeWorkspace | None = None
         self.trouble = "the head has not prepared this node"
         """Reason why ``workspace`` is None."""
@@ -108,8 +110,20 @@ class Epoch:
 
     @property
     def over(self) -> bool:
-        """Whether its lease has run out; False after the head has ended the run, because no processes are left."""
-        return self.ending_s is None and clock_s() - self.alive_s >= self.lease_s
+        """Whether its lease has run out; False after the head has ended the run, because no processes are left.
+
+        When the node is ready, it has no processes yet, and waits as long as a lease for the answer to a heartbeat.
+        """
+        return self.ending_s is None and clock_s() - max(self.alive_s, self.ready_s) >= self.lease_s
+
+    @property
+    def may_act(self) -> bool:
+        """Whether actions of the head are carried out: only during the first half of the lease.
+
+        After the lease, the head may have declared this node lost. Shortly before its end, the guardian might end a
+        process while it is being started.
+        """
+        return self.ending_s is not None or clock_s() - self.alive_s < self.lease_s / 2
 
     @property
     def beat_due(self) -> bool:
@@ -177,7 +191,7 @@ class Agent:
         workspace, ready = self.epoch and self.epoch.at_work, select.poll()
         for fd in (signals_fd, int(self._line.socket.fd), *(workspace.node.fds if workspace else ())):
             ready.register(fd, select.POLLIN)
-        ready.poll(0 if self.epoch and self.epoch.frames else TURN_S * 1000)
+        ready.poll(0 if self.epoch and self.epoch.frames and self.epoch.may_act else TURN_S * 1000)
 
     def asked_to_stop(self) -> None:
         """Let the learners of this node save, then leave; leave at once without learners, or at the second call."""
@@ -211,7 +225,7 @@ class Agent:
             self._receive(body)
         if self.epoch is not None and self.epoch.over:
             self._end_epoch(f"the head has not answered for {self.epoch.lease_s:g} s")
-        while self.epoch is not None and self.epoch.frames:
+        while self.epoch is not None and self.epoch.frames and self.epoch.may_act:
             self._carry_out(self.epoch, self.epoch.frames.popleft())
             if self.epoch.beat_due:  # the other actions follow in the next turns
                 break
@@ -316,6 +330,8 @@ class Agent:
             except (OSError, ChannelError, TopologyError, RunError) as error:
                 epoch.trouble = str(error)
                 raise
+            finally:
+                epoch.ready_s = clock_s()
             epoch.answered(epoch.alive_s)
         elif isinstance(action, NodeWarning):
             raise MessageError(action.text)

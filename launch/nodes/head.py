@@ -3,7 +3,8 @@
 A node has a name, given by its key, and an epoch, which ends when the node is lost. A node is lost when the head has
 received nothing from it for 1.5 times its lease (``nodes.lease_s``). By then its processes have ended: the agent ends
 them after one lease, and the guardian does so if the agent is suspended or dead. The head reports these processes as
-lost and refuses messages of the epoch. The agent may join again, in a new epoch.
+lost and refuses messages of the epoch. The agent may join again, in a new epoch. A node that has just joined, and has
+no processes yet, may be silent for longer, because it imports the plug-ins of the topology.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ from launch.topology.modes import mode
 
 MARGIN = 1.5
 """Number of leases after which a node is lost; its agent ends the processes after one."""
+PREPARE_S = 120.0
+"""Seconds of silence, at least, after which a node is lost that has joined and is not prepared."""
 MOST_MESSAGES = 1000
 """Most messages of nodes that are read in one turn of the loop."""
 END_S = 15.0
@@ -332,14 +335,19 @@ class Head:
         yield from self._take_waiting_events()
         for node in list(self.nodes.values()):
             node.heard_s += gap_s
-            if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
-                yield from self._lose(node, f"it has sent nothing for {MARGIN * self._wanted.lease_s:g} s")
+            if time.monotonic() - node.heard_s >= (limit_s := self._longest_silence_s(node)):
+                yield from self._lose(node, f"it has sent nothing for {limit_s:g} s")
         if not self._begun:
             yield from self._begin_if_joined()
         elif time.monotonic() - self._looked_s >= self._wanted.lease_s:
             self._looked_s = time.monotonic()
             yield from self._look_for_uneven()
         self._send()
+
+    def _longest_silence_s(self, node: RemoteNode) -> float:
+        """Return the seconds without a message after which a node is lost."""
+        leased_s = MARGIN * self._wanted.lease_s
+        return leased_s if node.prepared else max(leased_s, PREPARE_S)
 
     def _take_waiting_events(self) -> Iterator[NodeEvent]:
         waiting, self._waiting_events = self._waiting_events, []
@@ -658,7 +666,7 @@ class Head:
             for _ in self._receive(*received) if received else ():
                 pass
             for node in list(self.nodes.values()):
-                if time.monotonic() - node.heard_s >= MARGIN * self._wanted.lease_s:
+                if time.monotonic() - node.heard_s >= self._longest_silence_s(node):
                     self._forget(node, f"node {node.name} was lost at the end")
         for _ in range(3):  # send the acknowledgements for which agents wait
             self._send()

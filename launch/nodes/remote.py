@@ -50,6 +50,11 @@ class RemoteNode:
         self.outbox = Outbox(self.stream)
 
     @property
+    def prepared(self) -> bool:
+        """Whether its agent has carried out the first message, which is Prepare; before, the node has no processes."""
+        return self.stream.acknowledged > 0
+
+    @property
     def machine(self) -> NodeResources:
         """Resources of its machine."""
         return self.join.machine

@@ -127,6 +127,12 @@ class Cluster:
             self.events += self.head.events(self.now_s, 0.0)
         return self.events[before:]
 
+    def go_on_without(self, name: str, seconds: float) -> None:
+        """Let time pass in which this agent is busy with something, and all others and the head go on."""
+        self.stopped.add(name)
+        self.turn(int(10 * seconds))
+        self.stopped.remove(name)
+
     def of(self, kind: type) -> list[Any]:
         """Events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,10 @@ from actorlearn.parameters.checkpoint_folders import directory_of, find_common, 
 from actorlearn.wire.channel import Dealer
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import LIMIT_BYTES, Evaluated, Finished, Left, Listens, Message, Saved, encode
+from launch.nodes import agent as agents
 from launch.nodes.copies import SET_FILE, Outgoing, name_set
-from launch.nodes.head import MARGIN
-from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, End, FileChunk, Join
+from launch.nodes.head import MARGIN, PREPARE_S
+from launch.nodes.messages import CHUNK_BYTES, CopyDone, DropLearner, End, FileChunk, Join, Prepare
 from launch.nodes.node import ProtocolWarning
 from launch.nodes.outbox import MOST_AHEAD
 from launch.nodes.workspace import NodeWorkspace
@@ -140,6 +142,66 @@ def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_star
     assert made.notes().count("joined") == 3 and set(made.head.nodes) == {"node-0", "node-1"}
 
 
+def test_a_node_that_has_joined_may_be_silent_until_it_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It imports the plug-ins that the topology names; on a starved machine that took longer than the lease."""
+    with cluster(tmp_path, monkeypatch) as made:
+        slow_s, imported = 2 * MARGIN * made.plan.topology.nodes.lease_s, set[str]()
+
+        def prepare_slowly(action: Prepare, run_id: str, folder: Path, *rest: Any) -> NodeWorkspace:
+            if folder.name not in imported:
+                imported.add(folder.name)
+                made.go_on_without(folder.name, slow_s)
+            return NodeWorkspace(action, run_id, folder, *rest)
+
+        monkeypatch.setattr(agents, "NodeWorkspace", prepare_slowly)
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.turn(4)
+        assert made.started() == [("trainer-0", "node-0"), ("trainer-1", "node-1")]
+        assert not made.of(ev.Lost) and made.notes().count("joined") == 2, made.told
+
+
+def test_a_node_that_has_joined_and_is_never_prepared_is_lost(made: Cluster) -> None:
+    made.agent("node-2")
+    made.turn(1)  # it has asked to join
+    assert made.notes().count("joined") == 3
+    made.stopped.add("node-2")
+    made.turn(int(10 * PREPARE_S) - 10)
+    assert not made.of(ev.Lost)
+    made.turn(20)
+    assert [lost.node for lost in made.of(ev.Lost)] == ["node-2"]
+
+
+def test_an_agent_that_was_long_in_preparing_starts_nothing_before_the_head_has_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The head may have declared it lost in the meantime, and have started its processes on another node."""
+    with cluster(tmp_path, monkeypatch) as made:
+
+        def prepare(action: Prepare, run_id: str, folder: Path, *rest: Any) -> NodeWorkspace:
+            if folder.name == "node-1":
+                for learner in (0, 1):
+                    start(made, learner)
+                made.go_on_without("node-1", 2 * made.plan.topology.nodes.lease_s)
+                made.lines.cut.add("node-1")
+            return NodeWorkspace(action, run_id, folder, *rest)
+
+        monkeypatch.setattr(agents, "NodeWorkspace", prepare)
+        made.agent("node-0")
+        made.agent("node-1")
+        made.turn(20)
+        assert made.head.placed == {0: "node-0", 1: "node-1"}
+        epoch = made.agents["node-1"].epoch
+        assert epoch and epoch.frames  # the start of a process
+        assert not made.node("node-1").node.living and made.node("node-0").node.living
+        made.turn(100)
+        assert "the head has not answered for 10 s" in made.told["node-1"][-1]
+        assert not made.agents["node-1"].epoch
+
+
 def test_a_node_whose_processes_start_slowly_gives_signs_of_life_between_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,9 +211,7 @@ def test_a_node_whose_processes_start_slowly_gives_signs_of_life_between_them(
         slow_s, spawn = 4.0, NoProcesses.spawn
 
         def spawn_slowly(self: NoProcesses, name: str, incarnation: int, *rest: object) -> int:
-            for _ in range(40):  # meanwhile, the head goes on
-                made.now_s += slow_s / 40
-                made.events += made.head.events(made.now_s, 0.0)
+            made.go_on_without("node-1", slow_s)
             return spawn(self, name, incarnation, *rest)
 
         monkeypatch.setattr(NoProcesses, "spawn", spawn_slowly)
