@@ -237,7 +237,7 @@ class Training:
         self._generations += 1
         folder, learners = self._folder / str(self._generations), len(self.living)
         folder.mkdir()
-        Segment.create(folder / "learners", rendezvous_fields(learners)).close()
+        Segment.create(folder / "learners", barrier_fields(learners)).close()
         Segment.create(folder / "gradients", rows_fields(len(self.members), 3)).close()
         self.all(lambda rank, member: member.join(rank, learners, folder))
         assert [member.newest for member in self.living] == [expected] * learners
