@@ -60,7 +60,7 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
         topology, overrides = words[0], words[1:]
     if suite.topology is None and topology is not None:
         raise RunError(f"suite {name} has its own topologies; omit {topology!r}")
-    overrides = tuple(expand(overrides))
+    overrides = tuple(override.text for override in expand(overrides))
     if topology is None:
         topology, overrides = suite.path(), (*suite.keys, *overrides)
     if not suite.sets_modes:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from launch.engines.specs import EngineSpec
     from launch.supervision.events import Console
     from launch.topology.load import Topology
+    from launch.topology.overrides import Override
 
 TOPOLOGY = "topology.yaml"
 """File in the folder of a run with its topology and all defaults."""
@@ -53,7 +54,7 @@ def start(
 
 def resume(
     word: str,
-    overrides: Sequence[str],
+    overrides: Sequence[str | Override],
     engine: str | None = None,
     keys: Path | None = None,
     plain: bool = False,

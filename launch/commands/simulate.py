@@ -43,7 +43,7 @@ def simulate(
         if missing.name != "simpy":
             raise
         raise RunError("simulate needs SimPy, which is not installed: pip install 'actorlearn[simulate]'") from None
-    keys, given, words = simulate_keys.read(expand(overrides))
+    keys, given, words = simulate_keys.read([override.text for override in expand(overrides)])
     loaded = _load(topology, words)
     if output is not None:
         report.refuse_kind(output)

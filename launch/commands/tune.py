@@ -49,7 +49,7 @@ class Tried:
 
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     """Find the fastest candidate, write it to ``output`` and print it; return the exit status."""
-    given = expand(overrides)
+    given = [override.text for override in expand(overrides)]
     ways = candidates(load(path, given), begun_cores())
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

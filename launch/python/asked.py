@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.files import write_atomically
 from launch.errors import RunError
 from launch.topology import sources
-from launch.topology.load import Topology, TopologyError, as_text, literal, parse
-from launch.topology.overrides import COMMAND_LINE, expand
+from launch.topology.load import Topology, as_text, literal, parse
+from launch.topology.overrides import Override
+from launch.topology.strict_yaml import ARGUMENT, Origin
 
 GIVEN = "given.yaml"
 """File of the topology in the run's folder, if the caller has named none."""
-ARGUMENT = "argument"
-"""Place that errors name for a value that was given as an argument."""
 
 Maker = Callable[..., Any]
 First = str | os.PathLike[str] | Mapping[str, Any] | Maker
@@ -43,7 +42,7 @@ _ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 class Asked:
     """The run that the arguments of ``train`` or ``start`` ask for."""
 
-    overrides: tuple[str, ...]
+    overrides: tuple[Override, ...]
     path: str = ""
     """Path of the topology; empty: the caller has named no file."""
     given: Mapping[str, Any] | None = None
@@ -54,7 +53,7 @@ class Asked:
     def check(self) -> Topology:
         """Return the checked topology; raises TopologyError. The environment is not made for this."""
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
-        return check(text, self.overrides, self.path or ARGUMENT)
+        return parse(text, self.overrides, self.path or ARGUMENT)
 
     def write(self, folder: Path) -> str:
         """Return the path of the topology; if the caller has named no file, write it into the run's folder before.
@@ -102,29 +101,9 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
     return Asked(found, given={"env": {"id": first if isinstance(first, str) else _name(first)}})
 
 
-def overrides(changes: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return changes of keys as overrides in the form of the command line; None becomes null."""
-    return tuple(f"{key}={literal(_plain(value))}" for key, value in changes.items())
-
-
-def check(text: str | bytes, changes: Sequence[str], source: str) -> Topology:
-    """Return the topology in a text with changes in the form of overrides; raises TopologyError.
-
-    ``source``: the place of the text, for errors. The environment is not made for this.
-    """
-    try:
-        return parse(text, expand(changes), source)
-    except TopologyError as error:
-        raise TopologyError(reword(str(error))) from None
-
-
-def reword(text: str, folder: Path | None = None) -> str:
-    """Return the text of an error that names "argument" as the place of a wrong value, not the command line or a file.
-
-    ``folder``: folder of the run, if its topology may be an argument that was written there.
-    """
-    origins = [COMMAND_LINE, *([re.escape(str(folder / GIVEN)) + r":\d+"] if folder else []), rf"{ARGUMENT}:\d+"]
-    return re.sub(rf"^({'|'.join(origins)})(?=[:,])", ARGUMENT, text)
+def overrides(changes: Mapping[str, Any]) -> tuple[Override, ...]:
+    """Return changes of keys as overrides; None becomes null."""
+    return tuple(Override(f"{key}={literal(_plain(value))}", Origin(ARGUMENT)) for key, value in changes.items())
 
 
 def _maker(first: object) -> Maker | None:

@@ -17,9 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.errors import FailedError, RunError
-from launch.python.asked import reword
+from launch.python.asked import GIVEN
 from launch.runs import find
 from launch.runs.find import RunFolder
+from launch.topology.overrides import Override
+from launch.topology.strict_yaml import ARGUMENT, Origin
 
 LOG = "supervisor.log"
 """File of the supervisor's output, in the folder of logs."""
@@ -37,7 +39,7 @@ _running: list[Process] = []
 
 
 def start(
-    folder: Path, topology: str, overrides: Sequence[str], resume_at: str | int | None = None
+    folder: Path, topology: str, overrides: Sequence[Override], resume_at: str | int | None = None
 ) -> tuple[RunFolder, Process]:
     """Start a run in a folder that has been made; when its supervisor has accepted it, return the run and the child.
 
@@ -49,7 +51,8 @@ def start(
     before = earlier.meta.get("run_id") if earlier else None
     reads, writes = os.pipe()
     try:
-        process = _spawn(folder, [str(folder), topology, *overrides, "--errors", str(writes)], writes, resume_at)
+        words = [str(folder), topology, *(override.text for override in overrides), "--errors", str(writes)]
+        process = _spawn(folder, words, writes, resume_at)
     except BaseException:
         os.close(reads)
         raise
@@ -107,8 +110,7 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
     except ValueError:
         lines = (folder / "logs" / LOG).read_text(errors="replace").strip().splitlines() or [f"exit status {status}"]
         return FailedError(f"{folder.name}: the supervisor failed: {lines[-1]}")
-    text = reword(answer["text"], folder)
-    return RunError(text) if answer["status"] == _WRONG else FailedError(text)
+    return RunError(answer["text"]) if answer["status"] == _WRONG else FailedError(answer["text"])
 
 
 def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
@@ -118,13 +120,16 @@ def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int
     """
     from launch.command_group import expected_status, message
     from launch.commands import run
-    from launch.topology.load import load
+    from launch.topology import sources, spaces
+    from launch.topology.load import parse
 
     os.set_inheritable(errors, False)
+    given = [Override(text, Origin(ARGUMENT)) for text in overrides]
     try:
         if resume_at is not None:
-            return run.resume(str(folder), overrides, plain=True, at=resume_at)
-        return run.run_in(folder, load(topology, overrides), plain=True)
+            return run.resume(str(folder), given, plain=True, at=resume_at)
+        source = ARGUMENT if Path(topology) == folder / GIVEN else topology
+        return run.run_in(folder, parse(sources.read(topology), given, source, spaces.ask), plain=True)
     except Exception as error:
         if status := expected_status(error):
             with suppress(OSError):  # the program reads it only until the run begins

@@ -29,6 +29,7 @@ from launch.runs import find
 from launch.runs.client import CHANGE_S, TIMEOUT_S, ask
 from launch.runs.curves import SCORE
 from launch.topology import sources
+from launch.topology.load import parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -199,7 +200,7 @@ class Run:
         ``env.*`` keys for the new simulators, as in ``**{"env.kwargs.size": 8}``. Raises ValueError if the numbers add
         nothing.
         """
-        words = list(asked.overrides(changes))
+        words = [override.text for override in asked.overrides(changes)]
         count = int(not learners) if simulators is None else simulators
         if min(count, learners) < 0 or count + learners < 1:
             raise ValueError(f"simulators={count}, learners={learners}: at least one process must be added")
@@ -318,10 +319,10 @@ class Run:
         """
         found = find_resumable(str(self._folder), at)
         topology = str(found.path / TOPOLOGY)
-        words = asked.overrides(changes)
-        asked.check(sources.read(topology), words, topology)
+        overrides = asked.overrides(changes)
+        parse(sources.read(topology), overrides, topology)
         follower = Follower(found, from_start=False)
-        resumed, process = child.start(found.path, topology, words, resume_at=at)
+        resumed, process = child.start(found.path, topology, overrides, resume_at=at)
         follower.resumed(resumed)
         made = Run(resumed, process)
         made._follower = follower

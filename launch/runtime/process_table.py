@@ -23,6 +23,8 @@ from launch.plan.plan import Plan, PlannedProcess
 from launch.plan.roles import processes_of_learners
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump, parse
+from launch.topology.overrides import Override
+from launch.topology.strict_yaml import Origin
 
 
 class ProcessTable:
@@ -63,8 +65,9 @@ class ProcessTable:
         Overrides of the request may only change ``env``, and apply to the new simulators.
         """
         topology = self._topology
+        overrides = [Override(text, Origin("attach")) for text in action.overrides]
         try:
-            changed = parse(dump(topology), action.overrides, "the run's topology")
+            changed = parse(dump(topology), overrides, "the run's topology")
             if msgspec.structs.replace(changed, env=topology.env) != topology:
                 raise TopologyError(
                     f"attach {' '.join(action.overrides)}: only keys of env can be changed; leave out the others, "

@@ -26,10 +26,10 @@ from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
 from launch.topology.keys import keys_of, leaves
 from launch.topology.load import Topology, TopologyError, literal, parse
-from launch.topology.overrides import COMMAND_LINE
+from launch.topology.overrides import Override
 from launch.topology.schema import LONGEST_NAME
-from launch.topology.strict_yaml import fault, show
-from launch.topology.validate import MISSING, Problem, explain, problems_at, problems_of
+from launch.topology.strict_yaml import Origin, fault, show
+from launch.topology.validate import MISSING, Problem, explain, origin, problems_at, problems_of
 
 NODES = "nodes"
 """Section of a topology that determines where a run is executed; it does not change what the run learns."""
@@ -60,6 +60,8 @@ class Sweep:
 
     Without them, a sweep that continues on another machine would train with other values.
     """
+    origins: Mapping[strict_yaml.Path, Origin]
+    """Places of the values in the sweep file."""
 
     @property
     def name(self) -> str:
@@ -71,9 +73,11 @@ class Sweep:
         """1 if a higher score is better, -1 if a lower one is."""
         return 1 if self.keys.goal.direction == "maximize" else -1
 
-    def overrides(self, values: Values) -> list[str]:
-        """Return the overrides, as on the command line, with which a trial with these values runs the topology."""
-        return [f"{key}={literal(value)}" for key, value in {**self.pins, **self.keys.overrides, **values}.items()]
+    def overrides(self, values: Values) -> list[Override]:
+        """Return the overrides with which a trial with these values runs the topology."""
+        pins = [Override(f"{key}={value}", Origin(str(self.path))) for key, value in self.pins.items()]
+        own = _overrides("overrides", self.keys.overrides, self.origins)
+        return [*pins, *own, *_overrides("vary", values, self.origins)]
 
     def overrides_of_nodes(self) -> list[str]:
         """Return the overrides of ``nodes.*`` keys, which a continued run takes anew from the sweep file."""
@@ -111,14 +115,10 @@ def read(path: Path) -> Sweep:
     if found := [*_broken(keys, axes)]:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
-    overrides = [f"{key}={literal(value)}" for key, value in keys.overrides.items()]
-    try:
-        base = parse(text, overrides, keys.topology, spaces.ask)
-    except TopologyError as error:
-        raise TopologyError(_placed(f"{path}: ", str(error), {})) from None
+    base = parse(text, _overrides("overrides", keys.overrides, origins), keys.topology, spaces.ask)
     by_cores = {key: key.split(".") for key in sorted(base.left_to_cores)}
     pins = {key: getattr(getattr(base, section), name) for key, (section, name) in by_cores.items()}
-    sweep = Sweep(path, keys, axes, text, base, pins)
+    sweep = Sweep(path, keys, axes, text, base, pins, origins)
     search, steps = keys.search, base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:
         rule = f"must be less than total_steps, {steps}"
@@ -150,6 +150,11 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
             continue
         return f"{key} has changed from {json.dumps(old):.200} to {json.dumps(new):.200}"
     return ""
+
+
+def _overrides(name: str, values: Values, origins: Mapping[strict_yaml.Path, Origin]) -> list[Override]:
+    """Return values of the topology's keys as overrides; ``name``: the section of the sweep file that has the keys."""
+    return [Override(f"{key}={literal(value)}", origin((name, key), origins)) for key, value in values.items()]
 
 
 def _without_nodes(overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,32 +315,15 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
 
 
 def _try_values(sweep: Sweep) -> None:
-    """Check the topology with the values of trials; raises TopologyError that names the trial or the key."""
+    """Check the topology with the values of trials; raises TopologyError that names the values of the trial."""
     search = sweep.search()
     if isinstance(search, Listed) and len(search.trials) <= MOST_TRIED:
-        for number, values in enumerate(search.trials):
-            _try(sweep, values, f"trial {number} ({written(values):.200})")
-        return
-    first = {axis.key: axis.examples[0] for axis in sweep.axes}
-    for axis in sweep.axes:
-        for value in axis.examples:
-            _try(sweep, {**first, axis.key: value}, f"vary.{axis.key}")
-
-
-def _try(sweep: Sweep, values: Values, what: str) -> None:
-    try:
-        sweep.topology(values)
-    except TopologyError as error:
-        raise TopologyError(f"{sweep.path}: {what}: {_placed('', str(error), values)}") from None
-
-
-def _placed(before: str, text: str, values: Values) -> str:
-    """Return an error about an override with ``before`` and the section of the sweep file that has the override.
-
-    ``values``: those of the trial, from ``vary``; other overrides are from ``overrides``. Other errors are unchanged.
-    """
-    found = re.match(rf"{COMMAND_LINE}(?=[:,] ([\w.]+))", text)
-    if found is None:
-        return text
-    varied = any(found[1] == key or found[1].startswith(f"{key}.") for key in values)
-    return f"{before}{'vary' if varied else 'overrides'}{text[found.end() :]}"
+        tried: Sequence[Values] = search.trials
+    else:
+        first = {axis.key: axis.examples[0] for axis in sweep.axes}
+        tried = [{**first, axis.key: value} for axis in sweep.axes for value in axis.examples]
+    for values in tried:
+        try:
+            sweep.topology(values)
+        except TopologyError as error:
+            raise TopologyError(f"{error} (in the trial with {written(values):.200})") from None

@@ -201,7 +201,8 @@ class Loop:
 
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
-        keys = [*self._sweep.overrides(trial.values), *own, f"seed={run.seed}", f"name={self.name(run)}"]
+        overrides = [override.text for override in self._sweep.overrides(trial.values)]
+        keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
             keys.append(f"stop_at_steps={end}")
         if trial.parent is not None:

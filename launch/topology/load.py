@@ -19,7 +19,7 @@ import msgspec
 from actorlearn.parameters.modes import MODES
 from launch.topology import defaults, earlier, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
-from launch.topology.overrides import COMMAND_LINE, apply, expand, keep_proportions, leave_out_unread
+from launch.topology.overrides import Override, apply, expand, keep_proportions, leave_out_unread, placed
 from launch.topology.schema import TOPOLOGY, Topology
 from launch.topology.strict_yaml import Origin, TopologyError, number
 from launch.topology.validate import Problem, explain, origin, problems, settings
@@ -42,7 +42,7 @@ __all__ = [
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
-def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
+def load(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ()) -> Topology:
     """Read a topology file and apply overrides; raises TopologyError.
 
     An override is ``section.key=value``, or ``@file`` for a file with one override a line. If defaults depend on the
@@ -51,14 +51,14 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topolog
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
-def load_saved(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Topology:
+def load_saved(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ()) -> Topology:
     """Read a topology that a run has saved, perhaps with an earlier version (``earlier.py``); otherwise like `load`."""
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask, saved=True)
 
 
 def parse(
     text: str | bytes,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str | Override] = (),
     source: str = "topology",
     ask: defaults.Ask = defaults.unasked,
     *,
@@ -73,16 +73,17 @@ def parse(
     raw, origins = strict_yaml.read_mapping(text, source)
     raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
-    for override in overrides:
-        apply(override, raw, origins, overrides)
-    left_out = leave_out_unread(raw, file, origins) if overrides else {}
-    in_proportion = keep_proportions(raw, file, origins) if overrides else {}
+    given = placed(overrides)
+    for override in given:
+        apply(override, raw, origins, given)
+    left_out = leave_out_unread(raw, file, origins) if given else {}
+    in_proportion = keep_proportions(raw, file, origins) if given else {}
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):
-        if overrides and not isinstance(_made(defaults.resolve(file, ask)), list):  # overrides cause them
-            of_the_file = {path for path, *_ in made if origin(path, origins).source != COMMAND_LINE}
-            origins |= dict.fromkeys(of_the_file, Origin(COMMAND_LINE, over=True))
+        if given and not isinstance(_made(defaults.resolve(file, ask)), list):  # overrides cause them
+            of_the_file = {path for path, *_ in made if not origin(path, origins).override}
+            origins |= dict.fromkeys(of_the_file, Origin(given[-1].origin.source, override=True, over=True))
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     # A run writes this as its own topology.yaml, which resume must be able to read.
     strict_yaml.read(dump(made), f"{source}, resolved", "a topology with its defaults and overrides")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.parameters.modes import MODES, ModeSpec
@@ -19,38 +20,53 @@ from launch.topology import sources, strict_yaml
 from launch.topology.defaults import WITHOUT_EFFECT, Tree, resolve, section
 from launch.topology.keys import CHOSEN, choice_key, key_at, keys_of, learns_from_replay, struct_at
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import Origin, Path, TopologyError, fault, show
+from launch.topology.strict_yaml import COMMAND_LINE, Origin, Path, TopologyError, fault, show
 from launch.topology.validate import dotted, nearest_key, no_such_key, origin
 
-COMMAND_LINE = "command line"
 _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
 """Key of an environment's arguments, and the arguments that name the file of a stored environment."""
 
 
-def expand(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides, with each ``@FILE`` replaced by the overrides in that file.
+class Override(NamedTuple):
+    """A change of one key, and the place where it was given, which errors name."""
+
+    text: str
+    """``section.key=value``."""
+    origin: Origin = Origin(COMMAND_LINE)
+
+
+def expand(overrides: Sequence[str | Override]) -> list[Override]:
+    """Return the overrides, with each text ``@FILE`` replaced by the overrides in that file.
 
     The file has one override a line; lines that begin with # are comments.
     """
-    found = []
+    found: list[Override] = []
     for override in overrides:
-        if override.startswith("@"):
-            lines = map(str.strip, sources.read(override[1:]).decode(errors="replace").splitlines())
-            found += [line for line in lines if line and not line.startswith("#")]
+        if isinstance(override, str) and override.startswith("@"):
+            file = override[1:]
+            lines = map(str.strip, sources.read(file).decode(errors="replace").splitlines())
+            numbered = enumerate(lines, start=1)
+            found += [Override(line, Origin(file, at)) for at, line in numbered if line and not line.startswith("#")]
         else:
-            found.append(override)
+            found += placed([override])
     return found
 
 
-def apply(override: str, raw: Tree, origins: dict[Path, Origin], others: Sequence[str] = ()) -> None:
-    """Set one ``section.key=value`` in the raw mapping, and record its origin; raises TopologyError.
+def placed(overrides: Sequence[str | Override]) -> list[Override]:
+    """Return overrides with their places; those that are only text were given on the command line."""
+    return [override if isinstance(override, Override) else Override(override) for override in overrides]
+
+
+def apply(override: Override, raw: Tree, origins: dict[Path, Origin], others: Sequence[Override] = ()) -> None:
+    """Set the key of an override in the raw mapping, and record its origin; raises TopologyError.
 
     ``others``: all overrides; they may name the algorithm, on which the error for an unknown key depends.
     """
-    dotted_key, equals, text = override.partition("=")
+    place, shown = str(override.origin), show(override.text)
+    dotted_key, equals, text = override.text.partition("=")
     path: Path = tuple(dotted_key.strip().split("."))
     if not equals or "" in path:
-        raise fault(COMMAND_LINE, show(override), "an override is key=value", "write for example simulators.count=4")
+        raise fault(place, shown, "an override is key=value", "write for example simulators.count=4")
     for end in range(1, min(2, len(path)) + 1):
         known = key_at(path[:end])
         if known is None and end == 2 and path[0] in CHOSEN:  # an unregistered class may have it
@@ -59,15 +75,14 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin], others: Sequenc
             struct = TOPOLOGY if end == 1 else keys_of(TOPOLOGY)[str(path[0])].section
             siblings = keys_of(struct) if struct else ()
             way_out = nearest_key(path[:end], siblings, _with_algorithm(raw, others))
-            raise fault(COMMAND_LINE, show(override), no_such_key(path[:end]), way_out)
+            raise fault(place, shown, no_such_key(path[:end]), way_out)
         if len(path) > end and not known.is_mapping:
             rule = f"{dotted(path[:-1])} is one value, not a section"
-            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:-1])}=VALUE")
+            raise fault(place, shown, rule, f"write {dotted(path[:-1])}=VALUE")
     if len(path) > strict_yaml.MAX_DEPTH:
         rule = f"{len(path)} levels: values nest at most {strict_yaml.MAX_DEPTH} deep"
-        raise fault(COMMAND_LINE, show(override), rule, "use fewer levels")
-    where = f"{COMMAND_LINE}, {show(override)}"
-    value = strict_yaml.read(text, where).value
+        raise fault(place, shown, rule, "use fewer levels")
+    value = strict_yaml.read(text, f"{place}, {shown}").value
     target = raw
     for depth, part in enumerate(path[:-1], start=1):
         target = target.setdefault(str(part), {})
@@ -75,7 +90,7 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin], others: Sequenc
             return
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
-            raise fault(COMMAND_LINE, show(override), rule, f"write {dotted(path[:depth])}={{...}}")
+            raise fault(place, shown, rule, f"write {dotted(path[:depth])}={{...}}")
     stored = str(section(raw, "env").get("id")).startswith(STORED)  # in a file (``envs/pickled.py``)
     if path == _ARGUMENTS and isinstance(value, dict) and stored:
         value = {name: found for name, found in section(target, "kwargs").items() if name in _FILE} | value
@@ -83,13 +98,13 @@ def apply(override: str, raw: Tree, origins: dict[Path, Origin], others: Sequenc
     stale = [found for found in origins if found[: len(path)] == path]
     for found in stale:
         del origins[found]
-    origins[path] = Origin(COMMAND_LINE, over=bool(stale))
+    origins[path] = replace(override.origin, override=True, over=bool(stale))
 
 
-def _with_algorithm(raw: Tree, overrides: Sequence[str]) -> Tree:
+def _with_algorithm(raw: Tree, overrides: Sequence[Override]) -> Tree:
     """Return the resolved topology with the algorithm that the overrides name, even if they do so last; changes raw."""
     for override in overrides:
-        if override.lstrip().startswith("algorithm"):
+        if override.text.lstrip().startswith("algorithm"):
             with suppress(TopologyError):
                 apply(override, raw, {})
     return resolve(raw)
@@ -102,12 +117,13 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
     """
     found = {}
     for name, key, why in _without_reader(resolve(file), resolve(raw)):
-        if key in section(raw, name) and origin((name, key), origins).source != COMMAND_LINE:
+        if key in section(raw, name) and not origin((name, key), origins).override:
             del raw[name][key]
             found[f"{name}.{key}"] = why
     if any(key.startswith("replay.") for key in found):
-        origins[("replay",)] = Origin(COMMAND_LINE)  # an override is the reason why the remaining keys are refused
-        if not raw["replay"]:
+        if left := raw["replay"]:  # overrides that are refused
+            origins[("replay",)] = origin(("replay", next(iter(left))), origins)
+        else:
             del raw["replay"]
     return found
 
@@ -122,7 +138,7 @@ def keep_proportions(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
     groups = [name for name, group in section(section(raw, "optimizer"), "groups").items() if isinstance(group, dict)]
     for path in (("optimizer",), *(("optimizer", "groups", name) for name in groups)):
         rate, final = (*path, "learning_rate"), (*path, "learning_rate_final")
-        if origin(rate, origins).source != COMMAND_LINE or origin(final, origins).source == COMMAND_LINE:
+        if not origin(rate, origins).override or origin(final, origins).override:
             continue
         before = resolve(file)
         numbers = [_at(before, rate) or _at(before, ("optimizer", "learning_rate")), _at(raw, rate), _at(raw, final)]

@@ -24,6 +24,8 @@ MAX_VALUES = 2_000
 """Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time to read a file."""
 MAX_SHOWN = 60
 """Most characters of a value that an error message repeats."""
+COMMAND_LINE, ARGUMENT = "command line", "argument"
+"""Sources of values that are in no file, as errors name them: a command, and a call of a Python function."""
 
 Path = tuple[str | int, ...]
 
@@ -55,15 +57,18 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Origin of a value: a line of a file, or the command line."""
+    """The place where a value was given."""
 
     source: str
+    """Name of a file, COMMAND_LINE or ARGUMENT."""
     line: int = 0
+    override: bool = False
+    """Whether an override gives the value."""
     over: bool = False
     """Whether it overrides a value of the file: without it, the file's value would apply, and not the default."""
 
     def __str__(self) -> str:
-        return f"{self.source}:{self.line}" if self.line else self.source
+        return f"{self.source}:{self.line}" if self.line and self.source != ARGUMENT else self.source
 
 
 def show(value: object) -> str:
@@ -100,7 +105,7 @@ def read(text: str | bytes, source: str, what: str = "a topology") -> Document:
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         way_out = "write shorter values, or check the name of the file"
-        raise fault(f"{source}:1", f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", way_out)
+        raise fault(str(Origin(source, 1)), f"{size} bytes", f"{what} has at most {MAX_BYTES} bytes", way_out)
     decoded = _decode(text, source, what) if isinstance(text, bytes) else text
     return _Reader(decoded, source, what).document()
 
@@ -112,7 +117,7 @@ def read_mapping(
     document = read(text, source, what)
     value = {} if document.value is None else document.value
     if not isinstance(value, dict):
-        raise fault(f"{source}:1", show(value), f"{what} is a mapping of keys", f"start with '{start}'")
+        raise fault(str(Origin(source, 1)), show(value), f"{what} is a mapping of keys", f"start with '{start}'")
     return value, {(): Origin(source, 1)} | {path: Origin(source, line) for path, line in document.lines.items()}
 
 
@@ -131,7 +136,10 @@ def _decode(data: bytes, source: str, what: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise fault(
-            f"{source}:{line}", f"byte 0x{data[error.start]:02x}", f"{what} is UTF-8 text", "save the file as UTF-8"
+            str(Origin(source, line)),
+            f"byte 0x{data[error.start]:02x}",
+            f"{what} is UTF-8 text",
+            "save the file as UTF-8",
         ) from None
 
 
@@ -179,7 +187,7 @@ class _Reader:
 
     def _stop(self, line: int, value: str, problem: str, column: int) -> NoReturn:
         raise fault(
-            f"{self.source}:{line + 1}",
+            str(Origin(self.source, line + 1)),
             value,
             f"not valid YAML ({short(problem)})",
             f"check indentation, quotes and brackets at column {column + 1} and before",
@@ -268,4 +276,4 @@ class _Reader:
         return text
 
     def _fail(self, event: Any, value: str, rule: str, way_out: str) -> NoReturn:
-        raise fault(f"{self.source}:{event.start_mark.line + 1}", short(value), rule, way_out)
+        raise fault(str(Origin(self.source, event.start_mark.line + 1)), short(value), rule, way_out)

@@ -98,8 +98,13 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
-    """Return the first problem as an error of one line; problems of the command line come first, then the file's."""
-    first = min(problems, key=lambda problem: origin(problem.path, origins).line)
+    """Return the first problem as an error of one line; problems of overrides come first, then the file's."""
+
+    def order(problem: Problem) -> tuple[bool, int]:
+        given = origin(problem.path, origins)
+        return not given.override, given.line
+
+    first = min(problems, key=order)
     given = origin(first.path, origins)
     value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
     way_out = first.way_out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import pytest
 
 from actorlearn.envs.catch import Catch
 from launch.errors import RunError
-from launch.python import asked
+from launch.python import asked, child
+from launch.python.asked import First
 from launch.topology.load import TopologyError, load
 
 KEYS = {"algorithm.horizon": 64, "optimizer.learning_rate": 1e-4, "env.kwargs": {"render_mode": None}, "seed": 5}
@@ -94,10 +97,27 @@ def test_a_class_that_can_be_imported_is_named_and_another_is_stored(
     assert Path(loaded.env.kwargs["file"]).is_file()
 
 
-def test_an_error_of_the_supervisor_names_the_argument(tmp_path: Path) -> None:
-    assert asked.reword(f"{tmp_path}/given.yaml:2: env.id = 'x': y", tmp_path) == "argument: env.id = 'x': y"
-    assert asked.reword("command line: seed = -1: y") == "argument: seed = -1: y"
-    assert asked.reword("other.yaml:1: command line: y", tmp_path) == "other.yaml:1: command line: y"
+@pytest.mark.parametrize(
+    ("first", "keys", "said"),
+    [
+        ({"env": {"id": "CartPole-v1"}, "seed": -1}, {}, "argument: seed = -1: must"),
+        ("CartPole-v1", {"seed": -1}, "argument: seed = -1: must"),
+        ("CartPole-v1", {"@seeds.txt": 1}, "argument: '@seeds.txt=1': a topology has no key"),
+        (Path("other.yaml"), {}, "other.yaml:1: seed = -1: must"),
+    ],
+)
+def test_an_error_of_the_supervisor_names_the_argument(
+    first: First, keys: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.yaml").write_text("{env: {id: CartPole-v1}, seed: -1}")
+    wanted, (reads, writes) = asked.read(first, None, keys), os.pipe()
+    words = [override.text for override in wanted.overrides]
+    with pytest.raises(TopologyError):
+        child.supervise(tmp_path, wanted.write(tmp_path), words, writes, None)
+    told = json.loads(os.read(reads, 10_000))
+    os.close(reads)
+    assert told["text"].startswith(said) and told["status"] == 2
 
 
 def test_the_algorithm_given_twice_must_be_the_same_one() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from launch.machine.cores import Cores
 from launch.plan.auto import choose
-from launch.topology.load import TopologyError, dump, parse
+from launch.topology.load import TopologyError, dump, load, parse
 
 DQN = """
 env: {id: ALE/Pong-v5, stack: 3}
@@ -160,6 +162,15 @@ def test_an_error_that_the_file_alone_does_not_have_names_the_command_line(text:
     with pytest.raises(TopologyError) as refused:
         parse(text, [override], "t")
     assert str(refused.value).startswith(says)
+
+
+def test_an_override_in_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    topology, file = tmp_path / "cart.yaml", tmp_path / "tuned.txt"
+    topology.write_text("env: {id: CartPole-v1}\n")
+    for line, says in (("seed=-1", "seed = -1: must"), ("sed=1", "'sed=1': a topology has no key")):
+        file.write_text(f"# tuned\n\nsimulators.count=1\n{line}\n")
+        with pytest.raises(TopologyError, match=rf"^{re.escape(str(file))}:4: {says}"):
+            load(topology, [f"@{file}", "total_steps=10"])
 
 
 @pytest.mark.parametrize(
