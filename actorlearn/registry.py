@@ -15,6 +15,7 @@ Reads the metadata of installed packages and, in a checkout, ``pyproject.toml``.
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,8 +132,10 @@ class Spec(PlugIn):
                 )
 
     def under(self, name: str) -> Self:
-        """Return a copy with another ``name``, which is also the tag of its settings."""
-        return replace(self, name=name, settings=tag_settings(self.settings, name))
+        """Return a copy with another ``name``, which is also the tag of its settings; itself if nothing changes."""
+        settings = tag_settings(self.settings, name)
+        named = name == self.name and settings is self.settings
+        return self if named else replace(self, name=name, settings=settings)
 
 
 PlugInT = TypeVar("PlugInT", bound=PlugIn)
@@ -292,24 +295,33 @@ def _points(group: str) -> dict[str, tuple[str, str]]:
 
     If a built-in entry and one of another distribution have the same name, the built-in one is used.
     """
-    found = {name: (value, OURS) for name, value in sorted(_of_checkout(group).items())}
+    found = {name: (value, OURS) for name, value in sorted(_of_checkout().get(group, {}).items())}
     in_checkout = bool(found)  # then the metadata of an older installation is ignored
-    points = sorted(metadata.entry_points(group=group), key=lambda point: (not _is_ours(point), point.name))
-    for point in points:
-        if not (in_checkout and _is_ours(point)):
-            found.setdefault(point.name, (point.value, point.dist.name if point.dist else "unknown"))
+    points = [(_name(point.dist), point) for point in _installed(tuple(sys.path)).select(group=group)]
+    for distribution, point in sorted(points, key=lambda each: (each[0] != OURS, each[1].name)):
+        if not (in_checkout and distribution == OURS):
+            found.setdefault(point.name, (point.value, distribution))
     return found
 
 
-def _is_ours(point: metadata.EntryPoint) -> bool:
-    return point.dist is not None and point.dist.name == OURS
+@cache
+def _installed(path: tuple[str, ...]) -> Any:  # EntryPoints; in Python 3.11 another class that has ``select``
+    """Return the entry points of all packages; ``path``: sys.path, in whose folders they are installed."""
+    del path
+    return metadata.entry_points()
 
 
-def _of_checkout(group: str) -> dict[str, str]:
-    """Return name -> package.module:NAME from the ``pyproject.toml`` of a checkout; empty for an installed wheel."""
+@cache  # each call of ``name`` reads the whole metadata
+def _name(distribution: metadata.Distribution | None) -> str:
+    return distribution.name if distribution else "unknown"
+
+
+@cache
+def _of_checkout() -> Mapping[str, dict[str, str]]:
+    """Return group -> name -> package.module:NAME from the ``pyproject.toml`` of a checkout; empty without one."""
     try:
         project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     except (OSError, KeyError, ValueError):
         return {}
-    points: dict[str, str] = project.get("entry-points", {}).get(group, {}) if project.get("name") == OURS else {}
+    points: dict[str, dict[str, str]] = project.get("entry-points", {}) if project.get("name") == OURS else {}
     return points

@@ -26,7 +26,6 @@ from typing import Generic, TypeVar
 
 import zmq
 from zmq.utils import z85
-from zmq.utils.monitor import parse_monitor_message
 
 from actorlearn.address import Ipc, Tcp
 from actorlearn.wire import MINIMUM_LIBZMQ
@@ -68,6 +67,8 @@ _SEALED_BYTES = 64
 _IPV6 = 6
 _BPF_RETURN = 0x06  # linux/bpf_common.h
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # asm-generic/socket.h
+_EVENT = struct.Struct("=Hi")
+"""First frame of a monitor's message: number of the event, and its value (zmq_socket_monitor)."""
 _OPENED_AND_CLOSED = zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED
 _DIALLED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_CLOSED | zmq.EVENT_DISCONNECTED
 _FAILED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
@@ -143,10 +144,10 @@ class _Monitor:
         found: list[tuple[int, int]] = []
         while True:
             try:
-                event = parse_monitor_message(self.socket.recv_multipart(zmq.NOBLOCK))
+                numbers, _endpoint = self.socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return found
-            found.append((int(event["event"]), int(event["value"])))
+            found.append(_EVENT.unpack(numbers))
 
     def close(self) -> None:
         self._watched.disable_monitor()

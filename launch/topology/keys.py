@@ -68,7 +68,7 @@ class Key(NamedTuple):
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
-_TOPOLOGY = Key(inspect.type_info(TOPOLOGY))
+_TOPOLOGY = Key(inspect.StructType(TOPOLOGY, ()))  # ``keys_of`` has its fields
 
 
 @cache
