@@ -17,7 +17,6 @@ from actorlearn import __version__
 from launch.command_group import Commands
 from launch.errors import RunError
 from launch.machine.signals import end_in_order
-from launch.spawning.prepared import prepared
 
 Topology = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="The YAML file that describes the run.")]
 Overrides = Annotated[
@@ -107,6 +106,8 @@ def run(
     plain: Plain = False,
 ) -> int:
     """Start a run and show its progress until total_steps. Ctrl-C saves and stops; a second Ctrl-C stops at once."""
+    from launch.spawning.prepared import prepared
+
     with prepared():
         from launch.commands.run import start
 
@@ -127,6 +128,8 @@ def check(
 
     Also prints the keys that you set, and the values that actorlearn chose for other keys, with the reasons.
     """
+    from launch.spawning.prepared import prepared
+
     with prepared():
         from launch.commands.check import check
 
@@ -146,6 +149,8 @@ def resume(
 
     With --at, newer checkpoints are moved to the folder checkpoints/aside.
     """
+    from launch.spawning.prepared import prepared
+
     with prepared():
         from actorlearn.parameters.chosen_checkpoints import read_at
         from launch.commands.run import resume
@@ -162,6 +167,8 @@ def supervise(
     resume_at: Annotated[str | None, typer.Option(help="Continue the run in the folder from this checkpoint.")] = None,
 ) -> int:
     """Run a topology for a Python program, which calls this command by itself."""
+    from launch.spawning.prepared import prepared
+
     with prepared():
         from actorlearn.parameters.chosen_checkpoints import read_at
         from launch.python.child import supervise
@@ -209,6 +216,8 @@ def node(
     ] = 300.0,
 ) -> int:
     """Join a run as a node: start and watch processes on this machine until the run ends."""
+    from launch.spawning.prepared import prepared
+
     with prepared():
         from launch.commands.node import serve
 

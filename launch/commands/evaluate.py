@@ -117,10 +117,8 @@ def settings(
     The environment and the network are not tried, because the run has saved the shapes of observations and actions.
     Only the speed of a film has to be asked of the environment.
     """
-    if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to evaluate; its trainer writes the first one when it starts")
-    run.refuse_missing(at)
-    topology = load_saved(run.path / "topology.yaml")
+    run.refuse_missing("evaluate", at)
+    topology = load_saved(run.path / find.TOPOLOGY_FILE)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),

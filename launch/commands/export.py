@@ -22,13 +22,13 @@ from launch.display.card import card
 from launch.errors import FailedError, RunError
 from launch.plan.roles import own_weights, trainer_of
 from launch.runs import find
-from launch.runs.find import RunFolder
+from launch.runs.find import TOPOLOGY_FILE, RunFolder
 from launch.runs.lives import lives_of
 from launch.runs.view import identify
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.topology.load import Topology, as_text, dump, load_saved, parse
 
-CARD, TOPOLOGY = "README.md", "topology.yaml"
+CARD = "README.md"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra ``onnx``."""
 
@@ -47,7 +47,6 @@ def export(
     ``word``: names the run. ``at``: the checkpoint: "newest", "best" or its environment steps. ``episodes``: number of
     games for the score on the card; None: ``evaluator.episodes``.
     """
-    refuse(output, weights_only)
     run = find.find(word)
     told, scored, files = write(run, output, episodes, learner, weights_only, at)
     if json:
@@ -57,7 +56,7 @@ def export(
     return 0
 
 
-def refuse(output: Path, weights_only: bool) -> None:
+def _refuse(output: Path, weights_only: bool) -> None:
     """Raise RunError if a package is missing, or if ``output`` exists and is not an empty folder."""
     if not weights_only and (missing := [name for name in _NEEDED if find_spec(name) is None]):
         raise RunError(
@@ -75,11 +74,9 @@ def write(
 
     Raises RunError for a wrong request, and FailedError if the policy cannot be exported.
     """
-    refuse(output, weights_only)
-    if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to export; its trainer writes the first one when it starts")
-    run.refuse_missing(at, learner)
-    topology = load_saved(run.path / TOPOLOGY)
+    _refuse(output, weights_only)
+    run.refuse_missing("export", at, learner)
+    topology = load_saved(run.path / TOPOLOGY_FILE)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
@@ -94,7 +91,8 @@ def write(
                 raise FailedError(f"{run.name} cannot be exported: {error}") from None
             scored = None if episodes == 0 else _scored(run, topology, episodes, learner, at)
             lives = lives_of(run, told["env_steps"])
-            (folder / TOPOLOGY).write_text(dump(parse(as_text(lives[-1].topology), source=f"{run.name}: {TOPOLOGY}")))
+            resolved = parse(as_text(lives[-1].topology), source=f"{run.name}: {TOPOLOGY_FILE}")
+            (folder / TOPOLOGY_FILE).write_text(dump(resolved))
             files = sorted(path.name for path in folder.iterdir())
             (folder / CARD).write_text(card(identify(run), lives, told, scored, files))
             folder.rename(output)

@@ -23,7 +23,7 @@ from launch.foreign.find import find_logs
 from launch.foreign.log import MOST_BYTES, SINGLE_GAMES, Log, make_rows, refusal
 from launch.reports.format import as_number, as_whole, printable
 from launch.runs.curves import SCORE
-from launch.runs.find import IMPORTED, SUMMARY_FILE
+from launch.runs.find import IMPORTED, META_FILE, SUMMARY_FILE, TOPOLOGY_FILE
 from launch.topology import strict_yaml
 from launch.topology.load import as_text
 
@@ -60,7 +60,7 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
         raise RunError(f"{there} already exists; remove it, or import into another folder with --into")
     for log in logs:
         try:
-            strict_yaml.read(as_text(_topology(log)), "topology.yaml")
+            strict_yaml.read(as_text(_topology(log)), TOPOLOGY_FILE)
         except strict_yaml.TopologyError as error:
             raise refusal(log.source, f"its settings cannot be written: {error}") from None
     for path, (log, rows) in made.items():
@@ -118,5 +118,5 @@ def _write(path: Path, log: Log, rows: Sequence[dict[str, Any]], score: str) -> 
     path.mkdir(parents=True)
     write_atomically(path / METRICS_FILE, lines)
     write_atomically(path / SUMMARY_FILE, f"{json_format.dumps(summary, indent=2)}\n".encode())
-    write_atomically(path / "meta.json", f"{json_format.dumps(meta, indent=2)}\n".encode())
-    write_atomically(path / "topology.yaml", as_text(_topology(log)).encode())
+    write_atomically(path / META_FILE, f"{json_format.dumps(meta, indent=2)}\n".encode())
+    write_atomically(path / TOPOLOGY_FILE, as_text(_topology(log)).encode())

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from launch.topology.load import Topology
     from launch.topology.overrides import Override
 
-TOPOLOGY = "topology.yaml"
-"""File in the folder of a run with its topology and all defaults."""
 _NAME_WAIT_S = 0.1
 """Seconds between two attempts to make the folder, if another run has taken the name with the present second."""
 TRIAL_S = 2.0
@@ -68,7 +66,7 @@ def resume(
 
     run = find_resumable(word, at)
     with slow_trial_told() as trial_over:
-        loaded, starts = load_saved(run.path / TOPOLOGY, overrides), find_engine(engine)
+        loaded, starts = load_saved(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
         return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
 
 
@@ -108,9 +106,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
         raise RunError(
             f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
         )
-    if not run.checkpoints():
-        raise RunError(f"{run.name} has no checkpoint to resume from; start it again with `actorlearn run`")
-    run.refuse_missing(at)
+    run.refuse_missing("resume from", at)
     return run
 
 

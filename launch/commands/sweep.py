@@ -22,17 +22,15 @@ from launch.commands.compare import WIDE
 from launch.commands.desk import REPORT_FILE, report
 from launch.commands.run import find_engine
 from launch.errors import RunError
-from launch.runs.find import RUNS
+from launch.runs.find import META_FILE, RUNS
 from launch.sweeps import table
-from launch.sweeps.axes import Values
 from launch.sweeps.decisions import Listed, Population, Search
-from launch.sweeps.file import Sweep, as_json, changed, read
+from launch.sweeps.file import Sweep, as_json, changed, in_words, read
 from launch.sweeps.history import FORMAT, Begun, History
 from launch.sweeps.loop import Loop
 from launch.sweeps.slots import Slots, find_slots
 from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
-from launch.topology.load import literal
 
 TOPOLOGY_FILE = "base.yaml"
 """File in the sweep's folder with the topology from which all its runs start."""
@@ -101,7 +99,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
         return 0
     if isinstance(search, Listed):
         for number, values in enumerate(search.trials):
-            print(f"trial {number:>4}  {_written(values) or 'values of the topology'}")
+            print(f"trial {number:>4}  {in_words(values)}")
     print(f"ok {sweep.name}: {_size(sweep)}; at most {slots.at_once} at once: {slots.why}")
     if history.begun:
         print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` continues the sweep")
@@ -126,17 +124,13 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
     console.print(table.table(found, sweep.keys, console.width))
     if isinstance(search, Population) and found:
         for trial in table.lineage(history, found[0].trial):
-            print(f"generation {search.generation(trial.number)}: trial {trial.number}  {_written(trial.values)}")
-    runs = [str(path.parent) for path in sorted(place.glob("*/meta.json"))]
+            print(f"generation {search.generation(trial.number)}: trial {trial.number}  {in_words(trial.values)}")
+    runs = [str(path.parent) for path in sorted(place.glob(f"*/{META_FILE}"))]
     print(f"{len(runs)} runs in {place}; compare them with: actorlearn compare {place}/{sweep.name}-*/")
     try:
         report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
     except (ValueError, OSError) as error:  # perhaps there is nothing to show
         print(f"{place / REPORT_FILE}: cannot be written: {error}")
-
-
-def _written(values: Values) -> str:
-    return " ".join(f"{key}={literal(value)}" for key, value in values.items())
 
 
 def _say(line: str, stream: TextIO) -> None:

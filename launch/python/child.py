@@ -29,8 +29,6 @@ _LOOK_EVERY_S = 0.02
 """Seconds between two looks whether the supervisor has accepted the run."""
 _MOST_BYTES = 64 * 1024
 """Most bytes of an error from the pipe."""
-_WRONG = 2
-"""Exit status of a wrong request (``launch/command_group.py``)."""
 
 Process = subprocess.Popen[bytes]
 
@@ -110,7 +108,7 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
     except ValueError:
         lines = (folder / "logs" / LOG).read_text(errors="replace").strip().splitlines() or [f"exit status {status}"]
         return FailedError(f"{folder.name}: the supervisor failed: {lines[-1]}")
-    return RunError(answer["text"]) if answer["status"] == _WRONG else FailedError(answer["text"])
+    return RunError(answer["text"]) if answer["wrong"] else FailedError(answer["text"])
 
 
 def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
@@ -118,7 +116,7 @@ def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int
 
     The child process calls this. ``errors``: descriptor of the pipe to which an error is written before it is raised.
     """
-    from launch.command_group import expected_status, message
+    from launch.command_group import WRONG, expected_status, message
     from launch.commands import run
     from launch.topology import sources, spaces
     from launch.topology.load import parse
@@ -133,7 +131,8 @@ def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int
     except Exception as error:
         if status := expected_status(error):
             with suppress(OSError):  # the program reads it only until the run begins
-                os.write(errors, json.dumps({"status": status, "text": " ".join(message(error).split())}).encode())
+                told = {"wrong": status == WRONG, "text": " ".join(message(error).split())}
+                os.write(errors, json.dumps(told).encode())
         raise
     finally:
         os.close(errors)

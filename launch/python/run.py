@@ -19,7 +19,7 @@ from actorlearn.parameters.checkpoint_folders import steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST
 from launch.commands import evaluate, manage
 from launch.commands import export as export_command
-from launch.commands.run import TOPOLOGY, find_resumable
+from launch.commands.run import find_resumable
 from launch.errors import FailedError, RunError
 from launch.python import asked, child
 from launch.python import progress as bars
@@ -318,7 +318,7 @@ class Run:
         checkpoint, and TopologyError (a ValueError) for a wrong change.
         """
         found = find_resumable(str(self._folder), at)
-        topology = str(found.path / TOPOLOGY)
+        topology = str(found.path / find.TOPOLOGY_FILE)
         overrides = asked.overrides(changes)
         parse(sources.read(topology), overrides, topology)
         follower = Follower(found, from_start=False)

@@ -36,7 +36,7 @@ RUNS = Path("runs")
 
 _TIME = re.compile(r"-\d{8}-\d{6}$")
 """The time in the name of a folder, which ``with_time`` adds."""
-SUMMARY_FILE = "summary.json"
+META_FILE, TOPOLOGY_FILE, SUMMARY_FILE = "meta.json", "topology.yaml", "summary.json"
 IMPORTED = "imported"
 """Status of a run that `actorlearn import` has made from a log of another program; its meta.json has this key.
 
@@ -84,8 +84,8 @@ class RunFolder:
         Keys that the file of an earlier version lacks are added, with the values that the run used.
         """
         try:
-            with open_regular(self.path / "topology.yaml") as file:
-                topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), "topology.yaml").value
+            with open_regular(self.path / TOPOLOGY_FILE) as file:
+                topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), TOPOLOGY_FILE).value
         except (OSError, TopologyError):
             return {}
         if not isinstance(topology, dict):
@@ -110,11 +110,15 @@ class RunFolder:
             return []
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
-    def refuse_missing(self, at: str | int, learner: int = 0) -> None:
+    def refuse_missing(self, purpose: str, at: str | int, learner: int = 0) -> None:
         """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``.
 
-        ``at``: "newest", "best", or the environment steps of a checkpoint.
+        ``purpose``: what the checkpoint is for, a verb. ``at``: "newest", "best", or the environment steps of a
+        checkpoint.
         """
+        if not self.checkpoints():
+            way_out = "its trainer writes the first one when it starts" if self.alive else "start another run"
+            raise RunError(f"{self.name} has no checkpoint to {purpose}; {way_out}")
         learners = directories(self.path / "checkpoints")
         if learner not in learners:
             known = ", ".join(map(str, learners))
@@ -144,9 +148,9 @@ def start_time(pid: int) -> int | None:
 def read(path: Path) -> RunFolder | None:
     """Return the run in this folder; None if it is not a run folder."""
     # os.path, because pathlib raises for folders of other users that may not be read.
-    if not any(os.path.isfile(path / name) for name in ("meta.json", "topology.yaml")):
+    if not any(os.path.isfile(path / name) for name in (META_FILE, TOPOLOGY_FILE)):
         return None
-    return RunFolder(path.resolve(), read_object(path / "meta.json"))
+    return RunFolder(path.resolve(), read_object(path / META_FILE))
 
 
 def living() -> list[RunFolder]:
@@ -275,7 +279,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
 
 def _age(run: RunFolder) -> tuple[float, str]:
     """Return the sort key of a run: the time of its first start (that of topology.yaml), then its name."""
-    for name in ("topology.yaml", "meta.json"):
+    for name in (TOPOLOGY_FILE, META_FILE):
         try:
             return os.stat(run.path / name).st_mtime, run.name
         except OSError:

@@ -21,7 +21,17 @@ from actorlearn.metrics.registry import METRICS, is_registered
 from actorlearn.nearest import did_you_mean
 from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, count_all, draw_different, written
 from launch.sweeps.decisions import Listed, Population, Search
-from launch.sweeps.keys import OWN, SECTIONS, GridKeys, OptunaKeys, PopulationKeys, RandomKeys, SweepKeys, fill
+from launch.sweeps.keys import (
+    OWN,
+    SECTIONS,
+    GoalKeys,
+    GridKeys,
+    OptunaKeys,
+    PopulationKeys,
+    RandomKeys,
+    SweepKeys,
+    fill,
+)
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
 from launch.topology.keys import keys_of, leaves
@@ -128,6 +138,11 @@ def read(path: Path) -> Sweep:
     return sweep
 
 
+def in_words(values: Values) -> str:
+    """Return the values of a trial as a user would give them on the command line."""
+    return " ".join(f"{key}={literal(value)}" for key, value in values.items()) or "values of the topology"
+
+
 def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
     """Return why a sweep cannot continue after its file was edited; "" if it can.
 
@@ -178,7 +193,7 @@ def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(section, dict) and section.get("name") in structs:
             resolved[name] = fill(section, structs[section["name"]])
     if isinstance(resolved["goal"], dict):
-        resolved["goal"] = fill(resolved["goal"], type(SweepKeys(topology="").goal))
+        resolved["goal"] = fill(resolved["goal"], GoalKeys)
     return resolved
 
 

@@ -81,7 +81,7 @@ def go_on_from(parent: Path, folder: Path) -> None:
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir()
-    shutil.copy2(parent / "topology.yaml", beside / "topology.yaml")
+    shutil.copy2(parent / find.TOPOLOGY_FILE, beside / find.TOPOLOGY_FILE)
     shutil.copytree(parent / "checkpoints", beside / "checkpoints", copy_function=_link)
     beside.rename(folder)
     flush(folder.parent)

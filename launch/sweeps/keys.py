@@ -5,7 +5,7 @@ The checks in ``file.py``, ``sweep.schema.json`` and ``docs/sweep-file.md`` are 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -90,7 +90,6 @@ class GoalKeys(Section, frozen=True, kw_only=True):
 
 
 Search = GridKeys | RandomKeys | OptunaKeys | PopulationKeys
-Stopping = MedianKeys
 
 
 class SweepKeys(Section, frozen=True, kw_only=True):
@@ -123,7 +122,7 @@ class SweepKeys(Section, frozen=True, kw_only=True):
     )
     goal: GoalKeys = GoalKeys()
     stopping: Annotated[
-        Stopping | None,
+        MedianKeys | None,
         Meta(description="rule that ends bad trials early: {name: median}; null = all runs are finished"),
     ] = None
     at_once: Annotated[
@@ -133,10 +132,10 @@ class SweepKeys(Section, frozen=True, kw_only=True):
 
 
 SECTIONS: dict[str, dict[str, type[msgspec.Struct]]] = {
-    "search": {"grid": GridKeys, "random": RandomKeys, "optuna": OptunaKeys, "population": PopulationKeys},
-    "stopping": {"median": MedianKeys},
+    section: {str(keys.__struct_config__.tag): keys for keys in choices}
+    for section, choices in {"search": get_args(Search), "stopping": (MedianKeys,)}.items()
 }
-"""Structs of the sections whose keys depend on their ``name``."""
+"""Structs of the sections whose keys depend on their ``name``, by this name."""
 OWN = {
     "seed": "a sweep's own key is seeds",
     "name": "runs of a sweep are named after it",

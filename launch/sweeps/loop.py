@@ -21,7 +21,7 @@ from launch.reports.format import as_duration, as_number
 from launch.runs import find
 from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
-from launch.sweeps.file import Sweep
+from launch.sweeps.file import Sweep, in_words
 from launch.sweeps.folders import RunOutcome
 from launch.sweeps.history import Ended, Retried, RunId, Started, Status, Trial
 from launch.sweeps.processes import Processes, log_of
@@ -188,13 +188,8 @@ class Loop:
         words = self._words(run, trial, slot.hosts, resumed=own)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
         if self._processes.start(folder, words, slot.gpu):
-            values = " ".join(f"{key}={literal(value)}" for key, value in trial.values.items())
             on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
-            said = (
-                f"continues{on} from {from_steps:,} steps"
-                if own
-                else f"started{on}: {values or 'values of the topology'}"
-            )
+            said = f"continues{on} from {from_steps:,} steps" if own else f"started{on}: {in_words(trial.values)}"
             self._say(run, said)
         self._alive.add(run)
         self._asked_s.pop(run, None)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from launch import cli
 from launch.commands import run
 from launch.runs import find
 
@@ -21,7 +20,7 @@ def without_slow_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def without_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start no fork server for a command, which imports torch although few tests try an environment."""
-    monkeypatch.setattr(cli, "prepared", nullcontext)
+    monkeypatch.setattr("launch.spawning.prepared.prepared", nullcontext)
 
 
 @pytest.fixture

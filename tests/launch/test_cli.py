@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from actorlearn.address import Ipc
 from actorlearn.wire.channel import Router
 from actorlearn.wire.messages import Reply, Request, decode, encode
-from launch import cli
 from launch.commands import check, doctor, manage
 from launch.commands import run as run_command
 from launch.errors import FailedError
@@ -165,7 +164,7 @@ def test_commands_that_try_an_environment_start_a_fork_server_while_they_read(mo
         prepared.append("fork server")
         yield
 
-    monkeypatch.setattr(cli, "prepared", recorded)
+    monkeypatch.setattr("launch.spawning.prepared.prepared", recorded)
     refused("run", "nowhere.yaml")
     refused("check", "nowhere.yaml")
     refused("resume", "x")

@@ -50,7 +50,7 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("kept")
     with pytest.raises(RunError, match="--output .*out: already exists; name a new folder"):
-        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
+        export.export(str(make_run(tmp_path, "run")), tmp_path / "out", None, 0, weights_only=True, json=False)
     assert (tmp_path / "out" / "mine").read_text() == "kept"
 
 
@@ -66,10 +66,11 @@ def test_a_learner_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxruntime" else object())
     said = r"policy.onnx needs onnxruntime, which is not installed: pip install 'actorlearn\[onnx\]', or .* --weights"
+    run = str(make_run(tmp_path, "run"))
     with pytest.raises(RunError, match=said):
-        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=False, json=False)
-    with pytest.raises(RunError, match="'no-such-run' is (not|neither) a run folder"):
-        export.export("no-such-run", tmp_path / "out", None, 0, weights_only=True, json=False)
+        export.export(run, tmp_path / "out", None, 0, weights_only=False, json=False)
+    with pytest.raises(RunError, match=r"^run has no checkpoint to export; start another run"):
+        export.export(run, tmp_path / "out", None, 0, weights_only=True, json=False)
     assert not (tmp_path / "out").exists()
 
 
