@@ -76,16 +76,24 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
 
 
 def _complete(log: Log, said: Said) -> Log:
-    """Return the log with the facts from the command line; raises RunError if environment or algorithm is unknown."""
+    """Return the log with the facts from the command line; raises RunError if environment or algorithm is unknown.
+
+    The algorithm of the result begins with the program, so that it differs from every algorithm of actorlearn.
+    """
+    algorithm = said.algorithm or log.algorithm
+    if algorithm and " " not in algorithm:
+        algorithm = f"{log.program or IMPORTED} {algorithm}"
     log = replace(
         log,
         env_id=said.env_id or log.env_id,
-        algorithm=said.algorithm or log.algorithm,
+        algorithm=algorithm,
         seed=log.seed if said.seed is None else said.seed,
     )
-    for option, value in (("--env", log.env_id), ("--algorithm", log.algorithm)):
-        if value is None:
-            raise RunError(f"{log.source} does not contain its {option.removeprefix('--')}; give it with {option}")
+    needed = (("environment", "--env", log.env_id), ("algorithm", "--algorithm", log.algorithm))
+    if missing := [(what, option) for what, option, value in needed if value is None]:
+        whats, options = (" and ".join(words) for words in zip(*missing, strict=True))
+        them = "them" if len(missing) > 1 else "it"
+        raise RunError(f"{log.source} does not contain its {whats}; give {them} with {options}")
     for value in (log.env_id, log.algorithm, log.name):
         if value and len(value.encode()) > MOST_BYTES:
             rule = f"{value!r:.60} has {len(value.encode()):,} bytes; an environment, an algorithm or the name of a run"

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from launch.foreign.log import MOST_SEED, Log, Point, refusal
+from launch.foreign.log import CLEANRL, MEANS, MOST_SEED, SB3, Log, Point, refusal, sb3_algorithm
 
 CLEANRL_NAME = re.compile(r"(?P<env>.+)__(?P<algorithm>.+)__(?P<seed>\d+)__\d+")
 """Pattern of the folder of a run of CleanRL: environment, script, seed, and start time."""
-SB3_NAME = re.compile(r"(?P<algorithm>[A-Z][A-Za-z0-9]*)_\d+")
-"""Pattern of the folder of a run of Stable-Baselines3: the algorithm, and a number that is not the seed."""
 _SETTINGS = "hyperparameters/text_summary"
 """Tag of the table of hyperparameters that CleanRL writes."""
 _LINE = re.compile(r"^\|(?P<key>[^|]+)\|(?P<value>.*)\|$", re.MULTILINE)
@@ -44,8 +42,8 @@ def read_events(files: Iterable[Path]) -> Log:
     folder = found[0].parent
     if "charts/episodic_return" in points or settings:
         return _of_cleanrl(folder, points, settings)
-    named = SB3_NAME.fullmatch(folder.name)
-    return Log(folder, points, algorithm=f"sb3 {named['algorithm'].lower()}" if named else None)
+    algorithm = sb3_algorithm(folder)
+    return Log(folder, points, program=SB3 if algorithm or MEANS[0] in points else None, algorithm=algorithm)
 
 
 def _values(file: Path) -> Iterator[tuple[float, int, str, Any]]:
@@ -82,7 +80,8 @@ def _of_cleanrl(folder: Path, points: dict[str, list[Point]], settings: dict[str
         folder,
         points,
         env_id=settings.get("env_id", parts.get("env")),
-        algorithm=f"cleanrl {script}" if script else None,
+        program=CLEANRL,
+        algorithm=f"{CLEANRL} {script}" if script else None,
         seed=int(seed) if seed.isdecimal() and len(seed) < len(str(MOST_SEED)) else None,
         settings={key: value for key, value in settings.items() if key not in _ONE_RUN},
     )

@@ -49,7 +49,10 @@ def _read_file(path: Path) -> list[Log]:
 
 
 def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log | None:
-    """Return the first log in a folder that has a score, with environment, algorithm and seed from any of its logs."""
+    """Return the first log in a folder that has a score.
+
+    Environment, program, algorithm and seed are from any of the folder's logs.
+    """
     logs = list(_logs(folder, names))
     if not logs:
         return None
@@ -58,6 +61,7 @@ def _read_folder(folder: Path, names: Sequence[str], score: str | None) -> Log |
         log,
         source=folder,
         env_id=next((its.env_id for its in logs if its.env_id), None),
+        program=next((its.program for its in logs if its.program), None),
         algorithm=next((its.algorithm for its in logs if its.algorithm), None),
         seed=next((its.seed for its in logs if its.seed is not None), None),
     )

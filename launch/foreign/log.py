@@ -7,6 +7,7 @@ Stable-Baselines3's Monitor have the scores of single games, whose mean is compu
 from __future__ import annotations
 
 import math
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ MOST_SCORE = 1e100
 """Largest absolute value of a score, so that means and squares of scores are finite."""
 MOST_BYTES = 200
 """Most bytes of the name of an environment, an algorithm or a run; they become names of folders and values of keys."""
+SB3, CLEANRL = "sb3", "cleanrl"
+"""Short names of the programs Stable-Baselines3 and CleanRL."""
+_SB3_FOLDER = re.compile(r"(?P<algorithm>[A-Z][A-Za-z0-9]*)_\d+")
+"""Pattern of the folder of a run of Stable-Baselines3: the algorithm, and a number that is not the seed."""
 _ROWS = 5_000
 """Most rows that are made for a run: more than a picture can show."""
 _LONGEST = 500
@@ -47,6 +52,12 @@ def refusal(source: Path, rule: str) -> RunError:
     return RunError(printable(f"{source}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]}...'}"))
 
 
+def sb3_algorithm(folder: Path) -> str | None:
+    """Return the algorithm in the name of a folder of Stable-Baselines3, as in `Log`: "sb3 ppo" for ``PPO_1``."""
+    named = _SB3_FOLDER.fullmatch(folder.absolute().name)
+    return f"{SB3} {named['algorithm'].lower()}" if named else None
+
+
 @dataclass(frozen=True)
 class Log:
     """The log of a run of another program."""
@@ -56,8 +67,10 @@ class Log:
     points: Mapping[str, Sequence[Point]]
     """Name of a logged quantity -> its numbers."""
     env_id: str | None = None
+    program: str | None = None
+    """Short name of the program that wrote the log; None if the log does not say it."""
     algorithm: str | None = None
-    """The program and the algorithm, such as "sb3 ppo"; so it is not confused with an algorithm of actorlearn."""
+    """The algorithm as the log names it, or with its program before it, as in "sb3 ppo"."""
     seed: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     """Hyperparameters as logged. Commands group the runs that have the same ones."""

@@ -11,12 +11,15 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from launch.foreign.log import MOST_SEED, Log, Point, refusal
+from launch.foreign.log import MOST_SEED, SB3, Log, Point, refusal, sb3_algorithm
 
-STEPS = ("global_step", "time/total_timesteps", "total_timesteps", "env_steps", "timesteps", "Step", "step", "_step")
+SB3_STEPS = "time/total_timesteps"
+"""Column of steps of Stable-Baselines3; no other program is known to have it."""
+STEPS = ("global_step", SB3_STEPS, "total_timesteps", "env_steps", "timesteps", "Step", "step", "_step")
 TIMES = ("time/time_elapsed", "_runtime", "time_elapsed", "relative_time", "time_s")
 ENVIRONMENTS = ("env_id", "env")
 ALGORITHMS = ("exp_name", "algorithm", "algo")
@@ -56,7 +59,10 @@ def _read_table(path: Path) -> list[Log]:
             for name in read:
                 if (value := _number(row[name])) is not None:
                     points.setdefault(name, []).append((steps, time_s, value))
-    return [_log(path, whose, points, alone=len(runs) == 1) for whose, points in runs.items()]
+    found = [_log(path, whose, points, alone=len(runs) == 1) for whose, points in runs.items()]
+    if steps_in != SB3_STEPS:
+        return found
+    return [replace(log, program=SB3, algorithm=log.algorithm or sb3_algorithm(path.parent)) for log in found]
 
 
 def read_monitors(paths: Iterable[Path]) -> Log:
@@ -83,7 +89,8 @@ def read_monitors(paths: Iterable[Path]) -> Log:
     for ended_s, score, length in sorted(games):
         steps += length
         points.append((steps, ended_s - min(starts), score))
-    return Log(found[0].parent, {"episodic_return": points}, env_id=env_id)
+    folder = found[0].parent
+    return Log(folder, {"episodic_return": points}, env_id, program=SB3, algorithm=sb3_algorithm(folder))
 
 
 def _read_monitor(path: Path) -> tuple[float, str | None, list[tuple[float, float, float]]]:
@@ -116,7 +123,7 @@ def _number(cell: str | None) -> float | None:
 def _log(path: Path, whose: tuple[str, ...], points: dict[str, list[Point]], alone: bool) -> Log:
     env_id, algorithm, seed, run = whose
     name = "" if alone else "-".join(filter(None, (algorithm, env_id, seed, run)))
-    return Log(path, points, env_id or None, algorithm or None, _seed(seed), name=name)
+    return Log(path, points, env_id or None, algorithm=algorithm or None, seed=_seed(seed), name=name)
 
 
 def _seed(cell: str) -> int | None:

@@ -31,7 +31,7 @@ BY_HAND = {
         "actorlearn bench gpu --part servers --repetitions 2 --seconds 5 -o results-gpu",
         "actorlearn bench zoo cartpole-ppo acrobot-dqn --seeds 5 -o results-zoo",
     ],
-    "statistics.md": ["actorlearn import cleanrl/runs sb3/logs/PPO_1"],
+    "statistics.md": ["actorlearn import cleanrl/runs"],
     "tutorial.md": ["source .venv/bin/activate"],
 }
 """First lines of the blocks that no test runs, as they need a network, an hour, or another checkout."""

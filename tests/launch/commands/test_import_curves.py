@@ -93,6 +93,44 @@ def test_imported_runs_are_plotted_and_compared_beside_ours(tmp_path: Path) -> N
     assert ask("top", "PPO_1").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("log", "program"),
+    [
+        (PPO_1 / "progress.csv", "sb3"),
+        (PPO_1 / "0.monitor.csv", "sb3"),
+        (PPO_1 / "events.out.tfevents.0", "sb3"),
+        (CLEANRL / "events.out.tfevents.0", "cleanrl"),
+        (Path("any.csv"), "imported"),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_a_given_algorithm_is_not_that_of_actorlearn(log: Path, program: str) -> None:
+    """A log in a folder without the program's own name: the user names the algorithm as actorlearn does."""
+    Path("any.csv").write_text("step,ep_rew_mean\n1,2\n")
+    Path("mine").mkdir()
+    shutil.copy(log, Path("mine"))
+    [run] = imported(Path("mine", log.name), "--env", "CartPole-v1", "--algorithm", "ppo")
+    assert run["algorithm"] == {"name": f"{program} ppo"}
+    [again] = imported(Path("mine", log.name), *AS_PPO, "--into", "others")
+    assert again["algorithm"] == {"name": "sb3 ppo"}, "a program that the user names is kept"
+
+
+def test_the_algorithm_of_an_unnamed_program_is_kept_apart() -> None:
+    Path("any.csv").write_text("step,ep_rew_mean,exp_name,env_id\n1,2,ppo,CartPole-v1\n")
+    [run] = imported("any.csv")
+    assert run["algorithm"] == {"name": "imported ppo"}
+
+
+@pytest.mark.parametrize("kind", ["progress.csv", "0.monitor.csv", "events.out.tfevents.0"])
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_stable_baselines3_names_the_algorithm_in_the_name_of_a_folder(kind: str, whole_folder: bool) -> None:
+    folder = Path("logs", "A2C_12")
+    folder.mkdir(parents=True)
+    shutil.copy(PPO_1 / kind, folder)
+    [run] = imported(folder if whole_folder else folder / kind, "--env", "CartPole-v1")
+    assert run["algorithm"] == {"name": "sb3 a2c"}
+
+
 def test_a_history_of_several_runs_is_split_by_who_ran(tmp_path: Path) -> None:
     """As openrlbenchmark has them: rows of all runs, those without a game in them too."""
     rows = ["global_step,_runtime,charts/episodic_return,charts/SPS,env_id,exp_name,seed"]
@@ -138,8 +176,7 @@ def test_an_event_file_that_is_cut_short_is_read_as_far_as_it_is_whole() -> None
 
 def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None:
     assert "nowhere: no such file or folder" in refused("import", "nowhere")
-    assert "does not contain its env; give it with --env" in refused("import", PPO_1 / "progress.csv")
-    assert "does not contain its algorithm" in refused("import", PPO_1 / "0.monitor.csv")
+    assert "does not contain its environment; give it with --env" in refused("import", PPO_1 / "progress.csv")
     Path("empty").mkdir()
     assert "empty contains no logs" in refused("import", "empty")
     Path("x.txt").write_text("x")
@@ -151,6 +188,9 @@ def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None
     Path("x.monitor.csv").write_text("r,l,t\n1,2,3\n")
     assert "not a file of Monitor" in refused("import", "x.monitor.csv")
     Path("x.csv").write_text("step,other\n1,2\n")
+    both = "x.csv does not contain its environment and algorithm; give them with --env and --algorithm"
+    assert refused("import", "x.csv") == both
+    assert "x.csv does not contain its algorithm; give it with --alg" in refused("import", "x.csv", "--env", "Mine-v0")
     assert "none of the known scores charts/episodic_return" in refused("import", "x.csv", *AS_PPO)
     assert "no 'ohter'; the numbers in it: other" in refused("import", "x.csv", *AS_PPO, "--score", "ohter")
     assert "is the seed of one run, but 3 runs were found" in refused("import", CLEANRL.parent, "--seed", "1")
