@@ -436,9 +436,9 @@ def _drawing(output: Path | None) -> Iterator[None]:
         raise
     except OSError as error:
         file, reason = error.filename or output, error.strerror or error
-        raise typer.BadParameter(f"{file}: cannot be read or written: {reason}; name another file") from None
+        raise RunError(f"{file}: cannot be read or written: {reason}; name another file") from None
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise RunError(str(error)) from None
 
 
 @app.command(rich_help_panel=_RESULTS)
@@ -465,8 +465,8 @@ def plot(
     from launch.runs.curves import SCORE
     from launch.runs.find import describe_found, find_all, output_of
 
-    found = find_all(runs)
-    if line := describe_found(runs, found):
+    found, left_out = find_all(runs)
+    for line in filter(None, [describe_found(runs, found), left_out]):
         typer.echo(line)
     output = output or output_of(found, "curves.png")
     with _drawing(output):

@@ -65,11 +65,13 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
 
     ``column``: the column of metrics.jsonl. ``output``: file for a picture. Raises ValueError if no run has values.
     """
-    found = find_all(words)
+    found, others = find_all(words)
     runs, empty = leave_out_empty(found, column)
-    steps, groups = _read(runs, column)
+    steps, groups, again = _read(runs, column)
     names = names_of([its.group for its in groups])
-    said = [*(f"left out: {reason}" for reason in empty), *_other_environments(groups)]
+    left_out = [others] if others else []
+    left_out += [f"left out: {reason}" for reason in (*empty, *again)]
+    said = [*left_out, *_other_environments(groups)]
     if output:
         draw_groups([(name, its.group.curves) for name, its in zip(names, groups, strict=True)], output)
     if json:
@@ -83,15 +85,20 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
     return 0
 
 
-def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compared]]:
-    """Return the steps at which runs are compared, and the groups; raises RunError for a run without a topology."""
+def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compared], list[str]]:
+    """Return the steps at which runs are compared, the groups, and for each run that does not count the reason.
+
+    Raises RunError for a run without a topology.
+    """
     if unread := next((run for run in runs if not run.topology()), None):
         raise RunError(f"{unread.name} has no readable topology.yaml, whose keys group the runs; leave it out")
-    groups = group_runs(runs, column)
+    counted = [group.each_seed_once() for group in group_runs(runs, column)]
+    groups = [group for group, _ in counted]
+    again = [reason for _, reasons in counted for reason in reasons]
     steps, numbers = resample([curve.newest for group in groups for curve in group.curves])
     ends = np.cumsum([len(group.runs) for group in groups])[:-1]
     compared = [Compared(group, its) for group, its in zip(groups, np.split(numbers, ends), strict=True)]
-    return steps, sorted(compared, key=lambda its: -float(its.last.mean()))
+    return steps, sorted(compared, key=lambda its: -float(its.last.mean())), again
 
 
 def _other_environments(groups: Sequence[Compared]) -> Iterator[str]:
@@ -147,6 +154,7 @@ def _as_json(column: str, steps: Numbers, groups: Sequence[Compared]) -> dict[st
         {
             "keys": dict(its.group.keys),
             "runs": [run.name for run in its.group.runs],
+            "folders": [str(run.path) for run in its.group.runs],
             "seeds": list(its.group.seeds),
             "last": its.last.tolist(),
             "interquartile_mean": _interval(its.middle, its),

@@ -57,8 +57,9 @@ def report(words: Sequence[str], column: str, output: Path | None) -> int:
 
     ``column``: metric of the curves. ``output``: the file; None: the default of `actorlearn report`.
     """
-    runs = list({run.path: run for run in find_all(words)}.values())
-    if line := describe_found(words, runs):
+    found, left_out = find_all(words)
+    runs = list({run.path: run for run in found}.values())
+    for line in filter(None, [describe_found(words, runs), left_out]):
         print(line)
     output = output or output_of(runs, REPORT_FILE)
     output.parent.mkdir(parents=True, exist_ok=True)

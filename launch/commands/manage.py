@@ -56,7 +56,7 @@ def ps(ended: bool, json: bool) -> int:
 
 def _table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
     """Return the runs as a table; columns for which the terminal has no room are left out."""
-    folders = [_short(str(Path(row["folder"]).parent)) for row in rows]
+    folders = [find.short(Path(row["folder"]).parent) for row in rows]
     columns = {
         "run": [row["run"] for row in rows],
         "status": [row["status"] for row in rows],
@@ -87,11 +87,6 @@ def _about(view: RunView) -> dict[str, Any]:
         **{name: view.final(name) for name in _METRICS.values()},
         "time_s": view.elapsed_s,
     }
-
-
-def _short(folder: str) -> str:
-    here = Path.cwd()
-    return str(Path(folder).relative_to(here)) if Path(folder).is_relative_to(here) else folder
 
 
 def stop(word: str, now: bool, timeout_s: float, json: bool) -> int:

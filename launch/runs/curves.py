@@ -17,7 +17,7 @@ from actorlearn.nearest import ROUGHLY, nearest_few
 from launch.errors import RunError
 from launch.reports.checks import number
 from launch.reports.compare import find_differences, group_alike, group_name
-from launch.runs.find import RunFolder
+from launch.runs.find import RunFolder, short
 from launch.runs.view import identify
 
 SCORE = "episode_return_mean"
@@ -81,6 +81,27 @@ class RunGroup:
         """Each run as a group of its own."""
         members = zip(self.runs, self.seeds, self.curves, strict=True)
         return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
+
+    def each_seed_once(self) -> tuple[RunGroup, list[str]]:
+        """Return the group with one run of each seed, that with the most steps, and for each other run the reason.
+
+        Runs with the same keys and the same seed learn the same weights, as a rule, so they are no independent
+        evidence. All runs without a seed are kept.
+        """
+        kept: dict[str, int] = {}
+        reasons = []
+        for place in sorted(range(len(self.runs)), key=lambda place: -self.curves[place].newest[-1][0]):
+            seed = self.seeds[place]
+            first = kept.setdefault(f"run {place}" if seed is None else repr(seed), place)
+            if first != place:
+                run, other = (short(self.runs[its].path) for its in (place, first))
+                reasons.append(
+                    f"{run}: has the keys and the seed {seed!r:.50} of {other}, so it is not independent; train it "
+                    "with another seed"
+                )
+        places = sorted(kept.values())
+        runs, seeds = [self.runs[place] for place in places], [self.seeds[place] for place in places]
+        return RunGroup(runs, seeds, self.keys, [self.curves[place] for place in places]), reasons
 
 
 def names_of(groups: Sequence[RunGroup]) -> list[str]:
@@ -155,9 +176,9 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
         way_out = (
             f"did you mean {close}?" if close else f"name one that its {METRICS_FILE} has, such as env_steps_per_s"
         )
-        raise ValueError(f"{run.path}: no report has a number in column {column!r}; {way_out}")
+        raise ValueError(f"{short(run.path)}: no report has a number in column {column!r}; {way_out}")
     if not stretches:
-        raise ValueError(f"{run.path}: no game has finished in {len(rows)} reports; try again later in the run")
+        raise ValueError(f"{short(run.path)}: no game has finished in {len(rows)} reports; try again later in the run")
     view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
     steps, frames = number(last, "env_steps"), number(last, "frames")
@@ -174,10 +195,12 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
 def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
     path = run.path / METRICS_FILE
     if not is_regular(path):
-        raise ValueError(f"{run.path}: there is no {path.name}; name the folder of a run, as `actorlearn ps` lists it")
+        raise ValueError(
+            f"{short(run.path)}: there is no {path.name}; name the folder of a run, as `actorlearn ps` lists it"
+        )
     rows = list(run.metrics().new())
     if not rows:
-        raise ValueError(f"{path}: the file has no reports yet; try again later in the run")
+        raise ValueError(f"{short(path)}: the file has no reports yet; try again later in the run")
     return rows
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from launch.topology.strict_yaml import TopologyError
 RUNS = Path("runs")
 """Folder of runs without --run-dir, relative to the working directory."""
 
+_MOST_NAMES = 6
+"""Most names that a line lists."""
 _TIME = re.compile(r"-\d{8}-\d{6}$")
 """The time in the name of a folder, which ``with_time`` adds."""
 META_FILE, TOPOLOGY_FILE, SUMMARY_FILE = "meta.json", "topology.yaml", "summary.json"
@@ -179,6 +182,12 @@ def with_time(name: str) -> str:
     return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
+def short(path: Path) -> str:
+    """Return a path as text for the user: relative to the working directory if it is inside."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def output_of(runs: Sequence[RunFolder], name: str) -> Path:
     """Return the default path of a picture or table of runs: in the folder of a single run, else the current folder."""
     return runs[0].path / name if len(runs) == 1 else Path(name)
@@ -208,9 +217,26 @@ def find(word: str | None) -> RunFolder:
     return found[0]
 
 
-def find_all(words: Sequence[str]) -> list[RunFolder]:
-    """Return the runs that words name; a beginning of a name stands for all runs whose names begin so."""
-    return [run for word in words for run in _named(word)]
+def find_all(words: Sequence[str]) -> tuple[list[RunFolder], str]:
+    """Return the runs that the words name, and a line about words that are left out, "" if there are none.
+
+    A beginning of a name stands for all runs whose names begin so. Files and folders that are not runs are left out,
+    because a shell pattern such as ``sweep/*`` matches them too. Raises RunError if no word names a run, or if a word
+    is no file either.
+    """
+    found: list[RunFolder] = []
+    others: dict[str, RunError] = {}
+    for word in words:
+        try:
+            found += _named(word)
+        except RunError as error:
+            if not os.path.exists(word):
+                raise
+            others[word] = error
+    if others and not found:
+        raise next(iter(others.values()))
+    line = f"left out, as they are not run folders: {_listed([*others], _MOST_NAMES)}" if others else ""
+    return found, line
 
 
 def describe_found(words: Sequence[str], runs: Sequence[RunFolder]) -> str:
@@ -287,6 +313,11 @@ def _age(run: RunFolder) -> tuple[float, str]:
     return 0.0, run.name
 
 
-def _names(runs: Sequence[RunFolder], most: int = 6) -> str:
-    newest = [run.name for run in reversed(runs)]
-    return ", ".join(newest[:most]) + (f" and {len(newest) - most} more" if len(newest) > most else "")
+def _names(runs: Sequence[RunFolder], most: int = _MOST_NAMES) -> str:
+    """Return the names of runs, newest first; runs with one name are named by their folders."""
+    count = Counter(run.name for run in runs)
+    return _listed([run.name if count[run.name] == 1 else short(run.path) for run in reversed(runs)], most)
+
+
+def _listed(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -112,6 +112,56 @@ def test_a_run_without_a_report_is_left_out_with_a_line(runs: Path) -> None:
     assert "the file has no reports yet" in refused("compare", "young")
 
 
+def make_sweeps(runs: Path) -> None:
+    """Two sweeps with a run of the same name, keys and seed; the second one went on for longer."""
+    make_run(runs / "sw" / "sw-0-s1", "dqn", 1, [(10, 0.0), (90, 4.0)])
+    make_run(runs / "sw" / "sw-0-s2", "dqn", 2, [(10, 0.0), (110, 5.0)])
+    make_run(runs / "sw2" / "sw-0-s1", "dqn", 1, [(12, 0.2), (110, 6.0)])
+
+
+def test_a_seed_that_stands_twice_counts_once(runs: Path) -> None:
+    """Such runs are no independent evidence: as a rule they learned the same weights."""
+    make_sweeps(runs)
+    reason = "left out: runs/sw/sw-0-s1: has the keys and the seed 1 of runs/sw2/sw-0-s1, so it is not independent"
+    lines = ask("compare", "sw", "ppo-1", "ppo-2").output.splitlines()
+    assert [line.partition(";")[0] for line in lines if line.startswith("left out")] == [reason]
+    assert lines[-1].endswith("with 2 and 2 runs p is at least 0.33")
+    answer = json.loads(ask("compare", "sw", "--json").output)
+    (group,) = answer["groups"]
+    assert (group["runs"], group["seeds"], group["last"]) == (["sw-0-s2", "sw-0-s1"], [2, 1], [5.0, 6.0])
+    assert [Path(folder).parent.name for folder in group["folders"]] == ["sw", "sw2"]
+    assert len(answer["warnings"]) == 1 and answer["warnings"][0].startswith(reason)
+
+
+def test_runs_without_a_seed_all_count(runs: Path) -> None:
+    """The logs of some programs do not contain the seed."""
+    for name in ("ppo-1", "ppo-2"):
+        file = runs / name / "topology.yaml"
+        file.write_text(re.sub("seed: .*\n", "", file.read_text()))
+    answer = json.loads(ask("compare", "ppo-1", "ppo-2", "--json").output)
+    assert (answer["groups"][0]["seeds"], answer["warnings"]) == ([None, None], [])
+
+
+@pytest.mark.parametrize("command", ["plot", "compare", "report"])
+def test_runs_of_equal_names_are_told_apart_by_their_folders(runs: Path, command: str) -> None:
+    make_sweeps(runs)
+    first = ask(command, "sw-0").output.splitlines()[0]
+    assert sorted(first.removeprefix("3 runs: ").split(", ")) == ["runs/sw/sw-0-s1", "runs/sw2/sw-0-s1", "sw-0-s2"]
+
+
+@pytest.mark.parametrize("command", ["plot", "compare", "report"])
+def test_what_a_shell_pattern_matches_besides_runs_is_left_out_with_a_line(runs: Path, command: str) -> None:
+    """A sweep writes the output of each run beside the folder of the run."""
+    make_sweeps(runs)
+    (runs / "sw" / "sw-0-s1.log").touch()
+    (runs / "sw" / "sw.jsonl").touch()
+    words = sorted(str(path.relative_to(runs.parent)) for path in (runs / "sw").iterdir())
+    result = ask(command, *words)
+    assert result.exit_code == 0, result.output
+    assert "left out, as they are not run folders: runs/sw/sw-0-s1.log, runs/sw/sw.jsonl\n" in result.output
+    assert "runs/sw/sw.jsonl' is neither a run folder nor" in refused(command, "runs/sw/sw.jsonl")
+
+
 def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) -> None:
     make_run(runs / "other", "ppo", 1, [(10, 0.0), (102, 500.0)], "Pole")
     result = ask("compare", "ppo-1", "other")
@@ -143,7 +193,9 @@ def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Pa
     assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
     make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])
     assert "no steps in common" in refused("compare", "ppo-1", "late")
-    assert "in column 'env_step'; did you mean env_steps" in refused("compare", "ppo-1", "--y", "env_step")
+    for command in ("compare", "plot"):
+        line = refused(command, "ppo-1", "--y", "los")
+        assert line == "runs/ppo-1: no report has a number in column 'los'; did you mean loss?"
     assert "cannot write 'x.doc' as a picture" in refused("compare", "ppo-1", "-o", tmp_path / "x.doc")
     (runs / "ppo-2" / "topology.yaml").write_text("{")
     assert "ppo-2 has no readable topology.yaml" in refused("compare", "ppo-1", "ppo-2")
