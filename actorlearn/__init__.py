@@ -35,14 +35,20 @@ def load_policy(
 ) -> LoadedPolicy:
     """Load the policy of a run, which may still be running, from one of its checkpoints. The policy acts on the CPU.
 
+    ``run_dir`` is the folder of the run, or the run's name or the beginning of its name, as for ``open``.
     ``at`` selects the checkpoint: "newest" (the newest valid one), "best" (by score), or the number of environment
     steps at which it was saved. ``learner`` selects the learner in mode gossip, in which each learner has its own
-    weights. ``seed`` seeds the sampling of actions. Raises ValueError if ``run_dir`` is not the folder of a run or has
+    weights. ``seed`` seeds the sampling of actions. Raises ValueError if ``run_dir`` does not name a run or the run has
     no such checkpoint, and CheckpointError (a RuntimeError) if the checkpoint is damaged. Classes of your own that the
     run uses must be importable, as they were when it was started.
     """
+    from pathlib import Path
+
     from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 
+    folder = Path(run_dir)
+    if folder.name == str(folder) and not folder.is_dir():  # a name; a path needs nothing of launch
+        run_dir = __getattr__("open")(folder).folder
     return load(run_dir, learner, seed, at)
 
 

@@ -226,8 +226,10 @@ def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]
         valid = _cells(action_mask, masks.actions) if masks.source == "info" else masks.read(observation, {})
     except MisfitError as error:
         name, value, rule = error.args
-        rows = f"for N environments pass N rows of shape {list(layout.shape)}"
-        raise ValueError(f"{name} is {value!r:.200}; {rule}; {rows}") from None
+        shown = " ".join(repr(value).split())[:200]
+        parts = isinstance(observation, Mapping | tuple)
+        rows = "" if parts else f"; for N environments pass N rows of shape {list(layout.shape)}"
+        raise ValueError(f"{name} is {shown}; {rule}{rows}") from None
     return np.concatenate([row.reshape(1, -1), valid[np.newaxis].astype(dtype)], axis=1)
 
 

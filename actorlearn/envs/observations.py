@@ -319,7 +319,10 @@ def _found(observation: Any, keys: Keys) -> Any:
         try:
             observation = observation[key]
         except Exception:  # an environment may return anything
-            raise MisfitError(_name(keys[:depth]), observation, f"by its space it must contain {key!r}") from None
+            name, rule = _name(keys[:depth]), f"by its space it must contain {key!r}"
+            if isinstance(observation, Mapping):
+                raise MisfitError(f"the list of keys of {name}", [*observation], rule) from None
+            raise MisfitError(name, observation, rule) from None
     return observation
 
 

@@ -104,6 +104,20 @@ def test_a_dict_of_image_and_numbers_is_played_as_the_environment_gives_it(tmp_p
     assert np.allclose(loaded.act(observation, greedy=True), np.clip(scaled, 10, 20)[0])
 
 
+def test_a_missing_part_of_a_dict_is_named_in_one_line(tmp_path: Path) -> None:
+    env = named.env(f"{__name__}:Parts", scale_actions=True)
+    run_folder(tmp_path, policy_settings(numbers=16, actions=(1,), algorithm="ppo"), env=env)
+    loaded = actorlearn.load_policy(tmp_path)
+    whole, _ = Parts().reset(seed=0)
+    with pytest.raises(ValueError) as raised:
+        loaded.act({"image": whole["image"], "number": whole["number"]})
+    said = "the list of keys of observation is ['image', 'number']; by its space it must contain 'choice'"
+    assert str(raised.value) == said
+    with pytest.raises(ValueError, match="observation is array.* by its space it must contain 'image'") as raised:
+        loaded.act(np.zeros((9, 9)))
+    assert "\n" not in str(raised.value) and "pass N rows of shape [16]" in str(raised.value)
+
+
 class Board(gymnasium.Env[Any, Any]):
     """A board of 2 x 2 zeros and ones, which has as many dimensions as rows of vectors; a game has one step."""
 
@@ -143,6 +157,18 @@ def test_the_beginning_of_a_name_is_answered_with_the_whole_one(tmp_path: Path) 
     run_folder(tmp_path / "multi-policy-1", policy_settings())
     with pytest.raises(ValueError, match="its name is the beginning of .*multi-policy-1: write the whole name"):
         actorlearn.load_policy(tmp_path / "multi")
+
+
+def test_a_run_is_loaded_by_its_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``actorlearn.open`` and all commands find it."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "named-policy-20260101-000000"
+    run_folder(folder, policy_settings())
+    (folder / "meta.json").write_text("{}")
+    for word in ("named-policy", "named-pol", folder.name, f"runs/{folder.name}"):
+        assert actorlearn.load_policy(word).checkpoint.resolve().is_relative_to(folder)
+    with pytest.raises(ValueError, match="'pong-policy' is neither a run folder nor the beginning of a run's name"):
+        actorlearn.load_policy("pong-policy")
 
 
 def test_folders_without_a_policy_are_refused(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: st
         ("several", [1, 0, 2], "observation", "it must be in its space, MultiDiscrete"),
         ("several", [1, 0], "the shape of observation", "by its space it must be (3,)"),
         ("bits", np.full((2, 3), 2), "observation", "by its space it must be zeros and ones"),
-        ("dict", {"b": 1}, "observation", "by its space it must contain 'a'"),
+        ("dict", {"b": 1}, "the list of keys of observation", "by its space it must contain 'a'"),
         ("dict", None, "observation", "by its space it must contain 'b'"),
         (
             "dict",
@@ -150,7 +150,7 @@ def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: st
         ),
         ("tuple", (1,), "observation", "by its space it must contain 1"),
         ("tuple", (1, np.full((2, 3), 300), 1), "the dtype of observation[1]", "by its space it must be uint8"),
-        ("nested", {"pair": (1, [1, 1]), "at": {}}, "observation['at']", "by its space it must contain 'x'"),
+        ("nested", {"pair": (1, [1, 1]), "at": {}}, "the list of keys of observation['at']", "it must contain 'x'"),
         (
             "nested",
             {"pair": (1, [1, 5]), "at": {"x": [0.5]}},
