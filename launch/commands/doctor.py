@@ -60,6 +60,8 @@ _EEVDF, _SLICES = (6, 6), (6, 12)  # first Linux version with each
 _FILES_A_PROCESS = 8  # the supervisor's log, pidfd and pipes for each child, with a margin
 _SMALL_SHM = 256 * 1024**2  # PAAC on Atari needs 60 to 130 MiB; docker gives 64 MiB by default
 _TIMEOUT_S = 60.0
+_UNWRAPPED = 10_000
+"""Columns of the table if the output is not a terminal: more than any line needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,10 @@ def doctor(json: bool) -> int:
     for finding in findings:
         verdict = Text(finding.verdict, style=_COLOURS[finding.verdict])
         table.add_row(verdict, finding.what, Text(finding.found), Text(finding.way_out))
-    Console().print(table)
+    console = Console(width=None if sys.stdout.isatty() else _UNWRAPPED)
+    with console.capture() as printed:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in printed.get().splitlines()))
     return int(stops)
 
 

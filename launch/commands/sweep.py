@@ -102,7 +102,8 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
             print(f"trial {number:>4}  {in_words(values)}")
     print(f"ok {sweep.name}: {_size(sweep)}; at most {slots.at_once} at once: {slots.why}")
     if history.begun:
-        print(f"{place}: {len(history.ended)} runs have ended; `actorlearn sweep {sweep.path}` continues the sweep")
+        ended = _count(len(history.ended), "ended run")
+        print(f"{place}: {ended}; `actorlearn sweep {sweep.path}` continues the sweep")
     return 0
 
 
@@ -112,7 +113,12 @@ def _size(sweep: Sweep) -> str:
     if isinstance(search, Population):
         return f"{search.generations} generations of {seeds} members"
     trials = len(search.trials) if isinstance(search, Listed) else as_json(sweep.keys)["search"]["trials"]
-    return f"{trials} trials, each with {seeds} seed{'s' * (seeds > 1)}: {trials * seeds} runs"
+    each = ", each" if trials > 1 else ""
+    return f"{_count(trials, 'trial')}{each} with {_count(seeds, 'seed')}: {_count(trials * seeds, 'run')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _show(sweep: Sweep, search: Search, history: History, place: Path, json: bool) -> None:
@@ -126,7 +132,7 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
         for trial in table.lineage(history, found[0].trial):
             print(f"generation {search.generation(trial.number)}: trial {trial.number}  {in_words(trial.values)}")
     runs = [str(path.parent) for path in sorted(place.glob(f"*/{META_FILE}"))]
-    print(f"{len(runs)} runs in {place}; compare them with: actorlearn compare {place}/{sweep.name}-*/")
+    print(f"{_count(len(runs), 'run')} in {place}; to compare: actorlearn compare {place}/{sweep.name}-*/")
     try:
         report(runs, sweep.keys.goal.metric, place / REPORT_FILE)
     except (ValueError, OSError) as error:  # perhaps there is nothing to show

@@ -479,6 +479,7 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
             le=10**12,
             description="agent steps of all environments together, after which the run ends; it learns from whole "
             "batches, so it may end up to one batch later",
+            examples=[100_000],
         ),
     ]
     schedule_steps: Annotated[

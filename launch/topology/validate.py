@@ -402,7 +402,10 @@ def _of_text(value: Any, key: Key, kind: inspect.StrType, path: Path) -> Iterato
 def _of_number(value: Any, key: Key, kind: inspect.IntType | inspect.FloatType, path: Path) -> Iterator[Problem]:
     whole = isinstance(kind, inspect.IntType)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        word, example = ("an integer", "a whole number such as 8") if whole else ("a number", "a number such as 0.5")
+        usual = next((example for example in key.examples if isinstance(example, int)), 8)
+        word, example = (
+            ("an integer", f"a whole number such as {usual:_}") if whole else ("a number", "a number such as 0.5")
+        )
         if isinstance(value, str) and re.fullmatch(r"[-+]?[0-9_.]+", value):
             yield _wrong_type(path, value, key, word, "write it without quotes, thousands split as in 250_000")
         else:

@@ -69,6 +69,23 @@ def test_it_fails_only_on_what_would_stop_a_run(monkeypatch: pytest.MonkeyPatch)
         assert "allow two" in ask("doctor").stdout
 
 
+def test_in_a_pipe_each_finding_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such output is searched and copied: a path in it must be whole."""
+    path = "/".join(["", *map("folder-{}".format, range(40)), "python"])
+    found = [
+        doctor.Finding("python", f"3.11 ({path})"),
+        doctor.Finding("nice", "5", doctor.WARN, f"look at {path} now"),
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+    lines = ask("doctor").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["what", "found", "what", "to", "do"],
+        ["ok", "python", "3.11", f"({path})"],
+        ["warn", "nice", "5", "look", "at", path, "now"],
+    ]
+    assert not any(line.endswith(" ") for line in lines)
+
+
 def test_everything_is_looked_at() -> None:
     found = findings()
     assert {"python", "platform", "cores", "memory", "/dev/shm", "sockets in", "open files", "processes"} <= set(found)

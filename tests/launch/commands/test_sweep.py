@@ -42,7 +42,13 @@ def test_check_says_what_would_be_run_and_starts_nothing(file: Path, capsys: pyt
     assert not Path("runs").exists()
     begin(file, Path("runs/rates"))
     assert sweep(file, None, check=True, retry=False, json=False) == 0
-    assert "runs/rates: 0 runs have ended; `actorlearn sweep rates.yaml` continues the sweep" in capsys.readouterr().out
+    assert "runs/rates: 0 ended runs; `actorlearn sweep rates.yaml` continues the sweep" in capsys.readouterr().out
+
+
+def test_one_run_is_not_told_as_several(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(TEXT.replace("[0.1, 0.2]", "[0.1]").replace("[1, 2, 3]", "[1]"))
+    assert sweep(file, None, check=True, retry=False, json=False) == 0
+    assert "ok rates: 1 trial with 1 seed: 1 run; at most" in capsys.readouterr().out
 
 
 def test_check_says_it_to_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -707,7 +707,7 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
     for text, override in ((OK, "total_steps=6M"), (OK + "total_steps: 5_000\n", "seed=x"), (OK + "seed: x\n", "")):
         assert "or leave the key out for the default" in refusal(text, [override] if override else [])
     line = refusal(OK + "total_steps: 5_000\n", ["total_steps=6M"])
-    assert "default" not in line and "write a whole number" in line
+    assert "default" not in line and "write a whole number such as 100_000" in line
 
 
 @pytest.mark.parametrize(
