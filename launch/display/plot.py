@@ -22,7 +22,7 @@ from launch.reports.compare import Points, resample
 from launch.reports.format import as_number, printable
 from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE, LearningCurve, RunGroup, group_runs
-from launch.runs.find import RunFolder
+from launch.runs.find import RunFolder, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,8 @@ def save(figure: Figure, path: Path) -> None:
 def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
     """Return a different name of each group for the legend: the name of its topology.
 
-    If several groups have the same, a group gets the keys in which it differs, a single run the name of its folder.
+    If several groups have the same, a group gets the keys in which it differs, a single run the name of its folder, or
+    the path of the folder if this name is not unique either.
     """
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]
@@ -112,7 +113,10 @@ def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
             names.append(group.name)
         else:
             names.append(folder if label == folder else f"{label} ({folder})")
-    return names
+    return [
+        f"{name} ({short(group.runs[0].path)})" if names.count(name) > 1 else name
+        for name, group in zip(names, groups, strict=True)
+    ]
 
 
 def _drawn(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) -> Figure:

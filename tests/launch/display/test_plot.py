@@ -147,6 +147,17 @@ def test_curves_without_a_clock_are_drawn_against_steps_alone(tmp_path: Path) ->
     assert read_curve(runs[0]).newest == [(100.0, 1.0), (200.0, 1.0)] and not read_curve(runs[0]).over_time
 
 
+def test_runs_of_one_folder_name_are_told_apart_by_the_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sweeps in two folders have runs of the same names."""
+    monkeypatch.chdir(tmp_path)
+    folders = [tmp_path / sweep / "lr-0-s1" for sweep in ("a", "b")]
+    plot([make_run(folder, [(10.0, 1_000, 0.0)], "lr-0-s1") for folder in folders], tmp_path / "both.svg", apart=True)
+    picture = (tmp_path / "both.svg").read_text()
+    assert all(f"lr-0-s1 ({folder}/lr-0-s1): last score" in picture for folder in ("a", "b"))
+
+
 def test_runs_of_one_name_are_told_apart_by_folder(tmp_path: Path) -> None:
     runs = [
         make_run(tmp_path / folder, [(60.0, 100, 1.0), (90.0, 200, 2.0)], "pong") for folder in ("monday", "tuesday")
