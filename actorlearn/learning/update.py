@@ -25,11 +25,12 @@ from actorlearn.learning.diagnosis import Diagnosis
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Gathered, Minibatch, Minibatches
 from actorlearn.learning.norms import Norms
-from actorlearn.metrics.registry import OWN_RATE
+from actorlearn.metrics.registry import OWN_RATE, STATISTICS_MADE, STATISTICS_NEEDED
 from actorlearn.metrics.timings import Timings
 from actorlearn.models.masked import without_mask
-from actorlearn.models.normalize import merge_into, moments_of, normalized_in, rows_before_learning
+from actorlearn.models.normalize import merge_into, moments_of, normalized_in
 from actorlearn.models.several import spans
+from actorlearn.models.specs import rows_before_learning
 from actorlearn.optim.groups import make_groups
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.schedules import rate_after, scale_rate
@@ -184,6 +185,13 @@ class Learning:
     def _has_statistics(self) -> bool:
         """Whether the statistics of observations, which are a part of the weights, have enough observations."""
         return self._normalized is not None and float(self._normalized.number) >= self._rows_needed
+
+    def collected(self) -> dict[str, int]:
+        """Return how many observations the statistics include and need, as metrics; {} if they include enough."""
+        if self._normalized is None or not self.lacks_statistics:
+            return {}
+        made = min(int(self._normalized.number), self._rows_needed)
+        return {STATISTICS_MADE: made, STATISTICS_NEEDED: self._rows_needed}
 
     @property
     def columns(self) -> list[str]:

@@ -60,6 +60,8 @@ _PROGRESS = (
         "frames_per_kj", "frames/kJ", "emulator frames per kilojoule of energy that the machine used", form=Form.WHOLE
     ),
 )
+STATISTICS_MADE, STATISTICS_NEEDED = "statistics_rows_made", "statistics_rows_needed"
+"""Metrics of the collection of statistics of observations; only rows from before learning begins have them."""
 ENV_CHANGES = "env_changes"
 """Metric that counts the resumes that changed the environment; reports before the first of them do not have it."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
@@ -111,6 +113,19 @@ _STEPS = (
         merge=Merge.MAX,
         form=Form.DURATION,
     ),
+    *(
+        Metric(
+            name,
+            "observations",
+            f"observations that {what}; only in reports sent before learning begins",
+            merge=Merge.MAX,
+            form=Form.WHOLE,
+        )
+        for name, what in (
+            (STATISTICS_MADE, "the statistics of observations include"),
+            (STATISTICS_NEEDED, "the statistics of observations must include before learning begins"),
+        )
+    ),
     _counter(
         "steps_used", "steps", "steps learned from, without updates that were rolled back later", label="steps used"
     ),
@@ -125,6 +140,8 @@ _STEPS = (
 )
 DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 """Metrics that sum to ``steps_dropped``."""
+DROPPED_STATISTICS = "dropped_statistics"
+"""The one of ``DROPPED`` whose steps are no loss: the statistics of observations are computed from them."""
 _LAG = (
     Metric(
         "policy_lag_mean",

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from actorlearn.models.interface import state_size
-from actorlearn.models.specs import ModelSettings
 
 EPSILON = 1e-8
 """Added to the variance, as in gymnasium's NormalizeObservation."""
@@ -29,8 +28,6 @@ LEAST_DEVIATION = 0.5
 """Lower limit of a pixel's standard deviation, as a share of the root mean square of all pixels' deviations.
 
 Without it, a pixel that has hardly changed so far would be +-LIMIT at its first change."""
-MOST_ROWS_BEFORE_LEARNING = 10_000
-"""Limit on the default of ``model.statistics_rows``."""
 ROWS_AT_ONCE = 32
 """Number of observations whose moments are computed at a time, so that images in float64 stay in the cache.
 
@@ -119,15 +116,6 @@ def merge_into(own: Tensor, moments: Tensor) -> None:
     merged = torch.cat(both[0].merge(both[1])).to(own.dtype)
     if torch.isfinite(merged).all():
         own.copy_(merged)
-
-
-def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
-    """Return the number of observations that the statistics must include before learning begins."""
-    if not settings.normalize_observation:
-        return 0
-    if settings.statistics_rows is not None:
-        return settings.statistics_rows
-    return min(total_steps // 100, MOST_ROWS_BEFORE_LEARNING)
 
 
 def statistics(network: nn.Module) -> list[Tensor]:

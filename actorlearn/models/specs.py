@@ -32,6 +32,10 @@ LayerNorm = Annotated[
 ]
 
 
+MOST_ROWS_BEFORE_LEARNING = 10_000
+"""Limit on the default of ``model.statistics_rows``."""
+
+
 class ModelSettings(Settings, frozen=True, kw_only=True):
     """The network. These keys exist for every network."""
 
@@ -51,6 +55,15 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
             "10,000"
         ),
     ] = None
+
+
+def rows_before_learning(settings: ModelSettings, total_steps: int) -> int:
+    """Return the number of observations that the statistics must include before learning begins."""
+    if not settings.normalize_observation:
+        return 0
+    if settings.statistics_rows is not None:
+        return settings.statistics_rows
+    return min(total_steps // 100, MOST_ROWS_BEFORE_LEARNING)
 
 
 class EncoderSettings(ModelSettings, frozen=True, kw_only=True):

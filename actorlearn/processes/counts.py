@@ -180,12 +180,19 @@ class Reports:
     """Composes and sends the reports of one trainer."""
 
     def __init__(
-        self, settings: TrainerSettings, control: Control, counts: TrainerCounts, in_flight: Callable[[], int]
+        self,
+        settings: TrainerSettings,
+        control: Control,
+        counts: TrainerCounts,
+        in_flight: Callable[[], int],
+        collected: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """Report ``counts`` to the supervisor; rates are measured from the call of `begin` on.
 
         ``in_flight`` returns the number of steps that simulators have made and the counts do not include yet.
+        ``collected`` returns the metrics of the collection of statistics of observations; {} when learning has begun.
         """
+        self._collected = collected
         self._settings, self._control, self._counts, self._in_flight = settings, control, counts, in_flight
         self._newest: Mapping[str, float] = {}
         """Metrics of the newest optimizer step."""
@@ -232,7 +239,8 @@ class Reports:
         self._rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
         row = self.row()
         made = {"steps_made_per_s": self._made_per_s(row["steps_made"])}
-        self._control.send(Report(row={**row, **made, **self._rates, **self._lags.row(), **self._newest, **metrics}))
+        measured = {**self._lags.row(), **self._newest, **metrics}
+        self._control.send(Report(row={**row, **made, **self._rates, **measured, **self._collected()}))
         self._lags = Lags()
         self.begin()
         self._played_since = self._since_s, row["steps_made"]
@@ -257,7 +265,7 @@ class Reports:
         rate = self._made_per_s(row["steps_made"])
         expected = {"update_in_s": (complete - made) / rate} if rate else {}
         waiting = {"steps_made_per_s": rate, "update_steps": complete, "update_steps_made": made, **expected}
-        self._control.send(Report(row={**row, **self._rates, **waiting}))
+        self._control.send(Report(row={**row, **self._rates, **waiting, **self._collected()}))
         self._wait_until_s = now_s + max(self._settings.report_every_s, FIRST_REPORT_S)
 
     def _made_per_s(self, steps_made: int) -> float:

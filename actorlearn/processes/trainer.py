@@ -68,7 +68,7 @@ class Trainer:
         state = TrainerState(learning, self.counts, self.members, self.published, self.rewards)
         snapshots = SimulatorSnapshots(settings.states, self.members, self.link.wake_all, self.link.wait_following)
         self.checkpoints = Checkpoints(settings, worker.control, state, snapshots)
-        self.reports = Reports(settings, worker.control, self.counts, self.members.in_flight)
+        self.reports = Reports(settings, worker.control, self.counts, self.members.in_flight, learning.collected)
         self._end_steps = settings.end_steps
         self._draining = False
         """Whether this learner has to finish its work and leave."""

@@ -19,6 +19,7 @@ from rich.table import Table
 from actorlearn.actions import describe_actions
 from actorlearn.memory.owned import name_of
 from actorlearn.memory.shared import SHM_ROOT, free_bytes
+from actorlearn.models.specs import rows_before_learning
 from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import FREE_AGE, Mixing, measure_mixing, speed
 from actorlearn.parameters.modes import GOSSIP
@@ -80,6 +81,11 @@ def summary(loaded: Topology, made: Plan) -> list[str]:
         lines.append(f"[bold]optimizer[/] {said}, adjusted to the number of learners and the batch size")
     if made.expectation:
         lines.append(f"[bold]updates[/] {made.expectation}")
+    if rows := rows_before_learning(topology.model, topology.total_steps):
+        lines.append(
+            f"[bold]statistics[/] learning begins after at least {rows:,} steps, which only set the statistics of "
+            "observations and do not count towards total_steps; model.statistics_rows changes their number"
+        )
     if topology.nodes.several:
         lines.append(_nodes(made))
     if made.graph:

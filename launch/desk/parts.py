@@ -187,7 +187,7 @@ def _number(value: object) -> float | None:
 
 def _progress(view: RunView) -> str:
     awaited = f" · {view.awaited}" if view.awaited else ""
-    return f"{view.env_steps:,} of {as_whole(view.total_steps)} steps{awaited}"
+    return f"{view.env_steps:,} of {as_whole(view.end_steps)} steps{awaited}"
 
 
 def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:

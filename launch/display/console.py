@@ -174,8 +174,8 @@ def heading(view: RunView) -> str:
 
 def report_line(view: RunView) -> str:
     """Return the newest metrics as one line; numbers have fixed widths, so that successive lines are aligned."""
-    row, steps = view.row, len(as_whole(view.total_steps))
-    if view.awaited and not row.get("updates"):
+    row, steps = view.row, len(as_whole(view.end_steps))
+    if view.awaits_learning:
         return view.awaited
     frames = [f"{metric_value(row, 'frames_per_s'):>6} frames/s"] if skips_frames(row) else []
     return " · ".join(

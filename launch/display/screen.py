@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actorlearn.algorithms.lags import LAG_CLASSES
-from actorlearn.metrics.registry import DROPPED, SIMULATION_LIMIT_SHARE, metric
+from actorlearn.metrics.registry import DROPPED, DROPPED_STATISTICS, SIMULATION_LIMIT_SHARE, metric
 from actorlearn.metrics.timings import SECTIONS
 from launch.reports.checks import is_number
 from launch.reports.format import (
@@ -100,7 +100,7 @@ def _header(view: RunView, width: int) -> RenderableType:
 
 def _progress(view: RunView, width: int) -> RenderableType:
     share = view.share_done
-    text = Text(f"{view.env_steps:,} / {as_whole(view.total_steps)} steps  {100 * share:5.1f}% ")
+    text = Text(f"{view.env_steps:,} / {as_whole(view.end_steps)} steps  {100 * share:5.1f}% ")
     grid = Table.grid(expand=True, padding=(0, 1))
     grid.add_column(ratio=1)
     grid.add_column(no_wrap=True, justify="right")
@@ -186,13 +186,16 @@ def _problems(view: RunView) -> list[RenderableType]:
 
 def _lost(row: Mapping[str, Any]) -> bool:
     """Whether steps were dropped, apart from those that only set the statistics of observations."""
-    return bool((row.get("steps_dropped") or 0) > (row.get("dropped_statistics") or 0))
+    return bool((row.get("steps_dropped") or 0) > (row.get(DROPPED_STATISTICS) or 0))
 
 
 def _account(row: Mapping[str, Any]) -> str:
-    dropped = row.get("steps_dropped") or 0
-    why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in DROPPED if row.get(name))
-    return f"{row['steps_used']:,} steps used, {dropped:,} dropped{f': {why}' if why else ''}"
+    statistics = row.get(DROPPED_STATISTICS) or 0
+    dropped = (row.get("steps_dropped") or 0) - statistics
+    lost = [name for name in DROPPED if name != DROPPED_STATISTICS and row.get(name)]
+    why = ", ".join(f"{metric(name).shown_as} {row[name]:,}" for name in lost)
+    collected = f", {statistics:,} for statistics" if statistics else ""
+    return f"{row['steps_used']:,} steps used{collected}, {dropped:,} dropped{f': {why}' if why else ''}"
 
 
 def _labelled(row: Mapping[str, Any], name: str) -> str:

@@ -24,12 +24,12 @@ class TerminalBar:
             TextColumn("{task.fields[said]}"),
         )
         self._progress = Progress(*columns, console=terminal, auto_refresh=False)
-        self._task = self._progress.add_task(view.name, total=view.total_steps, said="starting")
+        self._task = self._progress.add_task(view.name, total=view.end_steps, said="starting")
         self._progress.start()
 
     def show(self, view: RunView) -> None:
         """Draw the bar for the newest report."""
-        total, done = view.total_steps, view.env_steps
+        total, done = view.end_steps, view.env_steps
         self._progress.update(self._task, total=total, completed=done, said=line(view), refresh=True)
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class NotebookBar:
 
     @staticmethod
     def _html(view: RunView, said: str) -> str:
-        bar = f'<progress max="{view.total_steps or 1}" value="{view.env_steps}"></progress>'
+        bar = f'<progress max="{view.end_steps or 1}" value="{view.env_steps}"></progress>'
         return f"<div><code>{escape(view.name)}</code> {bar} {escape(said)}</div>"
 
 
@@ -85,8 +85,8 @@ def line(view: RunView) -> str:
     """Return the text beside the bar: steps, steps/s, score and time left in the newest report."""
     if not view.row:
         return "starting"
-    if view.awaited and not view.row.get("updates"):
+    if view.awaits_learning:
         return view.awaited
     rate, score = (metric_value(view.row, name) for name in ("env_steps_per_s", "episode_return_mean"))
-    steps = f"{as_whole(view.env_steps)} of {as_whole(view.total_steps)} steps"
+    steps = f"{as_whole(view.env_steps)} of {as_whole(view.end_steps)} steps"
     return f"{steps} · {rate} steps/s · score {score} · {as_duration(view.left_s)} left"

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from actorlearn.metrics.registry import ENV_CHANGES
+from actorlearn.metrics.registry import ENV_CHANGES, STATISTICS_MADE, STATISTICS_NEEDED
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
@@ -82,6 +82,8 @@ class RunView:
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
     """Environment steps per second, smoothed over reports."""
+    stop_at_steps: int | None = None
+    """Value of the key ``stop_at_steps``."""
 
     @property
     def env_steps(self) -> int:
@@ -89,9 +91,15 @@ class RunView:
         return int(self.row.get("env_steps") or 0)
 
     @property
+    def end_steps(self) -> int | None:
+        """Steps at which the run ends unless a score ends it earlier; None if unknown."""
+        known = [steps for steps in (self.total_steps, self.stop_at_steps) if steps is not None]
+        return min(known, default=None)
+
+    @property
     def share_done(self) -> float:
-        """Share of ``total_steps`` that is done, 0 to 1."""
-        return min(1.0, self.env_steps / self.total_steps) if self.total_steps else 0.0
+        """Share of ``end_steps`` that is done, 0 to 1."""
+        return min(1.0, self.env_steps / self.end_steps) if self.end_steps else 0.0
 
     @property
     def has_ended(self) -> bool:
@@ -104,21 +112,34 @@ class RunView:
         rate = self.steps_per_s
         if "update_steps" in self.row and rate:  # the rollout may be played more slowly than those before
             rate = min(rate, self.row.get("env_steps_per_s") or 0.0)
-        if self.total_steps is None or not rate or self.row.get("env_steps") is None:
+        if self.end_steps is None or not rate or self.row.get("env_steps") is None:
             return None
-        return max(0.0, (self.total_steps - self.env_steps) / rate)
+        return max(0.0, (self.end_steps - self.env_steps) / rate)
 
     @property
     def awaited(self) -> str:
-        """A line on the progress towards the next update, if there was none since the last report; else ""."""
+        """A line on the progress towards the next update, if there was none since the last report; else "".
+
+        Until learning begins, it is about the progress of the statistics of observations.
+        """
         steps, rate = self.row.get("update_steps"), self.row.get("steps_made_per_s")
-        if self.has_ended or steps is None:
+        if self.has_ended:
+            return ""
+        if (needed := self.row.get(STATISTICS_NEEDED)) is not None:
+            collected = f"{as_whole(self.row.get(STATISTICS_MADE))} of {as_whole(needed)}"
+            return f"collecting statistics of observations before learning begins: {collected}"
+        if steps is None:
             return ""
         in_s, made = self.row.get("update_in_s"), self.row.get("update_steps_made")
         when = "" if in_s is None else f" in about {as_span(in_s)}"
         speed = f" at {as_rate(rate)} steps/s" if rate else ""
         update = "next update" if self.row.get("updates") else "first update"
         return f"{update}{when}: {as_whole(made)} of {as_whole(steps)} steps made{speed}"
+
+    @property
+    def awaits_learning(self) -> bool:
+        """Whether the run is alive and no update has learned yet, so that there is no progress except ``awaited``."""
+        return bool(self.awaited) and (STATISTICS_NEEDED in self.row or not self.row.get("updates"))
 
     def final(self, name: str) -> Any:
         """Return the last value of a metric: from summary.json, or else from the newest report."""
@@ -131,7 +152,8 @@ class RunView:
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
             best, trend = None, ()
         if waits:  # sent while a rollout is played, without metrics of learning: they are kept from the report before
-            row = _at_the_rate_of_steps_made({**self.row, **row})
+            kept = {name: value for name, value in self.row.items() if name not in (STATISTICS_MADE, STATISTICS_NEEDED)}
+            row = _at_the_rate_of_steps_made({**kept, **row})
         if score is not None:
             best = score if best is None else max(best, score)
             part = TREND_PARTS * (row.get("env_steps") or 0) // (self.total_steps or 1)
@@ -230,15 +252,22 @@ def glance(run: RunFolder) -> RunView:
 def identify(run: RunFolder) -> RunView:
     """Return a snapshot with the name, folder, meta.json and topology of a run, without reports and events."""
     topology = run.topology()
-    env_id, total_steps = section_of(topology, "env").get("id"), topology.get("total_steps")
+    env_id = section_of(topology, "env").get("id")
     return RunView(
         name=run.name,
         env_id=env_id if isinstance(env_id, str) else "",
-        total_steps=total_steps if isinstance(total_steps, int) and abs(total_steps) <= MOST else None,
+        total_steps=_steps(topology, "total_steps"),
         folder=run.path,
         meta=run.meta,
         topology=topology,
+        stop_at_steps=_steps(topology, "stop_at_steps"),
     )
+
+
+def _steps(topology: Mapping[str, Any], key: str) -> int | None:
+    """Return the value of a key that is a number of steps; None if it is not set or unusable."""
+    value = topology.get(key)
+    return value if isinstance(value, int) and abs(value) <= MOST else None
 
 
 def _as_it_stands(run: RunFolder, view: RunView, alive: bool, ask_processes: bool = True) -> RunView:

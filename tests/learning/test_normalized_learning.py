@@ -60,8 +60,9 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
     settings = msgspec.structs.replace(trainer_settings(model), blocks=blocks)
     made = make(settings)
     parameters = made.parameters.clone()
-    lacking = []
+    lacking, collected = [], []
     for rollout in range(6):
+        collected.append(made.collected())
         only = made.lacks_statistics
         lacking.append(only)
         prepared = made.minibatches.prepare(shifted(rollout))
@@ -72,6 +73,11 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
     # The second rollout completes them; those that were open then were played with less.
     assert lacking == [rollout < 2 + blocks - 1 for rollout in range(6)]
     assert made.network.module.number == 6 * rows, "each row once"
+    numbers = [0, rows, *[rows + 1] * (blocks - 1)]
+    assert collected[: len(numbers)] == [
+        {"statistics_rows_made": number, "statistics_rows_needed": rows + 1} for number in numbers
+    ]
+    assert collected[len(numbers) :] == [{}] * (6 - len(numbers)), "learning has begun"
 
 
 def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:

@@ -15,15 +15,14 @@ from actorlearn.models.normalize import (
     EPSILON,
     LEAST_DEVIATION,
     LIMIT,
-    MOST_ROWS_BEFORE_LEARNING,
     ROWS_AT_ONCE,
     Moments,
     Normalized,
     merge_into,
     moments_of,
-    rows_before_learning,
     statistics,
 )
+from actorlearn.models.specs import MOST_ROWS_BEFORE_LEARNING, rows_before_learning
 from tests import named
 
 HEADS = {"logits": 2, "value": 1}

@@ -44,7 +44,8 @@ class Scene:
         self.counts, self.control = TrainerCounts(account, Episodes()), Told()
         self.in_flight = 0
         settings = msgspec.structs.replace(trainer_settings(), **numbers)
-        self.reports = Reports(settings, self.control, self.counts, lambda: self.in_flight)
+        self.collected = {"statistics_rows_made": 20, "statistics_rows_needed": 30}
+        self.reports = Reports(settings, self.control, self.counts, lambda: self.in_flight, lambda: self.collected)
         self.counts.env_steps = account.steps.used = 1000  # of an earlier life
         self.reports.begin()
 
@@ -141,3 +142,13 @@ def test_nothing_is_reported_between_updates_that_are_more_frequent_than_reports
     (row,) = scene.wait(112.0, 8)
     assert row["env_steps_per_s"] == 64 * 8 / 10, "the rate of the report before"
     assert row["steps_made_per_s"] == 4.0
+
+
+def test_reports_have_the_progress_of_statistics_until_learning_begins(scene: Scene) -> None:
+    scene.learn(0, lag=0)
+    assert scene.report(102.0)["statistics_rows_made"] == 20
+    scene.wait(103.0, 0)
+    (waiting,) = scene.wait(106.0, 4)
+    assert waiting["statistics_rows_needed"] == 30
+    scene.collected = {}
+    assert "statistics_rows_needed" not in scene.report(108.0)

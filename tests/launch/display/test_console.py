@@ -355,3 +355,21 @@ def test_steps_are_shown_before_they_are_learned_from() -> None:
     lines.row({**row, "updates": 1, "env_steps": 1024})
     lines.close()
     assert "1,024 steps" in out.getvalue() and "next update in about 41 s" in out.getvalue()
+
+
+def test_steps_for_statistics_are_shown_as_what_they_are_and_not_as_a_loss() -> None:
+    collecting = {"updates": 6, "statistics_rows_made": 4000, "statistics_rows_needed": 10_000}
+    row = {"env_steps": 0, "steps_used": 0, "steps_dropped": 4000, "dropped_statistics": 4000, **collecting}
+    said, out = "collecting statistics of observations before learning begins: 4,000 of 10,000", io.StringIO()
+    seen = drawn(PONG.with_row(row))
+    assert said in seen and "0 steps used, 4,000 for statistics, 0 dropped" in seen
+    lines = PlainConsole(PONG, out, Clock())
+    lines.row(row)
+    assert out.getvalue().splitlines()[-1].endswith(f"  {said}")
+    lost = {**row, "steps_dropped": 4007, "dropped_stale": 7}
+    assert "4,000 for statistics, 7 dropped: stale 7" in drawn(PONG.with_row(lost), 160)
+
+
+def test_progress_is_that_to_the_step_at_which_the_run_is_told_to_stop() -> None:
+    view = replace(PONG, total_steps=50_000_000, stop_at_steps=8000).with_row({"env_steps": 4000, "updates": 1})
+    assert "4,000 / 8,000 steps   50.0%" in drawn(view)

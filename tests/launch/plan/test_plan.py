@@ -364,6 +364,17 @@ def test_check_says_how_the_learning_rate_goes(keys: list[str], says: str) -> No
     assert check.learning_rate(parse("env: {id: CartPole-v1}\ntotal_steps: 100_000\n", keys)) == says
 
 
+@pytest.mark.parametrize(("keys", "rows"), [([], "1,000"), (["model.statistics_rows=4_000"], "4,000")])
+def test_check_says_that_statistics_are_collected_before_learning_begins(keys: list[str], rows: str) -> None:
+    text = "{env: {id: CartPole-v1}, model: {normalize_observation: true}, total_steps: 100_000}"
+    loaded = parse(text, keys)
+    (said,) = (line for line in check.summary(loaded, plan(loaded, DESCRIPTION)) if "statistics" in line)
+    assert f"learning begins after at least {rows} steps" in said and "do not count towards total_steps" in said
+    assert said.endswith("model.statistics_rows changes their number")
+    without = parse(text, ["model.normalize_observation=false"])
+    assert "statistics" not in "".join(check.summary(without, plan(without, DESCRIPTION)))
+
+
 def test_check_says_how_much_there_is_in_all() -> None:
     keys = ["simulators.count=2", "simulators.envs=8", "algorithm.horizon=16"]
     text = "{env: {id: CartPole-v1}}"

@@ -13,7 +13,7 @@ from launch.errors import FailedError
 from launch.runs import find, view
 from launch.runs.find import RunFolder
 from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identify
-from tests.launch.runs.folders import me
+from tests.launch.runs.folders import make_run, me
 
 ROWS = [
     {"time_s": 2.0 * n, "env_steps": 40 * n, "env_steps_per_s": 20.0, "episode_return_mean": score, "loss": 0.5}
@@ -188,3 +188,34 @@ def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
     assert seen.row["loss"] == 0.5
     after = seen.with_row({**ROWS[2], "updates": 4})
     assert (after.awaited, "update_steps" in after.row) == ("", False)
+
+
+COLLECTING = {"updates": 6, "statistics_rows_made": 4000, "statistics_rows_needed": 10_000}
+
+
+def test_until_learning_begins_the_line_is_about_the_statistics_of_observations() -> None:
+    seen = RunView("walker").with_row({"env_steps": 0, **COLLECTING})
+    assert seen.awaited == "collecting statistics of observations before learning begins: 4,000 of 10,000"
+    assert seen.awaits_learning
+    slow = seen.with_row({**WAITING, **COLLECTING, "statistics_rows_made": 5000})
+    assert slow.awaited.endswith("5,000 of 10,000")
+    waits = slow.with_row({**WAITING, "updates": 7})
+    assert waits.awaited.startswith("next update in") and not waits.awaits_learning
+    learns = seen.with_row({"env_steps": 64, "updates": 7})
+    assert (learns.awaited, learns.awaits_learning) == ("", False)
+    assert seen.with_event({"kind": "stopped", "process": ""}).awaited == ""
+
+
+def test_share_and_time_left_are_those_to_the_step_at_which_the_run_is_told_to_stop() -> None:
+    row = {"env_steps": 4000, "updates": 3, "env_steps_per_s": 100.0}
+    seen = RunView("pong", total_steps=50_000_000, stop_at_steps=8000).with_row(row)
+    assert (seen.share_done, seen.left_s, seen.end_steps) == (0.5, 40.0, 8000)
+    assert RunView("pong", total_steps=5000, stop_at_steps=8000).with_row(row).left_s == 10.0
+    assert RunView("pong", total_steps=5000).with_row(row).end_steps == 5000
+
+
+def test_a_reader_knows_where_the_run_is_told_to_stop(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, "pong")
+    (folder / "topology.yaml").write_text("env: {id: ALE/Pong-v5}\ntotal_steps: 1_000_000\nstop_at_steps: 8_000\n")
+    run = find.read(folder)
+    assert run is not None and RunReader(run).look().end_steps == 8000
