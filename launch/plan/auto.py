@@ -20,7 +20,7 @@ from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.models.specs import MODELS
 from launch.machine.cores import Cores
 from launch.topology.defaults import BY_CORES
-from launch.topology.load import Topology
+from launch.topology.load import Topology, sizes
 from launch.topology.validate import join_words
 
 AUTO = "auto"
@@ -143,11 +143,19 @@ def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[st
 
 
 def never_reached(topology: Topology) -> Iterator[str]:
-    """Yield a warning if the replay never has enough steps to learn from, and one if exploration never ends.
+    """Yield warnings about what a run of ``total_steps`` never reaches.
+
+    It may be a second update, a replay with enough steps to learn from, or the end of exploration.
 
     The warnings do not prevent a run: a short trial of a topology shows whether its processes work.
     """
     total_steps, exploration = topology.total_steps, getattr(topology.algorithm, "exploration", None)
+    batch = sizes(topology)["batch_steps"]
+    if topology.replay is None and total_steps < batch:
+        yield (
+            f"total_steps: {total_steps:,}: is less than a batch, so the run makes one update with about {batch:,} "
+            "steps and ends; raise total_steps, or lower algorithm.horizon or simulators.envs"
+        )
     if topology.replay is not None:
         each, learners = topology.replay.learning_starts_steps, topology.learners.count
         if each * learners >= total_steps:

@@ -170,7 +170,7 @@ CART_DQN = "env: {id: CartPole-v1}\nalgorithm: {name: dqn}"
         (["total_steps=10_000"], []),
         (["total_steps=10_000", "algorithm.epsilon_hold_steps=1"], ["algorithm.epsilon_hold_steps: 1 and"]),
         (["total_steps=9_000", "algorithm.epsilon_initial=0.05"], []),
-        (["total_steps=900", "algorithm={name: ppo}"], []),
+        (["total_steps=9_000", "algorithm={name: ppo}"], []),
         (
             ["total_steps=40_000", "mode=sync", "learners.count=2", "replay.learning_starts_steps=20_000"],
             ["replay.learning_starts_steps: 20,000 (40,000 for 2 learners)"],
@@ -181,3 +181,13 @@ def test_values_that_the_run_never_reaches_are_named(overrides: list[str], keys:
     found = [*never_reached(parse(CART_DQN, overrides))]
     assert [said.startswith(key) for said, key in zip(found, keys, strict=True)] == [True] * len(keys), found
     assert all("raise total_steps" in said for said in found)
+
+
+def test_a_run_shorter_than_a_batch_is_warned_of() -> None:
+    batch = ["algorithm.horizon=16", "simulators.count=2", "simulators.envs=8"]
+    (said,) = never_reached(parse("env: {id: CartPole-v1}", [*batch, "total_steps=255"]))
+    assert said == (
+        "total_steps: 255: is less than a batch, so the run makes one update with about 256 steps and ends; raise "
+        "total_steps, or lower algorithm.horizon or simulators.envs"
+    )
+    assert [*never_reached(parse("env: {id: CartPole-v1}", [*batch, "total_steps=256"]))] == []
