@@ -46,21 +46,22 @@ def more_simulators(topology: Topology, description: Description, cores: Cores) 
 
     The defaults have few simulators, for environments whose steps are cheap; a simulator of a slow environment keeps a
     core busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that
-    the user has set are kept.
+    the user has set are kept. If the default is one simulator for each core already, only its reason is another one.
     """
     simulators, here = topology.simulators, topology.learners_of_a_node
     if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:
         return []
     whole, environments = simulators.groups * description.agents, simulators.environments
     most = min(math.ceil(cores.usable) // here, MOST_SIMULATORS)
-    fitting = [number for number in (2, 4, 8, 16) if number <= most and environments % (number * whole) == 0]
-    if max(fitting, default=0) <= simulators.count:
-        return []
+    powers = [number for number in (1, 2, 4, 8, 16) if number <= max(most, 1)]
+    fitting = [number for number in powers if environments % (number * whole) == 0]
     on = f"{cores}, shared by {here} learners" if here > 1 else str(cores)
     why = (
         f"a step of this environment takes {1000 * description.step_s:.0f} ms, so it has one simulator for each "
         f"core, rounded down to a power of two and at most {MOST_SIMULATORS}; the machine has {on}"
     )
+    if max(fitting, default=0) <= simulators.count:  # the default, which has another reason for other environments
+        return [Choice(COUNT, simulators.count, why)] if simulators.count == powers[-1] else []
     divided = f"{environments} environments in all are divided among the simulators"
     return [Choice(COUNT, fitting[-1], why), Choice(ENVS, environments // fitting[-1], divided)]
 

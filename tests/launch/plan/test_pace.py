@@ -45,7 +45,8 @@ def more(step_s: float, cores: int, *overrides: str, agents: int = 1) -> dict[st
 def test_slow_environments_have_a_simulator_for_each_core() -> None:
     assert more(0.02, 32) == {"simulators.count": 16, "simulators.envs": 1}
     assert more(0.02, 6) == {"simulators.count": 4, "simulators.envs": 4}
-    assert more(0.0, 32) == more(0.02, 1) == {}
+    assert more(0.0, 32) == {}
+    assert more(0.02, 8, agents=16) == {}, "the one environment of a game cannot be divided"
     assert more(0.02, 32, "simulators.count=2") == more(0.02, 32, "simulators.envs=8") == {}
     assert more(0.02, 32, agents=4) == {"simulators.count": 4, "simulators.envs": 4}
 
@@ -59,6 +60,15 @@ def test_the_plan_has_more_simulators_of_slow_environments(monkeypatch: pytest.M
         "a step of this environment takes 20 ms, so it has one simulator for each core, rounded down to a power of two "
         "and at most 16; the machine has 8 cores"
     )
+
+
+def test_the_plan_says_why_a_slow_environment_has_no_more_simulators_than_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(2)))
+    made = plan(parse("env: {id: CartPole-v1}"), replace(DESCRIPTION, step_s=0.05))
+    (why,) = (choice.why for choice in made.choices if choice.key == "simulators.count")
+    assert why.startswith("a step of this environment takes 50 ms") and "at most 16; the machine has 2 cores" in why
 
 
 def test_sequences_of_recurrent_networks_are_kept() -> None:
