@@ -144,6 +144,8 @@ class Checkpoints:
         self._mode = mode_of(settings.exchange)
         self._saved_at = -1
         """Environment steps of the newest checkpoint; -1 if the present weights are not in it."""
+        self._saved_updates = -1
+        """Updates of the newest checkpoint. An update that only sets statistics of observations adds no steps."""
         self._failed = False
         self._saved_s, self._took_s = time.monotonic(), 0.0
         """Time at which the newest checkpoint was saved, and the duration of the save, in seconds."""
@@ -185,7 +187,8 @@ class Checkpoints:
 
     def save_last(self) -> None:
         """Save when the trainer ends, unless the present state is saved already."""
-        if self._saved_at != self._state.counts.env_steps or self._failed:
+        counts = self._state.counts
+        if (self._saved_at, self._saved_updates) != (counts.env_steps, counts.updates) or self._failed:
             self.save_now()
 
     def save_now(self) -> None:
@@ -199,6 +202,7 @@ class Checkpoints:
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
+        self._saved_updates = self._state.counts.updates
         began_s = time.monotonic()
         acting, published_at = self._acting()
         try:
@@ -276,6 +280,7 @@ class Checkpoints:
         if _environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
             self._state.counts.episodes.begin_anew()
         self._saved_at, self._goes_on_from = self._state.counts.env_steps, exactly
+        self._saved_updates = self._state.counts.updates
         return bool(exactly)
 
 

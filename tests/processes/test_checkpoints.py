@@ -41,7 +41,7 @@ class Scene:
     def __init__(self, folder: Path, keep: int = 5) -> None:
         numbers = {"run_dir": str(folder), "checkpoint_keep": keep}
         self.settings, self.control = msgspec.structs.replace(trainer_settings(), **numbers), Told()
-        self.counts = SimpleNamespace(env_steps=0)
+        self.counts = SimpleNamespace(env_steps=0, updates=0)
         state: Any = SimpleNamespace(
             counts=self.counts,
             members=SimpleNamespace(rollouts=SimpleNamespace(open=1)),
@@ -92,6 +92,10 @@ def test_the_last_one_is_not_saved_again_unless_something_has_changed(scene: Sce
     scene.checkpoints.save_last()
     scene.at(9).save_last()
     assert scene.control.saved == [(7, 0), (7, 0), (9, 0)]
+    scene.counts.updates += 1  # it has only changed the statistics of observations
+    scene.checkpoints.save_last()
+    scene.checkpoints.save_last()
+    assert scene.control.saved[3:] == [(9, 0)]
 
 
 @pytest.mark.usefixtures("full_once")

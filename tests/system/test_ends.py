@@ -102,6 +102,27 @@ def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) 
     assert resumed.leftovers() == []
 
 
+def test_ctrl_c_saves_the_statistics_that_are_collected_before_learning_begins(launched: Start) -> None:
+    collecting = ["model.normalize_observation=true", "model.statistics_rows=1_000_000"]
+    run = launched(*KNOWN, *collecting)
+    run.wait_for(run.rows, "row")
+    run.ctrl_c()
+    assert run.end() == 130
+    before = run.summary()
+    assert (before["status"], before["env_steps"]) == ("stopped", 0) and before["dropped_statistics"] > 0
+    assert "collecting statistics of observations before learning begins: " in run.screen()
+    first, last = run.events("saved")
+    assert first["path"] == last["path"] and "trainer saved: 0 steps" in run.screen().split("stopping: ")[1]
+    number = float(run.checkpoint().tensors["weights.number"])
+    assert number == before["dropped_statistics"], "each step gave one observation"
+
+    resumed = launched("resume", f"model.statistics_rows={int(number) + 1}", "total_steps=200", run_dir=run.run_dir)
+    resumed.full_speed()
+    assert resumed.end() == 0, resumed.screen()
+    assert resumed.summary()["status"] == "finished"
+    assert resumed.leftovers() == []
+
+
 def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Start) -> None:
     run = launched(*KNOWN, "checkpoint.every_steps=100", "checkpoint.keep=1000")
     run.wait_for(lambda: run.events("saved")[2:], "third checkpoint")
