@@ -29,6 +29,8 @@ _NAME_WAIT_S = 0.1
 """Seconds between two attempts to make the folder, if another run has taken the name with the present second."""
 TRIAL_S = 2.0
 """Seconds after which a line explains why nothing happens: the environment and the network are being tried."""
+INTERRUPTED = "interrupted before the run began; nothing was saved"
+"""Answer to Ctrl-C before the run is accepted. Afterwards the run saves and ends."""
 
 
 def start(
@@ -43,9 +45,9 @@ def start(
 
     ``engine``: name of the engine that starts the nodes; ``keys``: folder of the keys with which nodes join.
     """
-    from launch.topology.load import load
+    with trial() as trial_over:
+        from launch.topology.load import load
 
-    with slow_trial_told() as trial_over:
         loaded, starts = load(topology, overrides), find_engine(engine)
         return run_in(new_folder(loaded.name, run_dir), loaded, starts, keys, plain=plain, trial_over=trial_over)
 
@@ -62,20 +64,21 @@ def resume(
 
     ``at``: the checkpoint: "newest", "best" or its environment steps.
     """
-    from launch.topology.load import load_saved
+    with trial() as trial_over:
+        from launch.topology.load import load_saved
 
-    run = find_resumable(word, at)
-    with slow_trial_told() as trial_over:
+        run = find_resumable(word, at)
         loaded, starts = load_saved(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
         return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
 
 
 @contextmanager
-def slow_trial_told() -> Iterator[Callable[[], None]]:
-    """Print a line if the trial of the environment and the network takes longer than ``TRIAL_S``.
+def trial() -> Iterator[Callable[[], None]]:
+    """Print a line if the trial of the environment and the network takes longer than ``TRIAL_S`` or is interrupted.
 
     Yields a function that must be called when the trial is over.
     """
+    begun = False
 
     def tell() -> None:
         with suppress(OSError):
@@ -86,11 +89,18 @@ def slow_trial_told() -> Iterator[Callable[[], None]]:
     timer.start()
 
     def over() -> None:
+        nonlocal begun
+        begun = True
         timer.cancel()
         timer.join()  # so that its line comes before the next one
 
     try:
         yield over
+    except KeyboardInterrupt:
+        if not begun:
+            with suppress(OSError):
+                print(f"actorlearn: {INTERRUPTED}", file=sys.stderr, flush=True)
+        raise
     finally:
         over()
 
@@ -189,7 +199,9 @@ def run_in(
             from launch.display import console
             from launch.runs.view import RunView
 
-            view = RunView(folder.absolute().name, topology.env.id, topology.total_steps)
+            view = RunView(
+                folder.absolute().name, topology.env.id, topology.total_steps, stop_at_steps=topology.stop_at_steps
+            )
             screen = console.make(view, plain=plain)
         return screen
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from launch.commands.run import new_folder
+from launch.commands.run import INTERRUPTED, new_folder
 from launch.errors import FailedError, RunError
 from launch.machine.locks import is_locked
 from launch.python import asked, child
@@ -46,6 +46,7 @@ def start(
     Raises:
         ValueError: The request is wrong; the message is that of ``actorlearn run``. Nothing has been started then.
         RuntimeError: The supervisor failed.
+        KeyboardInterrupt: Ctrl-C came before the run began. There is no run then, and its folder is removed.
     """
     return _start(_read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys), run_dir)
 
@@ -55,6 +56,13 @@ def _read(first: First, algorithm: str | None, chosen: Mapping[str, Any], keys: 
 
 
 def _start(wanted: Asked, run_dir: str | os.PathLike[str] | None, on_evaluation: Callback | None = None) -> Run:
+    try:
+        return _begin(wanted, run_dir, on_evaluation)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(INTERRUPTED) from None  # without the frames of the wait for the supervisor
+
+
+def _begin(wanted: Asked, run_dir: str | os.PathLike[str] | None, on_evaluation: Callback | None) -> Run:
     topology = wanted.check()
     refuse_unheard(on_evaluation, topology.evaluator.count)
     folder = new_folder(topology.name, None if run_dir is None else Path(run_dir), "run_dir=")
@@ -101,6 +109,7 @@ def train(  # noqa: PLR0913 - one parameter for each word that the caller may us
     Raises:
         ValueError: The request is wrong. Nothing has been started then.
         RuntimeError: The run failed.
+        KeyboardInterrupt: Ctrl-C came before the run began.
     """
     refuse_callbacks({REPORT: on_report, EVALUATION: on_evaluation, CHECKPOINT: on_checkpoint})
     wanted = _read(env_or_topology, algorithm, {"total_steps": total_steps, "seed": seed}, keys)

@@ -286,6 +286,34 @@ def test_a_slow_trial_is_announced_before_the_first_lines(
     assert "train a2c on CartPole-v1" in lines[1]
 
 
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_ctrl_c_before_the_run_begins_is_one_line(
+    command: str, topology: Path, started: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = make_run(tmp_path / "runs", "cart-1")
+    (old / "topology.yaml").write_text(TOPOLOGY)
+    (old / "checkpoints" / "500").mkdir(parents=True)
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["launch.runtime.loop"], "run", interrupted)
+    result = ask(command, topology if command == "run" else "cart-1")
+    assert result.exit_code == 130
+    assert result.stderr == "actorlearn: interrupted before the run began; nothing was saved\n"
+
+
+def test_ctrl_c_after_the_run_has_begun_does_not_say_otherwise(
+    topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, accepted: Any, **__: object) -> None:
+        accepted()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["launch.runtime.loop"], "run", interrupted)
+    assert "before the run began" not in ask("run", topology).stderr
+
+
 def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for folder in (tmp_path / "empty", tmp_path / "deep" / "new"):
