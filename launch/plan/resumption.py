@@ -20,6 +20,7 @@ from actorlearn.parameters.checkpoint_folders import (
     newest,
     read_shapes,
     short,
+    steps_of,
 )
 from actorlearn.replay.rows import ReplayShape
 from launch.errors import RunError
@@ -65,11 +66,7 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     except CheckpointError as error:
         raise RunError(str(error)) from None
     latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
-    if latest.env_steps > plan.topology.total_steps:
-        raise RunError(
-            f"total_steps = {plan.topology.total_steps}: {run_dir.name} has already learned from {latest.env_steps} "
-            f"steps; write a larger number, for example total_steps={2 * latest.env_steps}"
-        )
+    _refuse_learned(run_dir, plan.topology, latest.env_steps)
     _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
@@ -86,6 +83,29 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         changed=changes(before, tree(plan.topology)) if before else {},
         stretched=_stretched(before, plan.topology),
     )
+
+
+def refuse_fewer_steps(run_dir: Path, topology: Topology, chosen: Mapping[int, Path]) -> None:
+    """Refuse total_steps before the environment is tried, if it is clear from which checkpoint the run continues.
+
+    ``chosen``: learner -> checkpoint that the user has chosen; empty for the newest ones. Of several learners, whose
+    newest checkpoints may be of other steps, `find_resumption` decides.
+    """
+    if chosen:
+        _refuse_learned(run_dir, topology, max(map(steps_of, chosen.values())))
+    elif topology.learners.count == 1:
+        with suppress(CheckpointError):  # `find_resumption` reports it
+            _, latest = choose_to_resume(run_dir / "checkpoints", 0, mode(topology))
+            _refuse_learned(run_dir, topology, latest.env_steps)
+
+
+def _refuse_learned(run_dir: Path, topology: Topology, env_steps: int) -> None:
+    """Refuse total_steps below the steps of the checkpoint from which the run continues."""
+    if env_steps > topology.total_steps:
+        raise RunError(
+            f"total_steps: {topology.total_steps:,}: {run_dir.name} has already learned from {env_steps:,} steps; "
+            f"write a larger number, for example total_steps={number(2 * env_steps)}"
+        )
 
 
 def _stretched(before: Mapping[str, Any], topology: Topology) -> str:

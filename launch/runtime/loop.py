@@ -42,7 +42,7 @@ from launch.plan.memory_order import refuse_disorder
 from launch.plan.plan import Plan, Resumption, Start
 from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
-from launch.plan.resumption import find_resumption
+from launch.plan.resumption import find_resumption, refuse_fewer_steps
 from launch.reports.accounting import Accounting, account, unknown
 from launch.runs.find import RunFolder
 from launch.runs.lives import find_attached, find_detached
@@ -86,6 +86,8 @@ def run(
     """
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
+        if resume_at is not None:
+            refuse_fewer_steps(workspace.run_dir, topology, chosen)
         listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
         opened = open_engine(engine, workspace.run_dir, topology.nodes, keys)
         refuse_disorder(topology)

@@ -31,6 +31,7 @@ from launch.runtime.journal import Journal
 from launch.supervision import events as ev
 from launch.topology.changes import say
 from launch.topology.load import Topology, tree
+from launch.topology.modes import mode
 
 QUIET = frozenset({"spawned", "ended", "failed"})
 """Kinds of notes about a process that are written to events.jsonl but not shown, because other notes say the same."""
@@ -85,7 +86,16 @@ class Reporter:
         """Share of time in which each process did not wait, by name, from when processes were last shown."""
         self._failed: ev.Note | None = None
         """Note that says why the run has failed; shown as the last line."""
-        self._deaths = self._complaints = 0
+        self._deaths = sum(event.get("kind") == "died" for event in Lines(run_dir / "events.jsonl").new() if resumed)
+        """Number of deaths in all lives of the run."""
+        self._rolls_back = topology.learners.count == 1 and not mode(topology).outlived
+        """Whether a trainer that is restarted continues with the weights of its newest checkpoint."""
+        self._saved_steps: dict[str, int] = {}
+        """Environment steps of the newest checkpoint of each trainer, by name."""
+        self._row_is_new = False
+        """Whether a row was written since a trainer was last restarted."""
+        self._complaints = 0
+        """Number of complaints in this life."""
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
         """Remove the summary that a resumed run has from before, and write and show the first events, ``notes``."""
@@ -96,6 +106,10 @@ class Reporter:
     def note(self, note: ev.Note) -> None:
         """Write an event, and show it; events of processes with a kind in QUIET are not shown."""
         self._deaths += note.kind == "died"
+        if note.kind == "saved":
+            self._saved_steps[note.process] = note.fields["env_steps"]
+        if note.kind == "restarted" and self._rolls_back and [*self._saved_steps] == [note.process]:
+            note = replace(note, cause=self._rolled_back(self._saved_steps[note.process]))
         if note.kind == "evaluated":
             self._evaluation = evaluations.metrics(note.fields)
         self._journal.event(note)
@@ -103,6 +117,13 @@ class Reporter:
             self._failed = note
         elif note.kind not in QUIET or not note.process:
             self._show(lambda console: console.event(note))
+
+    def _rolled_back(self, saved_steps: int) -> str:
+        """Return from where a restarted trainer continues, and how many steps its weights have lost, if it is known."""
+        lost = (self.last_row.get("env_steps") or 0) - saved_steps if self._row_is_new else 0
+        self._row_is_new = False
+        said = f"from its checkpoint at {saved_steps:,} steps"
+        return f"{said}; at least {lost:,} steps are rolled back" if lost > 0 else said
 
     def complaint(self, said: str) -> None:
         """Count a problem that does not stop the run, and report it; after COMPLAINTS_TOLD, only a few are reported."""
@@ -188,7 +209,7 @@ class Reporter:
         if ill := self._health.ill():
             row[HEALTH] = ill
         self._journal.row(row)
-        self.last_row = row
+        self.last_row, self._row_is_new = row, True
         self._show(lambda console: console.row(row))
 
     def _show(self, call: Callable[[ev.Console], None]) -> None:

@@ -686,6 +686,52 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
     saved(tmp_path / "run" / "checkpoints" / "30")
     with pytest.raises(
-        RunError, match=r"total_steps = 20: run has already learned from 30 steps; write a larger number"
+        RunError, match=r"total_steps: 20: run has already learned from 30 steps; write a larger number"
     ):
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()
+
+
+@pytest.mark.parametrize("at", ["newest", "best", 30_000])
+def test_fewer_total_steps_are_refused_before_the_environment_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str | int
+) -> None:
+    folder = tmp_path / "run"
+    with runner(folder, None):
+        saved(folder / "checkpoints" / "000000030000")
+    write_best(folder / "checkpoints", Best(env_steps=20_000, score=1.0, by="training"))
+    monkeypatch.setattr(loop, "describe", lambda _: pytest.fail("the environment is tried"))
+    fewer = parse("env: {id: CartPole-v1}", ["simulators.count=2", "total_steps=1000"])
+    said = (
+        "^total_steps: 1,000: run has already learned from 30,000 steps; write a larger number, for example "
+        "total_steps=60_000$"
+    )
+    with pytest.raises(RunError, match=said):
+        loop.run(fewer, folder, resume_at=at)
+
+
+def test_the_summary_of_a_resumed_run_has_the_deaths_of_all_its_lives(tmp_path: Path, lead: Lead) -> None:
+    folder, died = tmp_path / "run", ev.Note("died", "trainer", cause="signal 9")
+    with runner(folder, None) as run:
+        lead(run, died, died)
+    assert read_object(folder / "summary.json")["deaths"] == 2
+    saved(folder / "checkpoints" / "20")
+    with runner(folder, None, True) as run:
+        lead(run, died)
+    assert read_object(folder / "summary.json")["deaths"] == 3
+
+
+def test_a_restarted_trainer_says_from_where_it_continues_and_what_is_rolled_back(tmp_path: Path, lead: Lead) -> None:
+    saved_at = ev.Note("saved", "trainer", fields={"env_steps": 41_217})
+    again = ev.Note("restarted", "trainer", 1)
+    simulator = ev.Note("restarted", "simulator-0", 1)
+    row = ev.MetricsRow("trainer", {"env_steps": 48_369})
+    with runner(tmp_path / "run", None) as run:
+        lead(run, saved_at, row, again, again, simulator)
+    assert [cause for kind, cause in notes(tmp_path / "run") if kind == "restarted"] == [
+        "from its checkpoint at 41,217 steps; at least 7,152 steps are rolled back",
+        "from its checkpoint at 41,217 steps",
+        "",
+    ]
+    with runner(tmp_path / "two", None, False, "mode=async", "learners.count=2") as run:
+        lead(run, saved_at, row, again)
+    assert ("restarted", "") in notes(tmp_path / "two"), "its weights are in the store"
