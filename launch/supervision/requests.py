@@ -8,6 +8,7 @@ and save take seconds, and are answered when they are done (``pending.py``). Sav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import digits
 from typing import Any
 
 from actorlearn import __version__
@@ -186,6 +187,8 @@ def cannot_detach(names: Sequence[str], children: Mapping[str, Child], mode: Mod
         return f"detach: no process is named; choose from {', '.join(known)}"
     for name in names:
         if name in [trainer.name for trainer in trainers] and not mode.elastic:
+            if len(trainers) == 1:
+                return f"detach {name}: the run needs its only learner; detach simulators, or stop the run"
             return (
                 f"detach {name}: a run in mode {mode.asked_as} cannot remove learners; detach simulators, "
                 "or stop the run"
@@ -216,4 +219,6 @@ def _stays(child: Child, leaving: Sequence[str]) -> bool:
 
 def _nearest_or_all(word: str, known: Sequence[str]) -> str:
     close = nearest(word, known, ROUGHLY)
+    if close and word.rstrip(digits) == close.rstrip(digits):  # no misspelling: its process has ended, or never was
+        close = ""
     return f"did you mean {close}?" if close else f"choose from {', '.join(known)}"

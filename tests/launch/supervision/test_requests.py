@@ -132,8 +132,9 @@ def test_detach_drains_and_takes_off_the_list() -> None:
     ("names", "text"),
     [
         (["simulator-0", "simulator-1"], "needs at least one simulator"),
-        (["simulator-9"], "'simulator-9' is not a simulator of this run; did you mean simulator-"),
-        (["trainer"], "detach trainer: a run in mode sync cannot remove learners; detach simulators"),
+        (["simulator-9"], "'simulator-9' is not a simulator of this run; choose from simulator-0, simulator-1"),
+        (["simlator-1"], "'simlator-1' is not a simulator of this run; did you mean simulator-1?"),
+        (["trainer"], "detach trainer: the run needs its only learner; detach simulators, or stop the run"),
     ],
 )
 def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -> None:
@@ -143,6 +144,13 @@ def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -
     assert not story.reply.ok
     assert text in story.reply.text
     assert story.supervisor.order == order
+
+
+def test_a_simulator_that_was_detached_is_not_taken_for_another_one() -> None:
+    story = running().at(2, asked("detach", names=["simulator-1"]))
+    story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
+    said = "'simulator-1' is not a simulator of this run; choose from simulator-0"
+    assert story.at(5, asked("detach", names=["simulator-1"])).reply.text == said
 
 
 def test_whoever_is_leaving_cannot_be_detached_again_nor_counted_as_staying() -> None:
