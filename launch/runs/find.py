@@ -7,6 +7,7 @@ its process id and its start time; both are compared, because the system reuses 
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import time
@@ -26,6 +27,7 @@ from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
 from actorlearn.parameters.chosen_checkpoints import NEWEST, named
 from launch.errors import RunError
+from launch.machine.locks import is_locked
 from launch.plan.addresses import control_socket
 from launch.reports.format import printable
 from launch.runs.jsonl import Lines, read_object
@@ -255,15 +257,28 @@ def _named(word: str) -> list[RunFolder]:
     """
     if (run := read(Path(word))) is not None:
         return [run]
-    runs = _some_runs(f"{word!r:.100} is not a run folder, and ")
+    runs = all_runs()
     own = [run for run in runs if run.name == word]
     if not own and word == NEWEST:
-        return [runs[-1]]
+        return [_some_runs(f"{word!r} is not a run folder, and ")[-1]]
     own = own or [run for run in runs if _TIME.sub("", run.name) == word]
     found = own or [run for run in runs if run.name.startswith(word)]
     if not found:
+        _refuse_starting(word)
+        _some_runs(f"{word!r:.100} is not a run folder, and ")
         raise RunError(f"{word!r:.100} is neither a run folder nor the beginning of a run's name; runs: {_names(runs)}")
     return found
+
+
+def _refuse_starting(word: str) -> None:
+    """Raise RunError if the word names a folder that a run has locked, but in which the run has not begun yet."""
+    inside = RUNS.glob(f"{glob.escape(word)}*") if word and not word.startswith("/") else ()
+    for folder in (Path(word), *sorted(inside)):
+        if is_locked(folder):
+            raise RunError(
+                f"{folder.name} is starting: its environment and network are being tried, and it takes no commands "
+                "yet; try again in a few seconds, or press Ctrl-C where it was started"
+            )
 
 
 def _some_runs(said: str = "") -> list[RunFolder]:

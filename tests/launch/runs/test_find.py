@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -230,3 +231,18 @@ def test_runs_of_a_sweep_are_found_by_name(runs: Path) -> None:
     deeper = make_run(inside / "films", "rates-of-nobody")
     assert find.find("rates").path == inside
     assert deeper not in [run.path for run in find.all_runs()]
+
+
+@pytest.mark.parametrize("word", ["cart-2", "cart", "runs/cart-2"])
+def test_a_run_that_is_starting_is_named_as_such(word: str, runs: Path) -> None:
+    folder = runs / "cart-2"
+    folder.mkdir(parents=True)
+    with pytest.raises(RunError, match="there are no runs in runs/"):
+        find.find(word)
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(RunError, match="^cart-2 is starting: .* takes no commands yet; try again in a few seconds"):
+            find.find_living(word)
+    finally:
+        os.close(handle)
