@@ -197,7 +197,8 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
         )
     if len(shape) == 1:
         way_out = (
-            "a Dict or Tuple becomes one vector; use model.name: mlp or mixed, or for the image of a Dict alone "
+            "use model.name: mlp, or mixed if they are a Dict or Tuple with images, which becomes one vector; an image "
+            f"of a Dict of at least {side}x{side} can be seen alone: "
             "env.wrappers: [{name: 'actorlearn.envs.wrappers:DictEntry', kwargs: {key: KEY}}]"
         )
     raise ValueError(

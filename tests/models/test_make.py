@@ -167,7 +167,8 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         network(name, shape)
     for part in (repr(name), str(list(shape)), f"{side}x{side}", "model.name: mlp"):
         assert part in str(refused.value)
-    found = {1: "a Dict or Tuple becomes one vector", 2: "add an axis of one channel: observation[None]"}
+    alone = f"an image of a Dict of at least {side}x{side} can be seen alone"
+    found = {1: alone, 2: "add an axis of one channel: observation[None]"}
     assert found.get(len(shape), "") in str(refused.value)
 
 
