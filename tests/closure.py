@@ -181,6 +181,8 @@ def told_of(words: Sequence[str], root: Path = ROOT) -> list[str]:
 
 TRACER = """
 import os, sys
+if "fork_server" in getattr(sys, "orig_argv", ()):
+    os._exit(1)  # without it, the trainer is started as a program of its own, whose arguments are seen below
 if "trainer" in getattr(sys, "orig_argv", ()):
     import atexit, collections, json, threading
     root = os.environ["CLOSURE_ROOT"] + "/"

@@ -686,7 +686,7 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
 def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
     saved(tmp_path / "run" / "checkpoints" / "30")
     with pytest.raises(
-        RunError, match=r"total_steps: 20: run has already learned from 30 steps; write a larger number"
+        RunError, match=r"total_steps = 20: run has already learned from 30 steps; write a larger number"
     ):
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()
 
@@ -702,7 +702,7 @@ def test_fewer_total_steps_are_refused_before_the_environment_is_tried(
     monkeypatch.setattr(loop, "describe", lambda _: pytest.fail("the environment is tried"))
     fewer = parse("env: {id: CartPole-v1}", ["simulators.count=2", "total_steps=1000"])
     said = (
-        "^total_steps: 1,000: run has already learned from 30,000 steps; write a larger number, for example "
+        "^total_steps = 1_000: run has already learned from 30,000 steps; write a larger number, for example "
         "total_steps=60_000$"
     )
     with pytest.raises(RunError, match=said):
