@@ -59,7 +59,7 @@ HASH_EVERY = 100
 
 
 class _Arrival(NamedTuple):
-    """Numbers that a learner sends when it joins; its `Carried.counts` follow."""
+    """Integers that a learner sends to the others when it joins; the counts of its replay (`Carried.counts`) follow."""
 
     advanced: int
     """1 if the sender's weights have learned since they were restored (`Consumed.advanced`); else 0."""
@@ -68,7 +68,7 @@ class _Arrival(NamedTuple):
     updates: int
     """Number of updates, of all learners, that the sender's weights contain."""
     changes: int
-    """Number of changes of the sender's weights since the last whole update."""
+    """Number of optimizer steps, and merges of observation statistics, since the sender's last complete update."""
     number: int
     """Number of the sender, which never changes."""
     rollout: int
@@ -78,7 +78,7 @@ class _Arrival(NamedTuple):
 
 
 class _NextBatch(NamedTuple):
-    """Numbers that a learner sends about the batch from which it is about to learn."""
+    """Integers that a learner sends to the others about the batch that it learns from next."""
 
     env_steps: int
     """Number of environment steps in the batch."""
@@ -99,10 +99,10 @@ class _NextBatch(NamedTuple):
 
 
 class Sync(Alone):
-    """The exchange of a learner in mode sync: all learners make every update together."""
+    """Mode sync: computes the same new weights in all learners, from the mean of their gradients."""
 
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
-        """Open the shared memory, or the connection to the hub; does not wait for other learners."""
+        """Open the shared memory or the connection to the hub; does not wait for other learners."""
         self.settings, self.hash_every = settings, hash_every
         super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
         self.barrier = self._open_barrier()
@@ -113,8 +113,8 @@ class Sync(Alone):
         self._batches: list[_NextBatch] = []
         """Description of each learner's present batch, by rank."""
         self._remaining = 0
-        """Number of optimizer steps that remain in the present batches. A learner whose batch has fewer steps takes
-        part only in the last ones."""
+        """Number of optimizer steps that remain for all learners. One whose batch has fewer steps takes part only in
+        the last ones."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of the present batch are not in the statistics yet."""
         local = settings.local_steps > 1 or learner.outer is not None
@@ -137,11 +137,11 @@ class Sync(Alone):
         """Whether this learner asks to break the batch off, and whether any learner asked for it at the newest step."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Wait for all learners, then take all state from the learner whose weights contain the most updates.
+        """Wait for all learners, then copy all training state from the one whose weights have the most updates.
 
-        If several have equally many, that with most changes since is chosen. A learner that has restored a checkpoint,
-        and has not learned since, is chosen only if there is no other. The updates of its checkpoint may be more, but
-        belong to a part of the training that the others have lost, and have replaced by what they learned since.
+        If several have equally many, the one with the most optimizer steps since its last update is chosen. A learner
+        that has restored a checkpoint, and has not learned since, is chosen only if all have: its checkpoint may have
+        more updates, but from a part of the training that was lost, and that the others have replaced.
         """
         counts, consumed = self.learner.carried.counts(), self.consumed
         arrival = _Arrival(consumed.advanced, env_steps, updates, consumed.changes, self.learner.number, *position)
@@ -181,10 +181,10 @@ class Sync(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Wait for all learners and exchange descriptions of their batches.
+        """Wait for all learners, and exchange the numbers of environment and optimizer steps of their next batches.
 
-        After every ``hash_every`` batches, hashes of the weights are compared too. Raises PeerLost, Stopped, and
-        Disagreement if the hashes differ.
+        After every ``hash_every`` batches, the learners also compare hashes of their weights. Raises Disagreement if
+        these differ, PeerLost, and Stopped.
         """
         checked = self._agreements % self.hash_every == 0
         self._agreements += 1
@@ -205,13 +205,13 @@ class Sync(Alone):
         return agreed if leaving else agreed._replace(idle=self._remaining - optimizer_steps)
 
     def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
-        """Keep the moments or the gradient until `agree`, which sends them with the description of the batch."""
+        """Keep the moments or the gradient, which `agree` sends to the other learners with its own message."""
         self._brought, self._brings_gradient = gradients if moments is None else moments, moments is None
 
     def _announce(self, batch: _NextBatch) -> NDArray[np.int64]:
-        """Send the description of the batch and the vector that `bring` has kept; returns all learners' descriptions.
+        """Send the description of this learner's batch, and the vector kept by `bring`; returns all descriptions.
 
-        Vectors of the others are kept for `merge` or `step`.
+        The vectors of the others are kept for `merge` or `step`.
         """
         brought, self._brought, self._early = self._brought, None, None
         if brought is None or isinstance(self.barrier, SharedBarrier) or not self.learner.alive():
@@ -224,7 +224,7 @@ class Sync(Alone):
         return numbers
 
     def _begin(self, batches: list[_NextBatch]) -> None:
-        """Begin the batches of all learners; finds the learners whose moments are not in the statistics yet."""
+        """Record that all learners begin their batches, and find those whose observation moments have to be merged."""
         consumed = self.consumed
         self._merging = []
         for rank, (number, batch) in enumerate(zip(self._numbers, batches, strict=True)):
@@ -236,11 +236,11 @@ class Sync(Alone):
 
     @property
     def taking_part(self) -> list[int]:
-        """The ranks of the learners whose gradients are averaged in the next step."""
+        """Ranks of the learners whose gradients are averaged in the next step: those that still have a minibatch."""
         return [rank for rank, batch in enumerate(self._batches) if batch.optimizer_steps >= self._remaining]
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Merge the moments of all learners that are not in the statistics yet, in the order of ranks."""
+        """Merge the moments of all learners' observations into the statistics, in the order of ranks."""
         rows, self._early = self._early, None
         if not self._merging:
             return
@@ -251,10 +251,10 @@ class Sync(Alone):
         hit("allreduce.merged")
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Average the gradients, clip the mean and take a step.
+        """Average the gradients of all learners, clip the mean, and take an optimizer step with it.
 
-        If one learner's gradient is unusable, the mean is unusable for all, and no step is taken. With an outer
-        optimizer each learner takes the step by itself, and weights are averaged after `local_steps` of them.
+        If one learner's gradient is not finite, no learner takes the step. With an outer optimizer, each learner takes
+        the step with its own gradient, and the weights are averaged after `local_steps` steps.
         """
         if self.outer is not None:
             return self._step_locally(gradients, learning_rates, usable, self.outer)
@@ -269,7 +269,7 @@ class Sync(Alone):
         return stepped
 
     def mean(self, numbers: Tensor) -> Tensor:
-        """Return the mean over the learners whose gradients are averaged in the next step, summed by rank."""
+        """Return the mean of a vector over the learners that take the next step together."""
         if self.outer is not None:  # each learner takes the step by itself
             return numbers
         gathered, among = self._gather(numbers), self.taking_part
@@ -310,11 +310,10 @@ class Sync(Alone):
             self._local = []
 
     def ending(self, asked: bool) -> bool:
-        """Whether to break the batch off, because any learner was told to end.
+        """Return whether all learners stop this batch before its last step, because one of them was told to end.
 
-        The learners exchange ``asked`` at a barrier, after as many calls as `ask_after` returns. If they exchange
-        gradients between machines, it is sent with the gradient of each step instead, and all learners break off before
-        the next step.
+        Asking the others costs a barrier, so it is done only once in `ask_after` calls. If gradients are sent between
+        machines, ``asked`` is sent with each gradient instead.
         """
         if self.early:
             self._asks = asked
@@ -328,7 +327,7 @@ class Sync(Alone):
         return bool(numbers[:, 0].any())
 
     def settle(self) -> None:
-        """Record that the batches of all learners are in the weights."""
+        """Record that the weights have learned from the batches of all learners."""
         for number, batch in zip(self._numbers, self._batches, strict=True):
             self.consumed.settle(number, batch.env_steps)
 
@@ -350,7 +349,7 @@ class Sync(Alone):
         return HubBarrier(*own, self.weights.numel(), learner.alive)
 
     def _average(self, gradients: Tensor, among: Sequence[int]) -> None:
-        """Replace a flat vector by its mean over the learners with ranks ``among``."""
+        """Replace a flat vector by its mean over the learners of these ranks."""
         total, self._early = self._early, None
         if total is None:
             numbers, total = self.barrier.add(_on_cpu(gradients), among, [self._asks])
@@ -358,7 +357,7 @@ class Sync(Alone):
         gradients.copy_(torch.from_numpy(total)).mul_(1.0 / len(among))
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
-        """Share a tensor, and return those of all learners by rank, on the CPU, valid until the next barrier."""
+        """Send a tensor to all learners, and return theirs by rank. Valid until the next barrier."""
         return [torch.from_numpy(row).view(tensor.shape) for row in self.barrier.gather(_on_cpu(tensor))]
 
     def _fingerprint(self) -> int:
@@ -379,8 +378,8 @@ def _on_cpu(tensor: Tensor) -> NDArray[Any]:
 
 
 def ask_after(calls: int, seconds: float) -> int:
-    """Return the number of calls of `ending` until the next barrier.
+    """Return how many calls of `Sync.ending` to make until the next barrier, so that barriers are ASK_S seconds apart.
 
-    The last ``calls`` calls took the slowest learner ``seconds`` seconds; the result aims at ASK_S seconds.
+    The last ``calls`` calls took the slowest learner ``seconds`` seconds.
     """
     return max(1, min(ASK_EVERY, int(ASK_S * calls / seconds)))

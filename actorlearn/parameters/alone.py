@@ -22,7 +22,6 @@ class Alone(Exchange):
     """The exchange of a single learner; `Exchange` describes the methods."""
 
     def __init__(self, settings: ExchangeSettings, learner: Learner) -> None:
-        """Make an optimizer for the learner's parameters; no settings of the exchange are needed."""
         size = learner.gradients.numel()
         self.learner, self.weights = learner, learner.weights
         self.parameters, self.statistics = self.weights[:size], self.weights[size:]
@@ -40,14 +39,14 @@ class Alone(Exchange):
         self.optimizer.restore(state)
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Return the counts of this learner's checkpoint, from which it continues."""
+        """Return the step and update counts of this learner's checkpoint, from which it continues."""
         self.env_steps, self.updates = env_steps, updates
         return Joined(env_steps, updates)
 
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Add the batch to the counts of environment steps and updates, and return them."""
+        """Add the batch to the counts of environment steps and updates, and return these."""
         if not draining:
             self.env_steps, self.updates, self._batch_steps = self.env_steps + env_steps, self.updates + 1, env_steps
             self.consumed.begin(self.learner.number, position)
@@ -55,19 +54,19 @@ class Alone(Exchange):
         return Agreed(self.env_steps, self.updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Merge the moments into the statistics, unless the statistics contain those of this rollout already."""
+        """Merge the moments of a batch's observations into the statistics, unless this was done before a restart."""
         if not self.consumed.merged(self.learner.number, self._rollout):
             combine(self.statistics, moments)
             self.consumed.merge(self.learner.number)
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip the gradient and take a step; a gradient that is not finite changes nothing."""
+        """Clip the gradient and take an optimizer step; if the gradient is not finite, nothing changes."""
         stepped = self.apply(gradients, learning_rates, usable)
         self.consumed.step([self.learner.number])
         return stepped
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip a gradient and take a step, without recording it; the gradient may be the mean of several learners'."""
+        """Clip a gradient and take an optimizer step, which is not recorded as learned."""
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
         if taken:
@@ -75,5 +74,5 @@ class Alone(Exchange):
         return Stepped(float(norm), taken)
 
     def settle(self) -> None:
-        """Record that the batch is in the weights."""
+        """Record that the weights have learned from the whole batch."""
         self.consumed.settle(self.learner.number, self._batch_steps)

@@ -36,10 +36,10 @@ from actorlearn.parameters.store import LearnerRecord, SharedStore
 
 
 class Async(Exchange):
-    """The exchange of a learner in mode async, which shares a parameter store with others on its machine."""
+    """Mode async on one machine: applies a learner's gradients to weights that all learners share in shared memory."""
 
     def __init__(self, settings: AsyncExchangeSettings, learner: Learner) -> None:
-        """Open the store, and make an optimizer for each of its chunks."""
+        """Open the parameter store (``store.py``), and make an optimizer for each chunk of its weights."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.local_steps = weights, settings.local_steps
@@ -64,16 +64,16 @@ class Async(Exchange):
         self._batch_steps = 0
         """Number of environment steps in the present batch."""
         self._rollout = self._number = 0
-        """Number of the present rollout, and of the next change."""
+        """Number of the present rollout, and of the next optimizer step (`Position.first_change`)."""
         self._merged = False
         """Whether local steps were merged into the store since this learner last wrote its record."""
         self._applied = [-1] * len(self.store.spans)
-        """Number of this learner's newest change in each chunk."""
+        """Number of this learner's newest optimizer step in each chunk."""
         self._seen = [0] * len(self.store.spans)
         """Version of each chunk when this learner last copied or wrote it."""
         self._staleness: list[int] = []
-        """For each change of a chunk since the last report: how many versions the chunk had got since this learner last
-        copied or wrote it."""
+        """For each optimizer step on a chunk since the last report: how many versions the chunk had got since this
+        learner last copied or wrote it."""
 
     def _optimizer_of(
         self, chunk: int, make: Callable[[OptimizerSettings, Tensor], OptimizerT]
@@ -82,7 +82,7 @@ class Async(Exchange):
         return GroupedOptimizer(make, groups_within(self.groups, span), self.weights[span])
 
     def state(self) -> dict[str, Tensor]:
-        """Return a copy of the optimizer's state, joined from the chunks; it includes local steps."""
+        """Return a copy of the optimizer's state, joined from the chunks of the store; local steps are included."""
         parts = [optimizer.state() for optimizer in self.optimizers.values()]
         return {
             name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor
@@ -97,7 +97,7 @@ class Async(Exchange):
             optimizer.restore({name: state[name][span] if name in self.vectors else state[name] for name in state})
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Fill the store if it is empty, and copy its weights; a restarted learner continues from its record there."""
+        """Copy the store's weights, or fill it if it is empty; a restarted learner continues from its counts there."""
         with self.store.locked([0]):
             if not self.store.filled:
                 for chunk in self.spans:
@@ -122,10 +122,10 @@ class Async(Exchange):
         return Joined(self.store.env_steps, self.store.updates, stored)
 
     def _resume(self, record: LearnerRecord, position: Position) -> None:
-        """Continue after a restart: set this learner's record back to the beginning of the rollout that is repeated.
+        """Set this learner's counts in the store back to the beginning of the rollout that it repeats after a restart.
 
         Local steps that were not merged into the store are lost, and their environment steps no longer count as used.
-        Adam's count of steps continues, and includes the lost steps.
+        Adam's step count includes the lost steps.
         """
         newest = max(self._applied[chunk] for chunk in self.chunks)
         begun = newest >= position.first_change  # if so, no local steps are lost: a change merges all earlier ones
@@ -140,9 +140,9 @@ class Async(Exchange):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return the steps and updates of all learners, with this batch, without waiting for the other learners.
+        """Return the environment steps and updates of all learners, including this batch; does not wait for the others.
 
-        If draining, first merge local steps into the store.
+        If ``draining``, first merge local steps into the store.
         """
         if draining and self.pending:
             self._merge_local_steps()
@@ -154,7 +154,7 @@ class Async(Exchange):
         return Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Merge the moments into the store's statistics, under their lock."""
+        """Merge the moments of a batch's observations into the statistics in the store, which it locks for this."""
         with self.store.locked([self.statistics]) as chunk:
             self._take(chunk)
             if self._number > self._applied[chunk]:
@@ -163,9 +163,9 @@ class Async(Exchange):
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip the gradient and take a step on the store, chunk by chunk.
+        """Clip the gradient, and take an optimizer step on the weights in the store, chunk by chunk.
 
-        With several `local_steps`, take a local step, and merge the local steps into the store after this many.
+        With several `local_steps`, take the step on this learner's weights, and merge them after this many steps.
         """
         norm = clip(gradients, self.groups)
         taken = usable and bool(torch.isfinite(norm))
@@ -199,13 +199,13 @@ class Async(Exchange):
 
     @property
     def _record(self) -> LearnerRecord:
-        """This learner's record in the store, which exists after joining."""
+        """Counts of this learner in the store, which exist once it has joined."""
         record = self.store.record
         assert record is not None
         return record
 
     def _settle(self, record: LearnerRecord) -> None:
-        """Write the record to the store, with the present values of `in_store`, `optimizer_steps` and `counts`."""
+        """Write this learner's counts to the store; updates `in_store`, `optimizer_steps` and `counts`."""
         in_store = record.used if self._merged or not self.pending else record.in_store
         steps, counts = self._steps_of(self.chunks[0]), tuple(self.learner.carried.counts())
         self.store.settle(record._replace(in_store=in_store, optimizer_steps=steps, counts=counts))
@@ -216,7 +216,7 @@ class Async(Exchange):
         return self.store.env_steps
 
     def pull(self) -> bool:
-        """Copy the chunks that others have changed, and apply local steps that are not in the store to the copies."""
+        """Copy weights that others have changed, and repeat unmerged local steps on them; returns whether any were."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
@@ -237,7 +237,7 @@ class Async(Exchange):
         return {"staleness_mean": mean, "staleness_max": max(stale, default=0), "lock_wait_s": waited_s}
 
     def close(self) -> None:
-        """Leave; the changes that this learner made to the store stay."""
+        """Leave the other learners; the weights in the store stay as they are."""
         self.store.close()
 
     def _merge_local_steps(self) -> None:
@@ -250,7 +250,7 @@ class Async(Exchange):
         self.pending, self._merged = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
-        """Copy every chunk from the store, change it by ``rule``, and write it back, in the order of free locks."""
+        """Copy each chunk from the store, call ``rule`` with its number, and write it back; free chunks come first."""
         waiting = list(self.chunks)
         while waiting:
             with self.store.locked(waiting) as chunk:
@@ -268,26 +268,26 @@ class Async(Exchange):
         self._seen[chunk], self._applied[chunk] = self.store.version(chunk), self.store.applied(chunk)
 
     def _give(self, chunk: int, number: int = -1) -> None:
-        """Write a chunk's weights and optimizer state to the store; ``number``: that of the change, -1 = none."""
+        """Write a chunk's weights and optimizer state to the store, and the number of the optimizer step, -1 = none."""
         for own, central in self._rows(chunk, self.store.spare(chunk)):
             central.copy_(own)
         self._seen[chunk] = self.store.commit(chunk, number)
         self._applied[chunk] = max(self._applied[chunk], number)
 
     def _steps_of(self, chunk: int) -> int:
-        """Return this learner's count of Adam's steps; 0 for an optimizer without such a count."""
+        """Return Adam's step count of this learner; 0 for an optimizer without one."""
         return int(self.optimizers[chunk].parts[0].optimizer.state().get("steps", 0))
 
     def _count_steps(self, chunk: int, steps: int) -> None:
-        """Add steps that were taken before a restart to Adam's count."""
+        """Add the steps that this learner took before a restart to Adam's step count."""
         for part in self.optimizers[chunk].parts:
             if "steps" in (state := part.optimizer.state()):
                 state["steps"] += steps
 
     def _rows(self, chunk: int, values: NDArray[np.float32]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield each vector of a chunk (weights, optimizer state) on this learner's device, and its row in ``values``.
+        """Yield weights and optimizer state of a chunk as pairs of vectors: the learner's own, and that in ``values``.
 
-        ``values`` is the array of the chunk in the store.
+        ``values`` [1 + vectors, size] is the chunk's array in the store.
         """
         central = torch.from_numpy(values)
         yield self.weights[self.spans[chunk]], central[0]

@@ -62,24 +62,24 @@ _POLL_MS = 50
 
 
 def barrier_fields(learners: int) -> list[Field]:
-    """Return the fields of the segment with the barrier of one generation of learners."""
+    """Return the shared memory layout of a barrier of this many learners."""
     return [Field("arrived", "int64", (learners, 8), 0), Field("numbers", "int64", (SLOTS, learners, NUMBERS), 0)]
 
 
 def rows_fields(learners: int, size: int) -> list[Field]:
-    """Return the fields of a segment for vectors of ``size`` float32, or for a `Consumed` table if that is larger."""
+    """Return the shared memory layout of the learners' vectors, each of ``size`` float32 or of a `Consumed` table."""
     longest = max(size, 2 * CONSUMED_WORDS * (1 + learners))
     whole_lines = -(-longest // _FLOATS) * _FLOATS  # no two learners write to one cache line
     return [Field("rows", "float32", (SLOTS, learners, whole_lines), float("nan"))]
 
 
 class SharedBarrier:
-    """The place of one learner in a generation on one machine; vectors are in the segment ``rows`` (`rows_fields`)."""
+    """A barrier in shared memory, where learners on a machine wait for each other and exchange numbers and vectors."""
 
     def __init__(self, segment: Segment, rows: Segment, rank: int, alive: Callable[[], bool]) -> None:
-        """Take the place with index ``rank``; raises RuntimeError if another process has or had it.
+        """Use the barrier as the learner with this rank; raises RuntimeError if another process has used that rank.
 
-        ``alive`` is called while this learner waits; it returns False if the process must stop waiting.
+        ``rows`` has the vectors (`rows_fields`). ``alive`` returns False if this process must stop waiting.
         """
         self._arrived, self._numbers, self._rows = segment["arrived"][:, 0], segment["numbers"], rows["rows"]
         self.rank, self.learners = rank, len(self._arrived)
@@ -102,7 +102,7 @@ class SharedBarrier:
         fcntl.flock(self._locks[rank], fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers, wait for all learners, and return the numbers of all, [learners, NUMBERS].
+        """Send integers to all learners, wait until all have sent theirs, and return them, [learners, NUMBERS].
 
         Raises PeerLost and, unless ``stay``, Stopped if this process is told to end while it waits.
         """
@@ -126,20 +126,20 @@ class SharedBarrier:
         return all_numbers
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Contribute a vector [n], and return those of all learners, [learners, n], valid until the next barrier.
+        """Send a vector [n] to all learners, and return theirs, [learners, n], which are valid until the next barrier.
 
-        A learner that is told to end still waits until all have arrived or one is lost, because the others need its
-        vector. Raises PeerLost, and ValueError for a vector that is too long.
+        A learner that is told to end still waits for the others, because they need its vector. Raises PeerLost, and
+        ValueError for a vector that is too long.
         """
         return self._exchange(own)[1][:, : own.size]
 
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``.
+        """Send integers and a vector to all learners; returns the integers of all, and a sum of vectors.
 
-        Vectors are added in the order of ranks, so every learner gets the same bits. The sum is valid until the next
-        barrier, and ``own`` may be overwritten.
+        The sum is over the ranks ``among``, in their order, so that every learner gets the same bits. It is valid until
+        the next barrier, and ``own`` may be overwritten.
         """
         all_numbers, rows = self._exchange(own, numbers)
         vectors = [rows[rank, : own.size] for rank in among]
@@ -152,9 +152,9 @@ class SharedBarrier:
         return all_numbers, own
 
     def _exchange(self, own: NDArray[Any], numbers: Sequence[int] = ()) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Contribute numbers and a vector; returns the numbers of all learners, and their rows.
+        """Send integers and a vector to all learners; returns those of all learners.
 
-        Each row begins with its learner's vector. It is written before the word that says that the learner has arrived.
+        The vector is written before the counter that says that the learner has arrived.
         """
         rows = self._rows[self.arrivals % SLOTS, : self.learners].view(own.dtype)
         if own.size > rows.shape[1]:
@@ -163,13 +163,13 @@ class SharedBarrier:
         return self.gather_numbers(numbers, stay=True), rows
 
     def _miss(self) -> None:
-        """Raise PeerLost if a learner that has not arrived at this barrier is gone."""
+        """Raise PeerLost if a learner that has not arrived at this barrier has died or left."""
         gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
         if awaited := [rank for rank in gone if self._arrived[rank] < self.arrivals]:
             raise PeerLost(f"learners {awaited} are gone and did not arrive at barrier {self.arrivals}")
 
     def gone(self) -> list[int]:
-        """Return the ranks of the learners that have arrived at a barrier once and have died or left since then."""
+        """Return the ranks of learners that have arrived at an earlier barrier, and have died or left since."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._arrived[rank] and _free(lock)]
 
@@ -178,7 +178,7 @@ class SharedBarrier:
         return self.waits.metrics()
 
     def close(self) -> None:
-        """Leave the generation, which cannot be joined again; a second call does nothing."""
+        """Leave the barrier for good; a second call does nothing."""
         if self._locks:
             for lock in self._locks:
                 os.close(lock)
@@ -197,10 +197,10 @@ def _free(lock: int) -> bool:
 
 
 def make_barrier(root: Shm, learners: Sequence[str], generation: int) -> Shm:
-    """Return the address of the segment with a generation's barrier, and make the segment unless it exists.
+    """Make the shared memory of a barrier unless it exists, and return its address.
 
-    ``learners`` are the socket ids of the trainers. The segment's name contains the number of the generation and a hash
-    of these ids, which include incarnations, because an incarnation joins a generation only once. Raises
+    ``learners`` are the socket ids of the trainers that meet at it, and ``generation`` is the number of this list. Both
+    are in the file name. A socket id has the number of restarts, so that a restarted trainer gets a new barrier. Raises
     SharedMemoryFull.
     """
     address = Shm(f"{root.path}.{generation}.{hashlib.sha256(' '.join(learners).encode()).hexdigest()[:16]}")
@@ -210,7 +210,7 @@ def make_barrier(root: Shm, learners: Sequence[str], generation: int) -> Shm:
 
 
 def forget_barriers(root: Shm, generation: int) -> None:
-    """Remove the segments of earlier generations; called when all learners have joined this one."""
+    """Remove the barriers of earlier lists of learners; called when all learners use the one with this number."""
     for path in root.file.parent.glob(f"{root.file.name}.*.*"):
         number = path.name.removeprefix(f"{root.file.name}.").partition(".")[0]
         if number.isdecimal() and int(number) < generation:

@@ -67,9 +67,9 @@ def save(
 ) -> Path:
     """Write the checkpoint ``directory/<env_steps>/`` atomically, remove old ones, and return its path.
 
-    The ``keep`` newest checkpoints are kept, and those whose steps ``spared`` returns; it is called after the new one
-    is complete. ``more`` writes further files to the folder and returns additions to ``state``. ``beat`` is called
-    repeatedly while files are hashed. Raises OSError.
+    The ``keep`` newest checkpoints are kept, and those of the environment steps that ``spared`` returns. ``more``
+    writes further files to the folder and returns additions to ``state``. ``beat`` is called repeatedly while files are
+    hashed, as a sign that the process does not hang. Raises OSError.
     """
     final = directory / f"{env_steps:012d}"
     beside = directory / f".{final.name}.{os.getpid()}"
@@ -112,10 +112,10 @@ def load(folder: Path) -> Checkpoint:
 
 
 def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opened]) -> Opened:
-    """Call ``choose``, which returns checkpoints, and ``take``, which opens them; returns the result of ``take``.
+    """Choose checkpoints by ``choose``, open them by ``take``, and return the result of ``take``.
 
-    Both are called again if a running trainer has removed a checkpoint in between. Raises the exceptions of ``choose``,
-    and those of ``take`` if it still fails after LOOKS attempts.
+    If a running trainer removes a checkpoint between the two calls, both are repeated, up to LOOKS times. Raises what
+    they raise.
     """
     for _ in range(LOOKS - 1):
         chosen = choose()
@@ -125,7 +125,7 @@ def choose_and_open(choose: Callable[[], Chosen], take: Callable[[Chosen], Opene
 
 
 def open_found(found: Found) -> Checkpoint:
-    """Read the tensors of a checkpoint that was found.
+    """Read the tensors of a checkpoint that was found before.
 
     Raises OSError if it was removed or replaced in the meantime, and ValueError if its tensors cannot be read.
     """

@@ -42,7 +42,7 @@ Beat = Callable[[], object]
 
 
 def silent() -> None:
-    """Do nothing: the default for ``beat``, which is called to give signs of life during long operations."""
+    """Do nothing. It is the default for ``beat``, which long operations call to show that the process does not hang."""
 
 
 class CheckpointError(RuntimeError):
@@ -51,7 +51,7 @@ class CheckpointError(RuntimeError):
 
 @dataclass(frozen=True)
 class Found:
-    """A valid checkpoint, and a list of newer checkpoints that are damaged."""
+    """A valid checkpoint to continue from, and a list of newer checkpoints that are damaged."""
 
     path: Path
     state: dict[str, Any]
@@ -67,7 +67,7 @@ class Found:
         return steps_of(self.path)
 
     def warnings(self) -> list[str]:
-        """Return a line for each newer checkpoint that is damaged, with a description of the damage."""
+        """Return a warning for each newer checkpoint that is damaged, with a description of the damage."""
         return [f"{newer} is damaged, so {short(self.path)} is used instead: {wrong}" for newer, wrong in self.damaged]
 
 
@@ -86,9 +86,9 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
 
 
 def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the manifest of a checkpoint, after a comparison with the files of its folder.
+    """Check the files of a checkpoint against its manifest, and return the manifest.
 
-    Raises ValueError or OSError if they differ. ``hashed`` has the SHA-256 of files whose content need not be read.
+    Raises ValueError or OSError if they differ. Files in ``hashed``, which has their SHA-256, are not read.
     """
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, listed in manifest["files"].items():
@@ -174,13 +174,13 @@ def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
 
 
 def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = silent) -> tuple[Found, Found]:
-    """Return the checkpoint from which a learner continues, and the one whose weights it takes.
+    """Return two checkpoints: the one from which a learner continues, and the one whose weights it takes.
 
-    They are the same, except in modes with central weights: there the weights come from the newest checkpoint of any
-    learner. Learners in mode sync continue from the newest steps at which all have saved, if there are any. A learner
-    without checkpoints begins from the first learner's. A learner whose checkpoints are all damaged continues from
-    another learner's, if the weights that a trainer learns survive it in this mode (``ModeSpec.outlived``). Raises
-    CheckpointError if there is no valid checkpoint.
+    They differ only in mode async: there the weights come from the newest checkpoint of any learner. Learners in mode
+    sync continue from the newest steps at which all have saved, if there are any. A learner without checkpoints begins
+    from the first learner's. If all checkpoints of a learner are damaged, it continues from another learner's, provided
+    that in this mode the weights survive the death of a trainer (``ModeSpec.outlived``). Raises CheckpointError if no
+    checkpoint is valid.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root

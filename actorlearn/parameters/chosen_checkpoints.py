@@ -45,7 +45,7 @@ ASIDE = "aside"
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The best score of a run so far."""
+    """The best score of a run so far, as ``best.json`` records it."""
 
     env_steps: int
     """Number of environment steps of the weights with this score."""
@@ -74,10 +74,7 @@ def write_best(root: Path, best: Best) -> None:
 
 
 def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
-    """Return a set with the smallest number in ``there`` that is at least ``env_steps``.
-
-    The set is empty if there is no such number, or if ``env_steps`` is None.
-    """
+    """Return a set with the smallest number in ``there`` that is at least ``env_steps``; empty if there is none."""
     later = [] if env_steps is None else [steps for steps in there if steps >= env_steps]
     return {min(later)} if later else set()
 
@@ -85,8 +82,8 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
 def best_of_each(root: Path, in_step: bool) -> list[Path]:
     """Return the best checkpoint of each learner that has one.
 
-    With learners in mode sync (``in_step``), also return the best of the steps at which all have a checkpoint. These
-    are other steps if a learner has lost a checkpoint that another still has.
+    With learners in mode sync (``in_step``), also return the best checkpoints of those steps at which all learners have
+    one, which are other steps if a learner has lost a checkpoint that another still has.
     """
     best = read_best(root)
     at, own = best.env_steps if best else None, directories(root)
@@ -181,11 +178,11 @@ def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
 
 @contextmanager
 def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> Iterator[None]:
-    """Move each learner's checkpoints that are newer than the chosen one to the folder ``aside``.
+    """As a context manager, move each learner's checkpoints that are newer than the chosen one to the folder ``aside``.
 
-    If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights. So
-    are the directories ``left`` of learners that the run no longer has; otherwise a later learner of the same number
-    would continue from their checkpoints.
+    If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights, and
+    so are the directories ``left`` of learners that the run no longer has, so that a later learner of the same number
+    does not continue from them.
     """
     moved: list[tuple[Path, Path]] = []
 

@@ -27,7 +27,7 @@ LOG = "exchanges"
 
 
 class Measured(NamedTuple):
-    """Comparison of the weights in the learners' newest messages. The first learner is the one that compares."""
+    """How much the newest weights of several learners differ, as the first of these learners has measured it."""
 
     versions: dict[int, int]
     """Version of each learner's message, by learner."""
@@ -38,9 +38,9 @@ class Measured(NamedTuple):
 
 
 def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:
-    """Compare the weights [size] in the newest messages of ``learners``, all of which must have posted one.
+    """Measure how much the weights [size] differ that ``learners`` have sent last; each must have sent some.
 
-    ``take(learner, out)`` copies the weights to ``out``, and returns their version.
+    ``take(learner, out)`` copies a learner's weights to ``out``, and returns their version.
     """
     first, other = np.empty(size, np.float32), np.empty(size, np.float32)
     versions = {learners[0]: take(learners[0], first)}
@@ -64,18 +64,18 @@ def _norm(vector: NDArray[np.float64]) -> float:
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record of the log."""
+    """One line of a learner's log of gossip exchanges."""
 
     time_ns: int
     """Time of the monotonic clock in nanoseconds; all processes of a machine have the same clock."""
     kind: Literal["stepped", "mixed", "adopted", "measured"]
     """The event; the methods of `ExchangeLog` with these names describe it."""
     version: int = -1
-    """For ``stepped``: version of the message that is posted next."""
+    """For ``stepped``: version of the message that is sent next."""
     norm: float | None = 0.0
     """L2 norm of the change of the weights; None = not finite."""
     messages: dict[int, int] = {}
-    """Messages whose weights were mixed, adopted or compared: {learner: version}."""
+    """Messages whose weights were averaged, adopted or compared: {learner: version}."""
     distances: dict[int, float | None] = {}
     """For ``measured``: L2 norm of the difference between this learner's message and each message."""
     distance: float | None = 0.0
@@ -83,39 +83,38 @@ class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExchangeLog:
-    """Writes the log of one learner. A restarted learner appends to its file."""
+    """A log file of how gossip exchanges change the weights of one learner. A restarted learner appends to its file."""
 
     def __init__(self, path: Path, anew: bool) -> None:
-        """Open the file; ``anew``: remove the records of an earlier run. Raises OSError."""
+        """Open the file, without the records of an earlier run if ``anew``; raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if anew else 0)
         self._file: int | None = os.open(path, flags, 0o600)
         self._append(b"\n")  # ends a line that a killed incarnation did not finish
 
     def stepped(self, version: int, norm: float) -> None:
-        """Log that local steps have changed the weights by a vector with L2 norm ``norm``.
+        """Log that optimizer steps have changed the weights by a vector with L2 norm ``norm``.
 
-        Called before the message ``version`` with these weights is posted.
+        ``version`` is the number of the message in which these weights will be sent.
         """
         self._write("stepped", version=version, norm=norm)
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
-        """Log that the weights have become the mean of themselves and these messages, {peer: version}.
+        """Log that the weights were replaced by the mean of themselves and those in ``messages``, {learner: version}.
 
-        ``norm`` is the L2 norm of the change. Called after `stepped` and the post of the message, and before any other
-        change of the weights.
+        ``norm`` is the L2 norm of the change. Called after `stepped`, and before any other change of the weights.
         """
         self._write("mixed", norm=norm, messages=dict(messages))
 
     def adopted(self, messages: Mapping[int, int]) -> None:
-        """Log that a joining learner has adopted the mean of the weights in these messages, {peer: version}.
+        """Log that a joining learner starts with the mean of the weights in ``messages``, {learner: version}.
 
-        ``messages`` is empty if it has adopted the weights of a checkpoint. Not called at the start of a run, when all
+        ``messages`` is empty if it starts with the weights of a checkpoint. Not called at the start of a run, when all
         learners draw the same weights from the seed.
         """
         self._write("adopted", messages=dict(messages))
 
     def measured(self, found: Measured) -> None:
-        """Log a comparison of the messages of all learners; this learner is the first one."""
+        """Log a comparison of the weights of all learners."""
         self._write("measured", messages=found.versions, distances=found.distances, distance=found.distance)
 
     def close(self) -> None:

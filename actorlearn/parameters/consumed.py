@@ -1,8 +1,8 @@
 """A table that says from which part of each learner's experience the weights have learned.
 
-It belongs to the weights: it is saved, and sent to other learners, together with them. A row says that the weights have
-learned from all rollouts of a learner before a certain one, and from the first minibatches of that rollout. A learner
-that takes weights, for example after a restart, therefore knows what not to learn from again.
+It belongs to the weights: it is saved, and sent to other learners, together with them. For each learner it has the
+number of a rollout. The weights have learned from all its earlier rollouts, and from the first minibatches of this one.
+A learner that takes weights, for example after a restart, therefore knows what not to learn from again.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONSUMED_WORDS = 4
-"""Number of 8-byte integers in a learner's row of the table."""
+"""Number of 8-byte integers per learner in the table."""
 _ROLLOUT, _USED, _MERGED, _STEPS = range(4)
 _FOR_ALL = 1
-"""Number of rows before the learners' rows. Row 0 has the number of changes of the weights since the last whole
-update."""
+"""Number of table rows before those of the learners. Row 0 has the value of `Consumed.changes`."""
 
 
 class Position(NamedTuple):
-    """A learner's position in its own experience, from which it continues."""
+    """The rollout that a learner learns from next, and its number of environment steps before it."""
 
     rollout: int = 0
     """Number of the rollout from which the learner learns now or next."""
@@ -32,12 +31,11 @@ class Position(NamedTuple):
 
     @property
     def first_change(self) -> int:
-        """Number of the first change that this rollout makes to central weights (modes async).
+        """Number of the first optimizer step, or merge of observation statistics, that is made in this rollout.
 
-        A *change* is one optimizer step, or one merge of statistics. The changes of a rollout are numbered in order,
-        and 2**32 numbers belong to a rollout. Minibatches depend only on the seed and the rollout. A restarted learner
-        that repeats its rollout therefore makes the same changes with the same numbers, and changes that were applied
-        before are skipped.
+        Mode async numbers the steps and merges of a rollout in order, and reserves 2**32 numbers for it. A learner that
+        is restarted repeats its rollout with the same minibatches and numbers, so those that were applied before are
+        recognised and skipped.
         """
         return self.rollout << 32
 
@@ -47,10 +45,13 @@ BEGINNING = Position()
 
 
 class Consumed:
-    """The table: for each learner number, a rollout, the environment steps before it, and the progress in it."""
+    """For each learner, which of its rollouts and minibatches the weights have already learned from.
+
+    It is saved with the weights, so that after a restart no experience is learned from twice.
+    """
 
     def __init__(self, learners: int) -> None:
-        """Begin with the table of untrained weights, for learners 0 to ``learners`` - 1."""
+        """Start with weights that have learned from nothing, for learners 0 to ``learners`` - 1."""
         self.table = np.zeros((_FOR_ALL + learners, CONSUMED_WORDS), np.int64)
         self._rows = self.table[_FOR_ALL:]
         self.advanced = False
@@ -58,47 +59,44 @@ class Consumed:
         from which they were taken. It is not saved."""
 
     def restore(self, table: NDArray[np.int64]) -> None:
-        """Copy a saved table. If it has fewer or more learners, only the rows of learners in both are copied."""
+        """Copy a saved table of `Consumed`. If it has fewer or more learners, only those in both are copied."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
         self.advanced = False
 
     @property
     def changes(self) -> int:
-        """Number of changes of the weights since the last whole update."""
+        """Number of optimizer steps, and merges of observation statistics, since the last complete update."""
         return int(self.table[0, 0])
 
     def position(self, learner: int) -> Position | None:
-        """Return the position from which a learner continues with these weights; None if it is not recorded."""
+        """Return the rollout from which a learner continues with these weights; None if it is not recorded."""
         rollout, used = self._rows[learner, : _USED + 1].tolist()
         return None if rollout < 0 else Position(rollout, used)
 
     def done(self, learner: int, rollout: int) -> int:
-        """Return the number of minibatches of the rollout from which the weights have learned.
-
-        The result is 0 if the rollout is not the one in the learner's row.
-        """
+        """Return how many minibatches of the rollout the weights have learned from; 0 if it is not the present one."""
         row = self._rows[learner]
         return int(row[_STEPS]) if row[_ROLLOUT] == rollout else 0
 
     def merged(self, learner: int, rollout: int) -> bool:
-        """Whether the statistics of observations contain the moments of this rollout of the learner."""
+        """Whether the normalisation statistics already include the observations of this rollout of the learner."""
         row = self._rows[learner]
         return bool(row[_MERGED]) and row[_ROLLOUT] == rollout
 
     def begin(self, learner: int, position: Position) -> None:
-        """Record that a learner begins or continues a rollout."""
+        """Record that a learner begins to learn from the rollout of ``position``, or continues with it."""
         row = self._rows[learner]
         if row[_ROLLOUT] != position.rollout:
             row[:] = (*position, 0, 0)
 
     def merge(self, learner: int) -> None:
-        """Record that the statistics contain the moments of the learner's current rollout."""
+        """Record that the normalisation statistics include the observations of the learner's present rollout."""
         self._rows[learner, _MERGED] = 1
         self._count_change()
 
     def step(self, learners: Iterable[int]) -> None:
-        """Record that the weights have learned from one more minibatch of each of these learners, in one step."""
+        """Record that one optimizer step has learned from the next minibatch of each of these learners."""
         for learner in learners:
             self._rows[learner, _STEPS] += 1
         self._count_change()
@@ -108,18 +106,18 @@ class Consumed:
         self.advanced = True
 
     def settle(self, learner: int, env_steps: int) -> None:
-        """Record that the weights have learned from the learner's whole rollout, of ``env_steps`` environment steps."""
+        """Record that the weights have learned from the learner's whole present rollout, of ``env_steps`` steps."""
         row = self._rows[learner]
         row[:] = row[_ROLLOUT] + 1, row[_USED] + env_steps, 0, 0
         self.table[0, 0] = 0
         self.advanced = True
 
     def forget_others(self, learner: int) -> None:
-        """Remove the positions of all other learners, because these weights no longer learn from their experience."""
+        """Remove the records of all other learners, because these weights no longer learn from their experience."""
         others = np.arange(len(self._rows)) != learner
         self._rows[others, _ROLLOUT] = -1
 
     def forget_parts(self) -> None:
-        """Remove the progress in unfinished rollouts, because simulators have begun anew and will not repeat them."""
+        """Remove the records of partly learned rollouts, because simulators play new games and will not repeat them."""
         self._rows[:, [_MERGED, _STEPS]] = 0
         self.table[0, 0] = 0

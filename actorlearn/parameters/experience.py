@@ -28,12 +28,12 @@ from actorlearn.parameters.settings import ExperienceSettings
 
 
 class Experience:
-    """Posts the message of one learner, and reads those of its in-peers."""
+    """Shares rollouts in mode gossip: sends parts of one learner's rollouts, and reads those of other learners."""
 
     def __init__(
         self, settings: ExperienceSettings, learner: int, seed: int, present: Callable[[], Present] = Present
     ) -> None:
-        """Open no segment yet; ``present`` returns the present learners."""
+        """Set the learner; ``present`` returns the learners that are in the run now."""
         self._settings, self._learner, self._seed, self._present = settings, learner, seed, present
         self._mailbox = SharedMailbox(settings.messages, learner)
         self._fields = message_fields(settings.shape, settings.environments)
@@ -50,9 +50,9 @@ class Experience:
         """Number of unusable messages since the last report."""
 
     def post(self, rollout: int, parts: Sequence[GroupRollout], version: int) -> None:
-        """Post rows of a rollout, of all environments or of as many, drawn at random, as a message holds.
+        """Send a rollout to other learners: all its environments, or as many, drawn at random, as a message holds.
 
-        ``version`` is the version of this learner's newest weights, from which policy lags are computed.
+        ``version`` is that of this learner's newest weights, from which policy lags are computed.
         """
         message = SharedRollout(self._fields)
         sizes = [part.blocks.envs_per_group for part in parts]
@@ -71,7 +71,7 @@ class Experience:
         hit("experience.posted")
 
     def take(self) -> list[Columns]:
-        """Return the rows in each in-peer's new message, if there is one; unusable messages are only counted."""
+        """Return the rollouts that other learners have sent since the last call. Unusable ones are only counted."""
         learners = sorted({*self._present().learners, self._learner})
         peers = in_peers(self._settings.graph, learners, self._learner, self._takes)
         self._takes += 1
@@ -84,7 +84,7 @@ class Experience:
         return [message.rows for message in usable]
 
     def metrics(self) -> dict[str, Any]:
-        """Return the number of steps read since the last call, their mean policy lag, and the unusable messages."""
+        """Return the time steps read since the last call, their mean policy lag, and the unusable messages."""
         lags = np.concatenate(self._lags) if self._lags else np.empty(0, np.int64)
         found = {"foreign_steps": len(lags), "foreign_messages_refused": self._refused}
         self._lags, self._refused = [], 0

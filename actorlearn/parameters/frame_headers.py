@@ -16,7 +16,7 @@ from actorlearn.parameters.shared_counts import TABLE_WORDS
 
 @dataclass(frozen=True)
 class FrameHeader:
-    """The header of one format of frames, in little-endian order without padding."""
+    """Packs and unpacks the header of one format of binary messages; little-endian, without padding."""
 
     magic: bytes
     """8 bytes that identify the format."""
@@ -39,7 +39,7 @@ class FrameHeader:
         return self._layout.pack(self.magic, self.protocol, run, *numbers)
 
     def unpack(self, run: bytes, frame: bytes) -> tuple[int, ...] | None:
-        """Return the numbers in the header of a frame; None for a frame of another format, version or run."""
+        """Return the numbers in a message's header; None for a message of another format, version or run."""
         if len(frame) < self.size:
             return None
         magic, protocol, own, *numbers = self._layout.unpack_from(frame)
@@ -47,7 +47,7 @@ class FrameHeader:
 
 
 class MovedBytes:
-    """Counts the bytes of frames that were sent and received, without encryption; repeated frames count again."""
+    """Counts the bytes of sent and received messages, without encryption; a message sent again counts again."""
 
     def __init__(self) -> None:
         self.sent = self.received = 0

@@ -53,10 +53,10 @@ _TURN_S = 1e-3
 
 
 class Gossip(Alone):
-    """The exchange of a learner in mode gossip."""
+    """Mode gossip: a learner learns alone, and from time to time averages its weights with those of its neighbours."""
 
     def __init__(self, settings: GossipExchangeSettings, learner: Learner) -> None:
-        """Open the segment of counts, this learner's mailbox for messages, and its log."""
+        """Open the step counts of all learners, this learner's mailbox for weights, and its log."""
         super().__init__(settings, learner)
         self.settings, self.outer = settings, learner.outer
         self._learners: tuple[int, ...] = ()
@@ -72,9 +72,9 @@ class Gossip(Alone):
         self._began = learner.weights[: self.parameters.numel() if settings.age_corrected else 0].clone()
         """The parameters after the last exchange; empty without ``age_corrected``."""
         self._began_ns = self._posted_ns = time.monotonic_ns()
-        """Time of the last exchange, and time at which this learner's newest message was posted."""
+        """Time of the last exchange, and time at which this learner last sent its weights."""
         self._ages: list[float] = []
-        """Ages of the messages mixed since the last report; 1 is the time between two exchanges."""
+        """Ages of the weights of others averaged since the last report; 1 is the time between two exchanges."""
         self._averaged = 0
         """Number of learners in the mean that was taken since local steps were last logged; 0 = there was no mean."""
         self._used: dict[int, int] = {}
@@ -82,8 +82,8 @@ class Gossip(Alone):
         self._near_end = False
         """Whether the run is about to end, so that counts are sent after each batch and not with the next message."""
         self._mixes = self._steps = self._pending = self._unmixed = 0
-        """Number of mixes, of optimizer steps, of optimizer steps since the last exchange, and of consecutive exchanges
-        without mixing."""
+        """Number of averages, of optimizer steps, of optimizer steps since the last exchange, and of consecutive
+        exchanges without an average."""
         self._steps_since = 0
         """Number of environment steps that this learner has counted since its newest message."""
         self._staleness: list[int] = []
@@ -95,7 +95,7 @@ class Gossip(Alone):
         """Seconds of waiting for messages since the last report."""
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Begin with this learner's weights or, after a restart or an attach, with the mean of its in-peers' weights.
+        """Begin with this learner's weights or, after a restart or an attach, with the mean of its neighbours' weights.
 
         In a new run all learners have drawn equal weights from the seed; in a resumed run each has those of its
         checkpoint.
@@ -120,10 +120,10 @@ class Gossip(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return the steps and updates of all learners, with this batch, without waiting.
+        """Return the environment steps and updates of all learners, including this batch; does not wait for the others.
 
-        These counts depend on timing, and schedules, such as that of the learning rate, depend on them. Runs with the
-        same seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
+        These counts, and with them schedules such as that of the learning rate, depend on timing. Runs with the same
+        seed therefore differ, even if learners wait for every message (``max_staleness`` 0).
         """
         super().agree(env_steps, optimizer_steps, position, draining)
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
@@ -145,7 +145,7 @@ class Gossip(Alone):
         return stepped
 
     def settle(self) -> None:
-        """Count the batch, and near the end of the run send the count to learners on other machines."""
+        """Count the batch as learned. Near the end of the run, also send the count to learners on other machines."""
         self.counts.add(self._rollout, self._batch_steps, 1)
         self._steps_since += self._batch_steps
         if self._near_end and isinstance(self.mailbox, SocketMailbox):
@@ -153,10 +153,10 @@ class Gossip(Alone):
         super().settle()
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest count of environment steps of all learners; decides whether the run is near its end.
+        """Return the newest known number of environment steps of all learners, to see if the run is near its end.
 
-        For this decision, learners on other machines are assumed to have learned from as many steps since their last
-        messages as this learner has since its own.
+        Learners on other machines are assumed to have learned, since their last messages, from as many steps as this
+        learner.
         """
         total, learners = self.counts.total[0], len(self._present())
         unheard = (learners - 1) * self._steps_since
@@ -209,9 +209,9 @@ class Gossip(Alone):
     # Exchanges ------------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        """Post the weights, and mix if possible; the module's docstring describes an exchange.
+        """Send the weights to the neighbours, and average with theirs if they have arrived; see the module's docstring.
 
-        The outer optimizer takes a step in each exchange. If nothing was mixed, the mean is this learner's weights.
+        Then the outer optimizer takes a step. If there was no average, it uses this learner's weights.
         """
         if self._log:
             rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
@@ -235,13 +235,13 @@ class Gossip(Alone):
         self._begin_steps()
 
     def _begin_steps(self) -> None:
-        """Keep the time and, with ``age_corrected``, the parameters from which the next local steps begin."""
+        """Keep the time and, with ``age_corrected``, the parameters at the beginning of the next local steps."""
         self._began_ns = time.monotonic_ns()
         if self.settings.age_corrected:
             self._began.copy_(self.parameters)
 
     def _present(self) -> tuple[int, ...]:
-        """Return the present learners, including this one; warn the user if the neighbours of this learner change."""
+        """Return the learners in the run, including this one, and warn the user if this learner's neighbours change."""
         learners, stays = self.learner.present()
         before, self._learners = self._learners, tuple(sorted({*learners, self.settings.rank}))
         if stays and before and before != self._learners and (change := self._change(before, self._learners)):
@@ -249,7 +249,6 @@ class Gossip(Alone):
         return self._learners
 
     def _change(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
-        """Describe the change of the learners whose weights this one mixes; empty if they are the same."""
         graph, rank = self.settings.graph, self.settings.rank
         mixed = neighbours(graph, now, rank)
         if mixed == neighbours(graph, before, rank):
@@ -259,15 +258,12 @@ class Gossip(Alone):
         return f"now mixes weights with {_names(mixed) or 'no other learner'}, because {why}"
 
     def _ready(self) -> tuple[int, ...] | None:
-        """Return the in-peers of the next mix if each of them has an unused message; else None."""
+        """Return the learners to average with next if each of them has sent new weights; otherwise None."""
         peers = in_peers(self.settings.graph, self._present(), self.settings.rank, self._mixes)
         return peers if all(self.mailbox.version(peer) != self._used.get(peer, -1) for peer in peers) else None
 
     def _wait(self, ready: Callable[[], tuple[int, ...] | None], limit_s: float = np.inf) -> tuple[int, ...] | None:
-        """Wait until ``ready`` returns learners, and return them.
-
-        Returns None if this process has to end, or after ``limit_s`` seconds.
-        """
+        """Wait until ``ready`` returns learners, and return them; None after ``limit_s`` s, or if told to end."""
         began_s = time.monotonic()
         while (found := ready()) is None and self.learner.alive() and time.monotonic() - began_s < limit_s:
             if isinstance(self.mailbox, SocketMailbox):
@@ -277,7 +273,7 @@ class Gossip(Alone):
         return found
 
     def _mix(self, peers: tuple[int, ...]) -> bool:
-        """Replace the weights by the mean of themselves and these peers' messages; returns False if none was usable."""
+        """Replace the weights by their mean with the newest weights of ``peers``; returns False if none were usable."""
         moved = self.parameters - self._began if self.settings.age_corrected else None
         used = self._add(peers, self.weights)
         shares = [progress_since(self.mailbox.posted_ns(peer), self._began_ns, self._posted_ns) for peer in used]
@@ -291,9 +287,9 @@ class Gossip(Alone):
         return bool(used)
 
     def _add(self, peers: Iterable[int], total: Tensor) -> dict[int, int]:
-        """Add the weights in these peers' newest messages to ``total``; returns {peer: version} of those added.
+        """Add the newest weights that ``peers`` have sent to ``total``; returns {learner: version} of those added.
 
-        Unusable messages are left out. All messages count as used.
+        Unusable weights are left out. All messages are marked as used.
         """
         used = {}
         for peer in peers:
@@ -309,7 +305,7 @@ class Gossip(Alone):
         return used
 
     def _refuse(self, peer: int, version: int) -> None:
-        """Count an unusable message of a peer, and warn the user of the first, the tenth, the hundredth and so on."""
+        """Count an unusable message of a learner, and warn the user of the first, the tenth, the hundredth etc."""
         count = self._refused[peer] = self._refused.get(peer, 0) + 1
         self._refused_since_report += 1
         if str(count).strip("0") == "1":
@@ -320,7 +316,7 @@ class Gossip(Alone):
             )
 
     def _adopt(self) -> None:
-        """Replace the weights by the mean of the in-peers' newest messages, if there are any.
+        """Replace the weights by the mean of those that the neighbours have sent last, if there are any.
 
         Messages that are sent over sockets may not have arrived yet, so the learner waits up to FIRST_MESSAGE_S.
         """
@@ -339,7 +335,7 @@ class Gossip(Alone):
         self._used |= others  # this learner may have used these before a restart
 
     def _senders(self) -> tuple[int, ...] | None:
-        """Return the neighbours that have a message; None if there are neighbours and none of them has one."""
+        """Return the neighbours that have sent weights; None if there are neighbours and none has."""
         known = neighbours(self.settings.graph, self._present(), self.settings.rank)
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
 
@@ -353,7 +349,7 @@ class Gossip(Alone):
     # Messages --------------------------------------------------------------------------------------------------------
 
     def _open_mailbox(self, endpoints: Endpoints | None) -> Mailbox:
-        """Open the mailbox that belongs to the class of its address; raises ChannelError if it cannot listen."""
+        """Open the mailbox for weights, in shared memory or on a socket; raises ChannelError if it cannot listen."""
         settings, each = self.settings, self.settings.messages.each
         rank, size, incarnation = settings.rank, self.weights.numel(), settings.incarnation
         if settings.host:
@@ -365,7 +361,6 @@ class Gossip(Alone):
         return SocketMailbox(rank, size, ipc_transport(ByLearner(each), rank), self._readers, incarnation)
 
     def _readers(self) -> list[int]:
-        """Return the learners that mix this learner's weights."""
         graph, rank, present = self.settings.graph, self.settings.rank, self._present()
         return [peer for peer in present if rank in neighbours(graph, present, peer)]
 

@@ -44,7 +44,7 @@ _FLOAT32_BYTES = 4
 
 
 class HubFrame(NamedTuple):
-    """One message between a learner and the hub."""
+    """One message between a learner in mode sync and the hub, through which learners on several machines exchange."""
 
     kind: int
     generation: int
@@ -70,10 +70,9 @@ def decode(run: bytes, body: bytes) -> HubFrame | None:
 
 
 class Hub:
-    """The state of the hub: the barriers of one generation."""
+    """The hub's state: collects numbers and vectors of all learners, and answers all when the last has come."""
 
     def __init__(self, learners: int, generation: int) -> None:
-        """Begin before the first barrier, whose number is 1."""
         self._learners, self._generation = range(learners), generation
         self._barrier = 1
         """Number of the barrier that is completed next."""
@@ -86,10 +85,10 @@ class Hub:
         self._left: set[int] = set()
         """Ranks of the learners that have left."""
         self._lost: HubFrame | None = None
-        """The frame that tells why the generation has ended; None while it has not."""
+        """The message that tells why the exchange has ended; None while it has not."""
 
     def take(self, rank: int, frame: HubFrame) -> dict[int, HubFrame]:
-        """Process a learner's frame; returns the frames to send, by rank. An invalid frame is dropped."""
+        """Process a learner's message; returns the messages to send, by rank. An invalid message is dropped."""
         if frame.generation != self._generation or (frame.kind == CONTRIBUTION and not self._is_whole(frame)):
             return {}
         if frame.kind == LEFT:
@@ -103,7 +102,7 @@ class Hub:
         return {}
 
     def _is_whole(self, frame: HubFrame) -> bool:
-        """Whether a contribution has all numbers and, if vectors are added, a vector of float32 and valid ranks."""
+        """Whether a message has all numbers and, if vectors are to be summed, a float32 vector and valid ranks."""
         vector_bytes = len(frame.content) - NUMBERS_BYTES
         added = frame.among < 1 << len(self._learners) and vector_bytes % _FLOAT32_BYTES == 0
         return vector_bytes >= 0 and (not frame.among or added)
@@ -125,9 +124,9 @@ class Hub:
         return dict.fromkeys(self._learners, self._answer)
 
     def miss(self, gone: Collection[int]) -> dict[int, HubFrame]:
-        """End the generation if a learner that is missing at the barrier is gone or has left.
+        """Tell all learners that the exchange has ended if one is lost that the present barrier still waits for.
 
-        ``gone`` has the ranks of learners that are gone. Returns the frames to send, by rank.
+        ``gone`` has the ranks of learners that have died. Returns the messages to send, by rank.
         """
         awaited = [rank for rank in self._learners if rank not in self._contributions and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._contributions:
@@ -144,7 +143,7 @@ class Hub:
 
 
 def answer_to(contributions: Sequence[HubFrame]) -> HubFrame:
-    """Return the answer to the contributions of all learners, which are in the order of ranks."""
+    """Return the hub's answer to the messages of all learners, which are in the order of ranks."""
     content = b"".join(each.content[:NUMBERS_BYTES] for each in contributions)
     vectors = [each.content[NUMBERS_BYTES:] for each in contributions]
     first = contributions[0]
@@ -154,7 +153,7 @@ def answer_to(contributions: Sequence[HubFrame]) -> HubFrame:
 
 
 def add(vectors: Sequence[bytes], among: int) -> bytes:
-    """Return the sum of float32 vectors, as bytes; only vectors of ranks whose bit is set in ``among`` are added."""
+    """Return the sum of float32 vectors, as bytes. Bit r of ``among`` says whether the vector of rank r is added."""
     first, *others = [np.frombuffer(vector, np.float32) for rank, vector in enumerate(vectors) if among >> rank & 1]
     total = first.copy()
     for vector in others:
@@ -163,19 +162,19 @@ def add(vectors: Sequence[bytes], among: int) -> bytes:
 
 
 def content_of(numbers: Sequence[int], vector: NDArray[Any] | None = None) -> bytes:
-    """Return the content of a contribution; raises ValueError for more than NUMBERS numbers."""
+    """Return the content of a learner's message to the hub; raises ValueError for more than NUMBERS numbers."""
     whole = np.zeros(NUMBERS, np.int64)
     whole[: len(numbers)] = numbers
     return whole.tobytes() + (b"" if vector is None else vector.tobytes())
 
 
 def numbers_in(answer: HubFrame, learners: int) -> NDArray[np.int64]:
-    """Return the numbers of all learners from an answer, [learners, NUMBERS]."""
+    """Return the numbers that all learners have sent from the hub's answer, [learners, NUMBERS]."""
     return np.frombuffer(bytearray(answer.content[: learners * NUMBERS_BYTES]), np.int64).reshape(learners, NUMBERS)
 
 
 def vectors_in(answer: HubFrame, learners: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Return the sum of vectors from an answer, [n], or the vectors of all learners, [learners, n].
+    """Return the sum of vectors from the hub's answer, [n], or the vectors of all learners, [learners, n].
 
     Returns None if a learner has sent no vector.
     """

@@ -47,17 +47,17 @@ _HUB_RANK = 0
 
 
 def most_bytes(weights: int) -> int:
-    """Return the number of bytes of the largest contribution of a learner with ``weights`` weights."""
+    """Return the size in bytes of the largest message of a learner with ``weights`` weights to the hub."""
     return NUMBERS_BYTES + max(4 * weights, 8 * CONSUMED_WORDS * (1 + MOST_LEARNERS))
 
 
 class HubServer:
-    """The hub of a generation, in a thread."""
+    """A thread that runs the hub (`Hub`) on a TCP port."""
 
     def __init__(
         self, endpoints: Endpoints, host: str, trainers: Sequence[ProcessId], generation: int, most: int
     ) -> None:
-        """Listen on a free port; raises ChannelError. ``most``: number of bytes of the largest contribution."""
+        """Listen on a free port of ``host``; ``most``: bytes of the largest message. Raises ChannelError."""
         self._endpoints, self._trainers = endpoints, trainers
         self._ranks = {trainer.socket_id: rank for rank, trainer in enumerate(trainers)}
         self._generation, self._hub = generation, Hub(len(trainers), generation)
@@ -101,33 +101,32 @@ class HubServer:
             self._send(self._hub.take(rank, frame))
 
     def _send(self, frames: dict[int, HubFrame]) -> None:
-        """Send frames by rank, that for the learner in this process last.
+        """Send messages by rank, the one to the learner in this process last.
 
-        This learner competes with this thread for the processor once it has its answer. When it was answered first, the
-        others got their answers 2 ms later: two learners of Catch, on a core each, made an update in 13 ms instead of
-        12.
+        Once answered, this learner competes with this thread for the processor. When it was answered first, an update
+        took 13 ms instead of 12 (two learners of Catch, on a core each).
         """
         bodies = {id(frame): encode(self._endpoints.run, frame) for frame in frames.values()}
         for rank in sorted(frames, key=lambda rank: rank == _HUB_RANK):
             self._router.send(self._trainers[rank].socket_id, bodies[id(frames[rank])])
 
     def _gone(self) -> list[int]:
-        """Return the ranks of learners that are lost or have begun a newer generation.
+        """Return the ranks of learners that have died, or that exchange with a newer list of learners.
 
-        A learner that begins a newer generation has left this one, although its frame LEFT may not have arrived.
+        A learner that uses a newer list has left this hub, although its message LEFT may not have arrived.
         """
         found = [self._endpoints.endpoint(trainer) for trainer in self._trainers]
         return [rank for rank, each in enumerate(found) if each is None or each.generation > self._generation]
 
     def close(self) -> None:
-        """Wait up to LINGER_S until the others have their last answer, and stop listening."""
+        """Wait up to LINGER_S until the other learners have their last answer, and stop listening."""
         self._over.set()
         self._thread.join()
         self._endpoints.closed_hub(self._generation)
 
 
 class HubBarrier:
-    """The place of one learner in a generation on several machines; it has the methods of `SharedBarrier`."""
+    """A barrier as `SharedBarrier`, for learners on several machines, which exchange through a hub."""
 
     def __init__(
         self,
@@ -138,10 +137,10 @@ class HubBarrier:
         weights: int,
         alive: Callable[[], bool],
     ) -> None:
-        """Take this learner's place among ``trainers``; the first of them opens the hub. Raises ChannelError.
+        """Connect to the hub of these trainers. It runs in the process of the first of them. Raises ChannelError.
 
-        ``weights`` is the number of weights, from which the longest vector follows. ``alive`` returns False if this
-        process must stop waiting.
+        ``generation`` is the number of this list of trainers, and ``weights`` the length of the weight vector.
+        ``alive`` returns False if this process must stop waiting.
         """
         self._endpoints, self._generation, self._alive = endpoints, generation, alive
         self._hub_id = trainers[_HUB_RANK]
@@ -161,11 +160,11 @@ class HubBarrier:
         """The connection to the hub."""
 
     def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> NDArray[np.int64]:
-        """Contribute numbers, and return those of all learners, as `SharedBarrier.gather_numbers` does."""
+        """Send integers to all learners, and return those of all, [learners, NUMBERS]."""
         return numbers_in(self._ask(content_of(numbers), 0, stay), self.learners)
 
     def gather(self, own: NDArray[Any]) -> NDArray[Any]:
-        """Contribute a vector [n], and return those of all learners, [learners, n]."""
+        """Send a vector [n] to all learners, and return those of all, [learners, n]."""
         if not own.size:  # RMSProp without centring has an empty vector of means
             return np.empty((self.learners, 0), own.dtype)
         return self._all_brought(self.exchange((), own, ())[1])
@@ -173,18 +172,18 @@ class HubBarrier:
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Contribute numbers and a vector; returns all learners' numbers, and the sum of vectors of ranks ``among``."""
+        """Send integers and a vector; returns all learners' integers, and the sum of the vectors of ranks ``among``."""
         all_numbers, total = self.exchange(numbers, own, among)
         return all_numbers, self._all_brought(total)
 
     def exchange(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-        """Contribute numbers and a vector; returns the numbers of all learners, and vectors.
+        """Send integers and a vector to all learners; returns the integers of all, and vectors.
 
-        These are the sum of the vectors of ranks ``among`` or, if ``among`` is empty, the vectors of all learners; None
-        if a learner has sent no vector. A learner that is told to end waits until all have arrived or one is lost,
-        because the others may use its vector. Raises ValueError for a vector that is too long.
+        These are the sum over the ranks ``among`` or, if ``among`` is empty, the vectors of all learners; None if a
+        learner has sent no vector. A learner that is told to end still waits for the others, because they may use its
+        vector. Raises ValueError for a vector that is too long.
         """
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
@@ -194,7 +193,7 @@ class HubBarrier:
         return self.waits.metrics() | self.moved.metrics()
 
     def close(self) -> None:
-        """Leave the generation, which cannot be joined again; a second call does nothing."""
+        """Leave the other learners for good; a second call does nothing."""
         self._line.send(self._frame(LEFT))
         self._line.close()
         if self._server is not None:
@@ -212,7 +211,7 @@ class HubBarrier:
         return encode(self._endpoints.run, HubFrame(kind, self._generation, self.arrivals, among, content))
 
     def _ask(self, content: bytes, among: int, stay: bool) -> HubFrame:
-        """Contribute to the next barrier, and wait for the answer.
+        """Send this learner's content for the next barrier to the hub, and wait for the answer.
 
         Raises PeerLost, Stopped (unless ``stay``), ValueError for content that is too long, and RuntimeError if the hub
         in this process has failed.
@@ -226,7 +225,7 @@ class HubBarrier:
             return self._wait(self._frame(CONTRIBUTION, among, content), stay)
 
     def _wait(self, body: bytes, stay: bool) -> HubFrame:
-        """Send a contribution until it is answered, and return the answer."""
+        """Send a message to the hub until it is answered, and return the answer."""
         while True:
             if self._server is not None:
                 self._server.check()

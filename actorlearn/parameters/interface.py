@@ -31,7 +31,7 @@ CARRIED_COUNTS = 6
 
 
 class Present(NamedTuple):
-    """The learners that are in the run now, as the supervisor's newest order lists them."""
+    """The learners that are in the run now, as the supervisor has listed them last."""
 
     learners: Sequence[int] = ()
     """Numbers of the learners."""
@@ -40,10 +40,7 @@ class Present(NamedTuple):
 
 
 class Carried:
-    """State of the source of minibatches that learners exchange besides weights and optimizer state.
-
-    A replay has such state (``learning/replay.py``); this base class has none.
-    """
+    """State of a replay that learners exchange besides weights and optimizer state; this base class has none."""
 
     together = 0
     """Number of learners in mode sync. Each of them takes the optimizer steps that are due for the environment steps of
@@ -51,17 +48,17 @@ class Carried:
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
-        """Tensors that are equal in all learners in mode sync; a joining learner copies them with the weights."""
+        """Tensors that are equal in all learners in mode sync. A joining learner copies them too."""
         return ()
 
     def counts(self) -> Sequence[int]:
-        """Return at most CARRIED_COUNTS integers. Learners exchange them when they join, and a store keeps them."""
+        """Return at most CARRIED_COUNTS integers, which learners send each other when they join."""
         return ()
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Take over counts when learners join: ``counts`` [learners, n] has those of all learners.
+        """Continue from the counts of joining learners, ``counts`` [learners, n].
 
-        ``best`` is the rank of the learner whose weights all take.
+        ``best`` is the rank of the learner whose weights all learners take.
         """
 
 
@@ -120,7 +117,7 @@ class Disagreement(RuntimeError):
 
 
 class Stepped(NamedTuple):
-    """Result of one optimizer step."""
+    """Result of one optimizer step (`Exchange.step`)."""
 
     norm: float
     """L2 norm of the gradient before clipping."""
@@ -130,7 +127,7 @@ class Stepped(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """Result of `agree` for the next batch. In mode sync, all learners get the same values, except ``idle``."""
+    """Result of `Exchange.agree` for the next batch. In mode sync all learners get the same values, except ``idle``."""
 
     env_steps: int
     """Number of environment steps that all learners together have learned from when this batch is done."""
@@ -146,7 +143,7 @@ class Agreed(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Counts and position that belong to the weights with which a learner has joined."""
+    """Step counts that belong to the weights with which a learner has joined the others (`Exchange.join`)."""
 
     env_steps: int
     """Number of environment steps of all learners that these weights have learned from."""
@@ -160,7 +157,7 @@ class Joined(NamedTuple):
 
 
 class Exchange(ABC):
-    """Turns one learner's gradients into new weights: has the optimizer, and changes the flat weights in place.
+    """Turns one learner's gradients into new weights. It has the optimizer, and changes the flat weights in place.
 
     A mode must implement the abstract methods. They are called in this order: once `restore` and `join`; for each batch
     `agree`, `merge` if observations are normalised, `step` for each minibatch, and `settle`. The other methods are
@@ -177,10 +174,10 @@ class Exchange(ABC):
 
     @abstractmethod
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Take the weights and optimizer state that learners share; called once, before the methods of a batch.
+        """Take over the weights and optimizer state that learners share; called once, before the first batch.
 
-        The arguments belong to this learner's checkpoint and account: the counts of steps and updates of all learners
-        (0, 0 for a new run), and its position in its own experience.
+        The arguments are those of this learner's checkpoint: environment steps and updates of all learners (0, 0 for a
+        new run), and the rollout from which this learner continues.
         """
 
     @abstractmethod
@@ -190,17 +187,17 @@ class Exchange(ABC):
         """Announce the next batch to the other learners, and return the counts of all. In mode sync it waits for all.
 
         The batch has `env_steps` environment steps of this learner, and `step` will be called `optimizer_steps` times.
-        `position.rollout` is the number of the batch's rollout. `draining`: this learner leaves, with or without a
-        batch. Raises PeerLost, Stopped and Disagreement.
+        `position.rollout` is the number of the batch's rollout. If `draining`, this learner leaves and does not learn
+        from a batch. Raises PeerLost, Stopped and Disagreement.
         """
 
     @abstractmethod
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Update the statistics of observations, which are the last part of the weights, with a batch's moments.
+        """Merge the moments of a batch's observations into the statistics, which are the last elements of the weights.
 
-        It is called once for each batch, after `agree`. A batch that was broken off after `merge` continues without
-        another call. `combine(statistics, moments)` merges one learner's moments into the statistics in place. In mode
-        sync it is called for the moments of every learner, in the same order in all learners.
+        It is called once for each batch, after `agree`, also if the batch is interrupted later and continued.
+        `combine(statistics, moments)` merges one learner's moments in place. In mode sync it is called for the moments
+        of every learner, in the same order in all learners.
         """
 
     @abstractmethod
@@ -220,7 +217,7 @@ class Exchange(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Count a batch as learned, after its last step, and send changes that other learners do not have yet."""
+        """Count a batch as learned, after its last step, and send results that other learners do not have yet."""
 
     early = False
     """Whether the learner calls `bring` before `agree`, so that `agree` can also send the first moments or gradient.
@@ -228,7 +225,7 @@ class Exchange(ABC):
     Learners on several machines thus save a network round trip."""
 
     def bring(self, moments: Tensor | None = None, gradients: Tensor | None = None) -> None:
-        """Take the argument of the first `merge` or, without a `merge`, of the first `step` before `agree` is called.
+        """Take the argument of the first `merge` or, without a `merge`, of the first `step`, before `agree` is called.
 
         It is called only if `early`. If the loss is not finite, the gradient is set to nan.
         """
@@ -240,14 +237,15 @@ class Exchange(ABC):
     In mode sync, `agree` sets it if a checkpoint is due for any learner, so that all save at the same update."""
 
     def ending(self, asked: bool) -> bool:
-        """Whether to break a batch off; called between two optimizer steps. `asked`: this learner was told to end.
+        """Return whether to stop a batch before its last step. `asked`: this learner was told to end.
 
-        In mode sync all learners break off at the same step, with equal weights. Raises PeerLost and Stopped.
+        Called between two optimizer steps. In mode sync all learners stop at the same step. Raises PeerLost and
+        Stopped.
         """
         return asked
 
     def break_off(self) -> None:
-        """Undo local steps that were not exchanged; called when a batch is broken off.
+        """Undo local steps that were not exchanged; called when a batch is stopped before its last step.
 
         Only mode sync undoes them: the batch later continues from the last exchange.
         """

@@ -39,8 +39,8 @@ from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Endpoint
 
 INCARNATION = 1 << 40
-"""Number of versions that are reserved for each incarnation of a learner, because it does not know the last version of
-the previous one."""
+"""Number of versions that are reserved for each start of a learner, because a restarted one does not know its last
+version."""
 CONTRADICTIONS = 8
 """Number of consecutive messages older than the kept one, with increasing versions, after which the kept one is
 replaced. Otherwise a single message with a wrong version would hide all later messages of its sender. Of a dead
@@ -55,28 +55,28 @@ _POLL_MS = 50
 
 
 class SharedMailbox:
-    """Messages in shared memory, in a segment for each learner; also used for gradients, in other segments."""
+    """Gossip messages in shared memory: a segment for each learner with its newest weights or gradient."""
 
     def __init__(self, messages: ByLearner[Shm], learner: int) -> None:
         """Keep the addresses; segments are opened at first use, because learners may be attached later."""
         self._messages, self._learner = messages, learner
         self._segments: dict[int, Segment] = {}
         self._posted_ns: dict[int, int] = {}
-        """Time at which the newest message that was read from each learner was posted."""
+        """Time at which the newest message that was read from each learner was sent."""
 
     def post(self, weights: NDArray[np.float32]) -> int:
         """Make ``weights`` [size] this learner's newest message; returns its version, which never decreases."""
         return self._of(self._learner).publish(weights, time.monotonic_ns())  # the time instead of environment steps
 
     def version(self, peer: int) -> int:
-        """Return the version of a learner's newest message, -1 = none; ``peer`` may be this learner."""
+        """Return the version of a learner's newest message; -1 if it has sent none."""
         try:
             return self._of(peer).version
         except (FileNotFoundError, SegmentError):  # the segment is not made yet, or is being made
             return -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy a peer's newest message to ``out`` [size]; returns its version, or -1 if there is no message."""
+        """Copy the newest weights that a learner has sent to ``out`` [size]; returns their version, -1 if none."""
         found = self._of(peer).fetch(out) if self.version(peer) >= 0 else None
         if found is None:
             return -1
@@ -84,10 +84,7 @@ class SharedMailbox:
         return version
 
     def posted_ns(self, peer: int) -> int | None:
-        """Return the time at which the peer's message that was taken last was posted; None before the first.
-
-        It is a time of the monotonic clock, in nanoseconds.
-        """
+        """Return when the message taken last from ``peer`` was sent, in ns of the monotonic clock; None before."""
         return self._posted_ns.get(peer)
 
     def close(self) -> None:
@@ -103,14 +100,14 @@ class SharedMailbox:
 
 
 class Transport(NamedTuple):
-    """Functions that connect a learner with its peers."""
+    """Functions by which a learner opens sockets to exchange weights with its peers, the learners it averages with."""
 
     listen: Callable[[int], Pull | Pulls]
     """Opens the socket at which this learner listens; the argument is the largest number of bytes of a message."""
     find: Callable[[int], Ipc | Endpoint | None]
     """Returns the address at which a learner listens now; None if it does not listen."""
     dial: Callable[[Ipc | Endpoint], Push]
-    """Opens a line to an address."""
+    """Connects to an address."""
     run: bytes = bytes(16)
     """The run's id in the headers of messages."""
 
@@ -140,7 +137,7 @@ def tcp_transport(endpoints: Endpoints, host: str) -> Transport:
 
 
 class _PeerLine(NamedTuple):
-    """The line to a peer, and the time at which it was opened, in seconds."""
+    """The connection to a peer, and the time at which it was opened, in seconds."""
 
     to: Ipc | Endpoint
     push: Push
@@ -148,7 +145,7 @@ class _PeerLine(NamedTuple):
 
 
 class SocketMailbox:
-    """The messages of one learner and of its peers, through sockets; the module's docstring describes them."""
+    """Gossip messages over sockets: sends a learner's weights to its peers, and keeps the newest weights of each."""
 
     def __init__(
         self,
@@ -160,19 +157,20 @@ class SocketMailbox:
         counts: SharedCounts | None = None,
         others: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """Listen; raises ChannelError.
+        """Listen for messages; raises ChannelError.
 
-        ``size`` is the number of weights in a message. ``peers`` returns the learners that get this learner's messages
-        now. ``incarnation`` is that of this learner, larger than all earlier ones. With ``counts``, a message also has
-        their table, and the ``others`` that are not peers get a message with only the table.
+        ``size`` is the number of weights in a message. ``peers`` returns the learners that get this learner's weights
+        now. ``incarnation`` is the number of restarts of this learner. If ``counts`` is given, messages also have the
+        step counts of all learners, and the learners ``others``, which are no peers, get messages with the counts only.
         """
         self._learner, self._size = learner, size
         self._transport, self._peers, self._others, self._counts = transport, peers, others, counts
         self._first = incarnation * INCARNATION
-        """Version of this incarnation's first message."""
+        """Version of this learner's first message since its last start."""
         self._posted = self._first - 1
         self._sent_s = self._followed_s = -np.inf
-        """Time at which the newest message was last sent on all lines, and time at which lines were last updated."""
+        """Time at which the newest message was last sent to all, and time at which the connections were last
+        updated."""
         self._newest = b""
         """Weights of the newest message."""
         self._without_weights: Collection[int] = ()
@@ -202,9 +200,9 @@ class SocketMailbox:
         return self._posted
 
     def send_again(self) -> None:
-        """Send the newest message again if that is due; called repeatedly during a wait for messages of others.
+        """Send the newest message again if that is due; called repeatedly while this learner waits for others.
 
-        It is sent at once to learners with new addresses, and to all learners every AGAIN_S seconds.
+        Learners with new addresses get it at once, and all learners every AGAIN_S seconds.
         """
         now_s = time.monotonic()
         if not self._newest or now_s - self._followed_s < REDIAL_S:
@@ -216,10 +214,10 @@ class SocketMailbox:
             self._send(new)
 
     def tell_counts(self) -> None:
-        """Send the newest message again, with the present counts. If messages have no counts, do nothing.
+        """Send the newest message again, with the present step counts. If messages have no counts, do nothing.
 
-        The message also has the weights, because a line keeps only one message and may not have sent the last one yet.
-        Before the first weights, the counts are sent alone.
+        The message also has the weights, because a connection keeps only one unsent message. Before the first weights,
+        the counts are sent alone.
         """
         if self._counts:
             self._follow()
@@ -230,7 +228,7 @@ class SocketMailbox:
         self._send(self._lines)
 
     def _send(self, learners: Collection[int]) -> None:
-        """Send the newest weights and the counts to these learners; those that are no peers get only the counts."""
+        """Send the newest weights and the step counts to these learners; only the counts if they are no peers."""
         if not learners:
             return
         table = self._counts.table() if self._counts else np.zeros((0, TABLE_WORDS), np.int64)
@@ -250,7 +248,7 @@ class SocketMailbox:
         return self._here[peer][0] if peer in self._here else -1
 
     def take(self, peer: int, out: NDArray[np.float32]) -> int:
-        """Copy the newest message that has arrived from a peer to ``out``; returns its version, or -1 if none."""
+        """Copy the newest weights that came from a learner to ``out`` [size]; returns their version, -1 if none."""
         if peer not in self._here:
             return -1
         version, frame = self._here[peer]
@@ -271,9 +269,9 @@ class SocketMailbox:
         self._lines = {}
 
     def _follow(self) -> Collection[int]:
-        """Open lines to learners that have none, and return these learners.
+        """Connect to learners to which there is no connection, and return these learners.
 
-        Lines that were refused, or whose learner has another address or none, are closed.
+        Connections that were refused, or whose learner has another address or none, are closed.
         """
         now_s = self._followed_s = time.monotonic()
         peers = set(self._peers()) - {self._learner}
@@ -296,10 +294,10 @@ class SocketMailbox:
                 self.dropped += 1
 
     def keep(self, frames: list[bytes], by: str = "") -> bool:
-        """Keep a received message if it is valid and newer than the kept one; returns False if it is dropped.
+        """Keep a received message if it is valid and the newest from its sender; returns False if it is dropped.
 
         ``by`` is the id of the process whose key the connection has. It is empty for a Unix socket; if the run has
-        nodes, the sender must then be the process that is listed now.
+        nodes, the sender must then be a process that the supervisor lists now.
         """
         numbers = MAILBOX.unpack(self._transport.run, frames[0]) if len(frames) == 1 else None
         if numbers is None:

@@ -31,7 +31,7 @@ _NOTHING = 1e-12
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a graph."""
+    """Settings of a gossip graph, which says which learners average their weights."""
 
     name: Graph | Literal["lists"] = "ring"
     """The key ``gossip.graph`` in ``settings.py`` describes each graph."""
@@ -44,7 +44,7 @@ class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Mixing(NamedTuple):
-    """Properties of a graph if all learners mix at every exchange."""
+    """How fast weights spread over a graph if all learners average at every exchange."""
 
     period: int
     """Number of exchanges that were examined: all until the graph repeats, or DRAWS of random matching."""
@@ -63,10 +63,10 @@ class Mixing(NamedTuple):
 
 
 def in_peers(graph: GraphSettings, learners: Sequence[int], learner: int, exchange: int) -> tuple[int, ...]:
-    """Return the learners whose messages ``learner`` mixes in this exchange, in ascending order.
+    """Return the learners whose weights ``learner`` averages with its own in this exchange, in ascending order.
 
     ``learners`` are the numbers of all present learners, including ``learner``. ``exchange`` is the number of times
-    that ``learner`` has mixed before.
+    that ``learner`` has averaged before.
     """
     if graph.name == "lists":
         listed = graph.lists[learner] if learner < len(graph.lists) else ()
@@ -91,7 +91,7 @@ def _hops(graph: GraphSettings, count: int, exchange: int) -> Sequence[int]:
 
 
 def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> tuple[int, ...]:
-    """Return the learners whose messages ``learner`` mixes in at least one exchange, in ascending order."""
+    """Return the learners whose weights ``learner`` averages with its own in some exchange, in ascending order."""
     if graph.name == "random-matching":
         return tuple(other for other in learners if other != learner)
     exchanges = range(max((len(learners) - 1).bit_length(), 1))  # after these the graph repeats
@@ -99,7 +99,7 @@ def neighbours(graph: GraphSettings, learners: Sequence[int], learner: int) -> t
 
 
 def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) -> NDArray[np.float64]:
-    """Return the mixing matrix [n, n] of an exchange in which all learners mix, in the order of ``learners``."""
+    """Return the matrix [n, n] by which weights are averaged if all learners do so, in the order of ``learners``."""
     matrix = np.eye(len(learners))
     column = {learner: at for at, learner in enumerate(learners)}
     for learner, row in zip(learners, matrix, strict=True):
@@ -109,11 +109,11 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
 
 
 def speed(others: float, age: float) -> float:
-    """Return how fast learners move that all learn in one direction, relative to a single learner.
+    """Return how fast the weights of learners move that all learn in one direction, relative to a single learner.
 
-    ``others`` is the share of the other learners in a mean: 1/2 in a ring. A message that was posted ``age`` exchanges
-    ago lacks the distance that its sender has moved since then. The mean loses that distance, times ``others``. The
-    speed v therefore satisfies v = 1 - others * age * v.
+    ``others`` is the share of the other learners in a mean: 1/2 in a ring. A message that was sent ``age`` exchanges
+    ago lacks what its sender has learned since then, and the mean loses ``others`` times that. The speed v therefore
+    satisfies v = 1 - others * age * v.
     """
     return 1.0 / (1.0 + others * age)
 
@@ -121,8 +121,8 @@ def speed(others: float, age: float) -> float:
 def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
     """Return the share, from 0 to 1, of the time from ``began_ns`` to ``now_ns`` that lies after ``posted_ns``.
 
-    It is the share of a learner's local steps that were taken after another learner posted its message. If
-    ``posted_ns`` is None or the time is empty, the share is 0.
+    It is the share of a learner's local steps that were taken after another learner sent its message. The share is 0 if
+    ``posted_ns`` is None, or if the two times are equal.
     """
     if posted_ns is None or now_ns <= began_ns:
         return 0.0

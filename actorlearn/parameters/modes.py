@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class LearnersAsked(NamedTuple):
-    """The part of a topology that a mode reads."""
+    """The keys of a topology that a mode reads."""
 
     learners: LearnersSettings
     """The section ``learners``."""
@@ -101,7 +101,7 @@ class Layout(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """The reason why a mode refuses a topology, and how to correct it."""
+    """Why a mode refuses a combination of keys of a topology, and how to correct it."""
 
     key: str
     """The key of the topology whose value is refused."""
@@ -113,10 +113,10 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ModeSpec(Spec):
-    """Description of one mode. The methods of this base class suit a mode without shared memory.
+    """Description of a mode, one way in which several learners exchange gradients or weights.
 
     ``made_by`` names the exchange: a class or function that is called with the settings of the exchange and a
-    `Learner`, and returns an `Exchange` (``parameters/interface.py``).
+    `Learner`, and returns an `Exchange`. The methods of this base class suit a mode without shared memory.
     """
 
     tag_field = "mode"
@@ -139,7 +139,7 @@ class ModeSpec(Spec):
     """Whether learners act with different weights. The evaluator then evaluates the weights of each learner."""
     elastic: bool = False
     """Whether learners can be attached to, and detached from, a running run. If a learner cannot continue, it leaves,
-    and the run continues without it. Learners begin only when an order lists them."""
+    and the run continues without it. Learners begin only when the supervisor lists them."""
     outlived: bool = False
     """Whether the weights that a trainer has learned survive its death, in other learners or in a store. A restarted
     trainer continues from these and not from its newest checkpoint. When a run is resumed, it needs no checkpoint of
@@ -153,7 +153,7 @@ class ModeSpec(Spec):
 
     @property
     def asked_as(self) -> str:
-        """Value of the topology's key ``mode`` for this mode; several modes can have the same."""
+        """Value of the topology's key ``mode`` that selects this mode; several modes can have the same."""
         return self.name
 
     @cached_property
@@ -168,23 +168,23 @@ class ModeSpec(Spec):
         raise ValueError("a mode needs a ModeSpec (actorlearn/parameters/modes.py)")
 
     def several(self, count: int) -> bool:
-        """Whether a run that begins with ``count`` learners may have more than one."""
+        """Whether the run may have more than one learner if it begins with ``count``."""
         return count > 1 or self.elastic
 
     def unread(self, key: str) -> bool:
-        """Whether a key of a topology is for other modes only."""
+        """Whether this mode does not read a key, because it is for other modes only."""
         return key in MODES.keys - self.keys
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Yield the combinations of keys that this mode refuses, though each key is valid by itself."""
+        """Yield the combinations of valid keys that this mode refuses."""
         return iter(())
 
     def graph(self, asked: LearnersAsked) -> GraphSettings | None:
-        """Return the graph that says which learners mix whose weights; None if weights are not mixed."""
+        """Return the graph that says which learners average their weights; None if weights are not averaged."""
         return None
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        """Return the settings of a learner's exchange; ``incarnation`` is that of its trainer."""
+        """Return the settings of a learner's exchange; ``incarnation`` is the number of restarts of its trainer."""
         raise NotImplementedError
 
     def among(
@@ -192,16 +192,16 @@ class ModeSpec(Spec):
     ) -> ExchangeSettings:
         """Return the settings, completed for the learners that exchange with each other.
 
-        ``trainers`` are the trainers of these learners, including ``own``; ``generation`` is the number of this list,
-        which grows with each change of it. A trainer calls this when it joins the others. Raises SharedMemoryFull.
+        ``trainers`` are the trainers of these learners, including ``own``. ``generation`` is the number of this list,
+        which grows with each change of it. Raises SharedMemoryFull.
         """
         return settings
 
     def forget_before(self, settings: ExchangeSettings, generation: int) -> None:
-        """Remove the segments of earlier generations; called when all learners have joined in this one."""
+        """Remove the shared memory that `among` has made for earlier lists of learners."""
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
-        """Return the layouts of the segments that this mode needs once in a run."""
+        """Return the layouts of the shared memory segments that this mode needs once in a run."""
         return []
 
     def learner_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
@@ -214,7 +214,7 @@ class ModeSpec(Spec):
 
 
 class _Alone(ModeSpec):
-    """Mode sync with one learner."""
+    """Mode of a single learner, which exchanges nothing."""
 
     asked_as = "sync"
 
@@ -237,7 +237,7 @@ class _Sync(ModeSpec):
     def among(
         self, settings: ExchangeSettings, trainers: Sequence[ProcessId], own: ProcessId, generation: int
     ) -> ExchangeSettings:
-        """Complete the settings. On one machine, also make the segment of the learners' barrier, unless it exists."""
+        """Complete the settings. On one machine, also make the learners' barrier in shared memory, unless it exists."""
         joined = msgspec.structs.replace(settings, rank=trainers.index(own), learners=len(trainers))
         if settings.host:
             return msgspec.structs.replace(joined, trainers=tuple(trainers), generation=generation)
@@ -263,7 +263,7 @@ class _Async(ModeSpec):
     """Mode async on one machine: each learner applies its gradients to the weights in a store in shared memory."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse several local steps without Adam: their rule is defined for Adam only."""
+        """Refuse several local steps without Adam, because merging them is defined for Adam only."""
         if asked.learners.local_steps > 1 and asked.optimizer != "adam":
             yield Refusal(
                 "learners.local_steps",
@@ -327,10 +327,10 @@ class _Served(ModeSpec):
 
 
 class _Gossip(ModeSpec):
-    """Mode gossip: each learner learns alone, and mixes its weights with those of its in-peers."""
+    """Mode gossip: each learner learns alone, and averages its weights with those of its neighbours."""
 
     def refusals(self, asked: LearnersAsked) -> Iterator[Refusal]:
-        """Refuse invalid lists of in-peers, and options that need shared memory if learners do not share it."""
+        """Refuse invalid lists of neighbours, and options that need shared memory if learners do not share it."""
         gossip = _gossip(asked)
         yield from self._wrong_lists("gossip.graph", gossip.graph, asked.learners.count)
         yield from self._wrong_lists("gossip.experience_graph", gossip.experience_graph, asked.learners.count)

@@ -30,7 +30,7 @@ detects deaths, and is told by learners that leave."""
 
 
 class Generation(NamedTuple):
-    """In mode sync, the trainers that begin to exchange with each other at the same time; else this learner's alone."""
+    """A list of the trainers that exchange with each other; in modes other than sync, only this learner's trainer."""
 
     trainers: tuple[ProcessId, ...] = ()
     number: int = 0
@@ -38,12 +38,12 @@ class Generation(NamedTuple):
 
 
 class Peers:
-    """The exchange of one learner, and the generation of learners that it has joined."""
+    """Connects one learner with the others: joins them, leaves them, and joins again when learners come or go."""
 
     def __init__(
         self, settings: ExchangeSettings, learner: Learner, control: Control, poll: Callable[[], bool] = lambda: True
     ) -> None:
-        """Begin without other learners. ``poll`` reads orders, and returns False if this process has to end."""
+        """Start without other learners. ``poll`` reads the supervisor's messages; False: this process must end."""
         self._settings, self._mode = settings, mode_of(settings)
         self.learner, self._control, self._poll = learner, control, poll
         self._endpoints = (
@@ -54,35 +54,35 @@ class Peers:
         self.exchange: Exchange = make(AloneExchangeSettings(), learner)
         """The exchange that turns gradients into new weights. Until `join` succeeds, it is that of a single learner."""
         self._joined = self._lost = self._warned = Generation()
-        """The generation that this learner has joined, the one that has lost a learner, and the one that could not be
-        joined for lack of shared memory."""
+        """The list of learners that this one exchanges with, one of which was lost, and one that could not be joined
+        for lack of shared memory."""
         self._lost_s = 0.0
         """Time at which that learner was lost."""
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
-        """Time at which `going_on` first saw the order to leave; infinite if there is none."""
+        """Time at which `going_on` first saw that this learner has to finish; infinite before."""
 
     @property
     def joined(self) -> bool:
-        """Whether this learner has joined all learners that the newest order lists."""
+        """Whether this learner exchanges with all learners that the supervisor has listed last."""
         return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
     def in_step(self) -> bool:
-        """Whether learners are in mode sync. Others then wait for this learner, which must make every update."""
+        """Whether learners are in mode sync. The others then wait for this learner at every update."""
         return self._mode.in_step
 
     @property
     def leaving(self) -> bool:
-        """Whether the newest order tells this learner to finish."""
+        """Whether the supervisor has told this learner to finish."""
         order = self._control.order
         return order.phase == "drain" or self._control.id.name in order.leaving
 
     def going_on(self, finish_s: float) -> bool:
         """Whether to continue an update; called exactly once between two optimizer steps.
 
-        Learners in mode sync decide this together. ``finish_s`` is the time, in seconds, for which this learner
-        continues after an order to leave.
+        Learners in mode sync decide this together. After the supervisor has told this learner to finish, it continues
+        for ``finish_s`` seconds.
         """
         alive, now_s = self._poll(), time.monotonic()
         self._leaving_s = min(self._leaving_s, now_s) if self.leaving else inf
@@ -90,10 +90,10 @@ class Peers:
         return alive and not self.exchange.ending(late)
 
     def join(self, env_steps: int, updates: int, position: Position) -> Joined | None:
-        """Join the present learners. Returns None if that is not possible yet; the caller then tries again.
+        """Join the learners that are in the run now. Returns None if that is not possible yet; call it again then.
 
-        ``env_steps``, ``updates`` and ``position`` are the counts that belong to this learner's weights. Raises
-        PeerLost if a learner was lost and no new list of learners has come within PATIENCE_S seconds.
+        The arguments are the step counts and the next rollout that belong to this learner's weights. Raises PeerLost if
+        a learner was lost and the supervisor has listed no others for PATIENCE_S seconds.
         """
         wanted = self._wanted()
         if self._mode.elastic and not self._control.order.version:
@@ -124,7 +124,7 @@ class Peers:
         return joined
 
     def _replace_exchange(self, wanted: Generation) -> None:
-        """Replace the exchange by one for this generation, with the same optimizer state."""
+        """Replace the exchange by one with these trainers, with the same optimizer state."""
 
         def alive() -> bool:  # once joined, a newer list ends no wait: others still come, or are found to have left
             return self._poll() and wanted in (self._wanted(), self._joined)
@@ -142,7 +142,7 @@ class Peers:
         before.close()
 
     def part(self) -> None:
-        """Leave a generation that has lost a learner; `join` succeeds when a new order lists the present learners."""
+        """Leave learners of which one was lost; `join` succeeds once the supervisor has listed the present learners."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def leave(self) -> None:
@@ -151,7 +151,7 @@ class Peers:
         self._control.send(Left())
 
     def straggler(self, metrics: Mapping[str, float], seconds: float) -> str:
-        """Return a warning if the other learners have waited for one (a straggler) repeatedly; otherwise "".
+        """Return a warning if the other learners have repeatedly waited for the same one (a straggler); otherwise "".
 
         ``metrics`` are those of the exchange for the last ``seconds`` seconds.
         """

@@ -28,7 +28,7 @@ ATTEMPTS = 10_000
 
 
 def weights_fields(size: int) -> list[Field]:
-    """Return the fields of a segment of shared memory for ``size`` published float32 weights."""
+    """Return the shared memory layout for ``size`` published float32 weights."""
     return [
         Field("newest", "int64", (8,), -1),
         Field("sequence", "int64", (SLOTS, 8), 0),
@@ -38,15 +38,15 @@ def weights_fields(size: int) -> list[Field]:
 
 
 def slots_in_words(size: int, what: str) -> str:
-    """Describe the content of such a segment to the user, for example "3 slots x 1,000 float32 weights"."""
+    """Describe the segment of published weights to the user, for example "3 slots x 1,000 float32 weights"."""
     return f"{SLOTS} slots x {size:,} float32 {what}"
 
 
 class Published:
-    """Published weights. One process writes them, and any number of processes read them."""
+    """The newest weights of a network in shared memory, which one process writes and any number of processes read."""
 
     def __init__(self, segment: Segment) -> None:
-        """Use the slots in a segment that has the fields of `weights_fields`."""
+        """Use a segment of shared memory with the layout of `weights_fields`."""
         self._newest = segment["newest"]
         self._sequence = segment["sequence"]
         self._env_steps = segment["env_steps"]
@@ -74,7 +74,7 @@ class Published:
         return int(self._payload.shape[1])
 
     def go_on_after(self, version: int) -> None:
-        """Number later versions from ``version`` + 1 on; ``version`` was published before the run was resumed."""
+        """In a resumed run, number the next versions from ``version`` + 1 on."""
         self._after = version
 
     def publish(self, weights: NDArray[np.float32], env_steps: int) -> int:
@@ -89,7 +89,7 @@ class Published:
         return version
 
     def kept(self, versions: Collection[int]) -> dict[int, tuple[NDArray[np.float32], int]]:
-        """Return those of these versions that are still in slots: version -> (copy of the weights, environment steps).
+        """Return those of these versions that are still in memory: version -> (copy of the weights, environment steps).
 
         Only the writer may call this.
         """
@@ -104,8 +104,8 @@ class Published:
     def fetch(self, out: NDArray[np.float32], known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
         """Copy the newest version to ``out`` [size]; returns (version, environment steps), or None if it is ``known``.
 
-        With ``wanted``, that version is copied instead if it is still in a slot. If the writer overwrites the slot
-        during the read, the newest version is read instead. Raises RuntimeError after ATTEMPTS failed reads.
+        With ``wanted``, that version is copied instead if it is still in memory. If the writer overwrites it during the
+        read, the newest version is read instead. Raises RuntimeError after ATTEMPTS failed reads.
         """
         for _ in range(ATTEMPTS):
             if (version := self.version if wanted is None else wanted) == known:

@@ -22,7 +22,7 @@ _LINGER_MS = 500
 
 
 class RequestLine:
-    """A line to one process. It is opened anew when the process gets a new address."""
+    """A learner's connection to a server, which repeats each request until it is answered."""
 
     def __init__(self, endpoints: Endpoints, limit_bytes: int, moved: MovedBytes) -> None:
         """Do not connect yet; ``limit_bytes`` is the size of the largest answer, and ``moved`` counts sent bytes."""
@@ -37,7 +37,7 @@ class RequestLine:
         """Time at which the connection was last found to be lost."""
 
     def follow(self, to: Endpoint) -> None:
-        """Open the line to an address, unless it is open."""
+        """Connect to an address, unless there is a connection to it."""
         if to != self._to:
             if self._dealer is not None:
                 self._dealer.close()
@@ -45,9 +45,9 @@ class RequestLine:
             self._sent_s = {}
 
     def send_due(self, request: int, body: bytes, part: int = 0) -> bool:
-        """Send a request, unless it was sent and is not due again yet; returns whether it was sent.
+        """Send a request, unless it was sent a short time ago; returns whether it was sent.
 
-        ``request`` is its number. A request with several messages has a number for each, ``part``.
+        ``request`` is its number. A request of several messages has a number for each, ``part``.
         """
         if request != self._request:
             self._request, self._sent_s = request, {}
@@ -75,7 +75,7 @@ class RequestLine:
         return self._dealer.recv(timeout_ms)
 
     def close(self) -> None:
-        """Close the line; a second call does nothing."""
+        """Close the connection; a second call does nothing."""
         if self._dealer is not None:
             self._dealer.close(_LINGER_MS)
             self._dealer = None

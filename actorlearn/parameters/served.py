@@ -54,7 +54,7 @@ saved."""
 
 
 class Served(Alone):
-    """The exchange of a learner in mode async whose weights are kept by parameter servers.
+    """Mode async with parameter servers: sends a learner's gradients to servers, and gets new weights from them.
 
     Its optimizer holds the servers' optimizer state as of the newest checkpoint, and never takes a step.
     """
@@ -76,20 +76,20 @@ class Served(Alone):
         self.lines = ServerLines(learner.endpoints, self.sharding.server_of, limit, learner.alive, learner.present)
         self.wire = WIRES[settings.wire]
         self._table = new_table(settings.learners)
-        """Newest known rows (`LearnerRow`) of all learners; this learner's row is exact."""
+        """Newest known counts (`LearnerRow`) of all learners; this learner's are exact."""
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
-        """For each shard, the newest known rows of all learners at this shard."""
+        """For each shard, the newest known counts of all learners at this shard."""
         self._base = (0, 0)
         """Environment steps and updates of all learners when the servers were first filled."""
         self._versions = dict.fromkeys(self.spans, 0)
         """For each shard, the version of its weights that this learner has."""
         self._joined = False
         self._number = 0
-        """Number of the next change."""
+        """Number of the next optimizer step (`Position.first_change`)."""
         self._staleness: list[int] = []
-        """Staleness of each change at each shard since the last report."""
+        """Staleness of each gradient at each shard since the last report."""
         self._dropped = 0
-        """Number of changes since the last report that at least one shard has dropped."""
+        """Number of gradients since the last report that at least one shard has dropped."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Served(Alone):
     # Joining ----------------------------------------------------------------------------------------------------------
 
     def join(self, env_steps: int, updates: int, position: Position = BEGINNING) -> Joined:
-        """Copy the servers' weights, and fill empty servers; a restarted learner continues from its row there."""
+        """Copy the servers' weights, and fill empty servers; a restarted learner continues from its counts there."""
         self._base = (env_steps, updates)
         self._take(self._ask(ShardFrame(PULL, shard) for shard in self.spans))
         self._joined = True
@@ -133,11 +133,11 @@ class Served(Alone):
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
     def _resumed(self, position: Position) -> LearnerRow:
-        """Return this learner's row, set to the rollout that it learns next.
+        """Return this learner's counts for the rollout that it learns from next, after a first start or a restart.
 
-        This is the rollout of ``position``, which comes from its account. If it was restarted on another machine, the
-        account is that of an older checkpoint. The rollout that the servers have recorded is then taken instead,
-        because the weights have learned from the rollouts before it.
+        This is the rollout of ``position``. If the learner was restarted on another machine, ``position`` is that of an
+        older checkpoint; then the rollout that the servers have recorded is taken, because the weights have learned
+        from those before it.
         """
         row = self._record
         if not row.written:
@@ -155,7 +155,7 @@ class Served(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return the last known steps and updates of all learners, with this batch, without waiting."""
+        """Return the newest known steps and updates of all learners, including this batch; does not wait for them."""
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
@@ -164,7 +164,7 @@ class Served(Alone):
         return Agreed(steps + self._batch_steps, made + updates, draining)
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Send the moments to the server that has the statistics, and copy the merged statistics from its answer.
+        """Send the moments of a batch's observations to the server of the statistics, and copy the merged statistics.
 
         The server merges them with the same function as ``combine``, which is not called here.
         """
@@ -173,7 +173,7 @@ class Served(Alone):
         self._number += 1
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip the gradient, send each shard its part, and copy the weights in the answers."""
+        """Clip the gradient, send the servers their parts of it, and copy the new weights from the answers."""
         norm = clip(gradients, self.groups)
         hit("served.clipped")
         taken = usable and bool(torch.isfinite(norm))
@@ -202,7 +202,7 @@ class Served(Alone):
             self._settle(row._replace(rollouts_learned=self._rollout + 1, used=used, updates=row.updates + 1))
 
     def learned(self, end_steps: int) -> int:
-        """Return the newest known number of environment steps; near ``end_steps``, the servers are asked for it."""
+        """Return the newest known number of environment steps; near ``end_steps``, ask the servers for it."""
         total, _ = self._totals()
         if total + NEAR_END * max(len(self.learner.present().learners), 1) * self._batch_steps >= end_steps:
             servers = range(self.settings.servers)
@@ -222,7 +222,7 @@ class Served(Alone):
         return self._versions != before
 
     def metrics(self) -> dict[str, Any]:
-        """Return mean and largest staleness, bytes, dropped changes and seconds waited since the last call."""
+        """Return mean and largest staleness, bytes, dropped gradients and seconds waited since the last call."""
         stale, self._staleness = self._staleness, []
         dropped, self._dropped = self._dropped, 0
         waited_s, self.lines.waited_s = self.lines.waited_s, 0.0
@@ -241,7 +241,7 @@ class Served(Alone):
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _ask(self, requests: Iterable[ShardFrame], patience_s: float = inf) -> dict[int, ShardFrame]:
-        """Send requests, at most one for each shard, until all are answered; an empty shard is filled first."""
+        """Send requests to the servers, at most one for each shard, until all are answered; fill empty shards first."""
         waiting = {request.shard: request for request in requests}
         found: dict[int, ShardFrame] = {}
         while waiting:
@@ -258,7 +258,7 @@ class Served(Alone):
         return found
 
     def _offer(self, shard: int) -> ShardFrame:
-        """Return the frame that offers this learner's weights and the saved optimizer state to an empty shard."""
+        """Return the request that offers this learner's weights and the saved optimizer state to an empty shard."""
         span, table = self.spans[shard], self._tables[shard].copy()
         vectors, scalars = split_state(self.optimizer) if shard != self.statistics_shard else ([], [])
         take_newer(table, self._table, same_shard=False)
@@ -273,7 +273,7 @@ class Served(Alone):
         )
 
     def _take(self, answers: Mapping[int, ShardFrame], weights: bool = True) -> None:
-        """Take counts and, with ``weights``, weights from answers."""
+        """Copy step counts and, with ``weights``, the weights from the servers' answers."""
         for shard, answer in answers.items():
             self._take_rows(answer)
             if weights:
@@ -281,7 +281,7 @@ class Served(Alone):
                 self._versions[shard] = answer.version
 
     def _take_rows(self, answer: ShardFrame) -> None:
-        """Take the newer rows of learners from an answer, and the counts with which the shard was first filled."""
+        """Copy the newer counts of learners from an answer, and the counts with which the shard was first filled."""
         if len(answer.table) == len(self._table):
             take_newer(self._tables[answer.shard], answer.table)
             take_newer(self._table, answer.table, same_shard=False)
@@ -289,7 +289,7 @@ class Served(Alone):
 
     @property
     def _own_row(self) -> Table:
-        """This learner's row as a table of one row, which is a view."""
+        """Counts of this learner, as a view of one row of the table of learners."""
         return self._table[self.learner.number :][:1]
 
     @property
@@ -297,7 +297,7 @@ class Served(Alone):
         return LearnerRow.of(self._own_row[0].tolist())
 
     def _settle(self, row: LearnerRow) -> None:
-        """Replace this learner's row, and send it to each server; later requests contain it too."""
+        """Replace this learner's counts, and send them to each server; later requests contain them too."""
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(written=row.written + 1, counts=counts).words()
         for server in range(self.settings.servers):

@@ -25,7 +25,7 @@ _POLL_MS = 20
 
 
 class ServerLines:
-    """The lines of one learner to all parameter servers."""
+    """The connections of one learner to all parameter servers."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class ServerLines:
     ) -> None:
         """Do not connect yet.
 
-        ``server_of`` returns the number of the server that keeps a shard. ``limit_bytes`` is the size of the largest
-        answer. ``alive`` is called at least every 50 ms during a wait; it returns False if the wait must end.
+        ``server_of`` returns the server that keeps a shard. ``limit_bytes`` is the size of the largest answer.
+        ``alive`` is called at least every 50 ms during a wait; it returns False if the wait must end.
         """
         self._endpoints, self._server_of = endpoints, server_of
         self._alive, self._present = alive, present
@@ -77,16 +77,16 @@ class ServerLines:
         return answers
 
     def post(self, frame: ShardFrame) -> None:
-        """Send a frame that needs no answer, if the line to its server is open."""
+        """Send a message that needs no answer, if there is a connection to its server."""
         self._lines[self._server_of(frame.shard)].send(encode(self._endpoints.run, frame))
 
     def close(self) -> None:
-        """Close all lines."""
+        """Close all connections."""
         for line in self._lines.values():
             line.close()
 
     def _send(self, server: int, bodies: Mapping[int, bytes]) -> None:
-        """Send those requests to a server that are due, if the server has an address."""
+        """Send those requests to a server that are due, if its address is known."""
         found = self._endpoints.find(ROLE).get(server)
         if found is None or found.address is None:
             self._missed_s.setdefault(server, time.monotonic())
@@ -99,7 +99,7 @@ class ServerLines:
                 hit("server_lines.sent")
 
     def _receive(self, first: int) -> list[ShardFrame]:
-        """Return the answers that have come from all servers; waits up to _POLL_MS for one from server ``first``."""
+        """Return the answers that have come from all servers; wait up to _POLL_MS for one from server ``first``."""
         found: list[ShardFrame] = []
         for server in sorted({first, *self._lines}, key=lambda each: each != first):
             wait_ms = _POLL_MS if server == first else 0

@@ -239,25 +239,24 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
     """Settings of a learner in mode sync."""
 
     rank: Annotated[int, Meta(ge=0)] = 0
-    """Index of this learner among those that exchange with each other (a generation); set when it joins them."""
+    """Index of this learner among those that exchange with each other; set when it joins them."""
     learners: Annotated[int, Meta(ge=1)] = 1
-    """Number of learners of the generation."""
+    """Number of learners that exchange with each other."""
     rendezvous: Shm
-    """Segment of the barrier of the generation. Before this learner has joined, the beginning of the names of such
-    segments."""
+    """Segment of the learners' barrier. Before this learner has joined, the beginning of the names of such segments."""
     gradients: Shm
     """Segment in which the learners share their gradients."""
     trainers: tuple[ProcessId, ...] = ()
-    """Trainers of the generation, by rank, if they are on several machines."""
+    """Trainers of the learners that exchange with each other, by rank, if they are on several machines."""
     generation: int = 0
-    """Number of the generation."""
+    """Number of this list of learners, which grows with each change of it."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
     """Number of optimizer steps that each learner takes alone between two exchanges of weights; 1 = gradients are
     exchanged at each step."""
 
     @property
     def together(self) -> int:
-        """Number of learners of the generation."""
+        """Number of learners that exchange with each other."""
         return self.learners
 
     def __post_init__(self) -> None:
@@ -305,7 +304,7 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
     """For each learner, the segment in which it posts its weights, or the socket at which it receives the weights of
     others."""
     graph: GraphSettings = GraphSettings()
-    """Graph that says which learners mix whose weights."""
+    """Graph that says which learners average their weights."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
     """Number of optimizer steps between two exchanges, counted across batches."""
     max_staleness: Annotated[int, Meta(ge=0)] | None = None
@@ -340,10 +339,10 @@ class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Settings of the experience that learners share (``experience.py``)."""
 
     messages: ByLearner[Shm]
-    """For each learner, the segment in which it posts rows of its newest rollout."""
+    """For each learner, the segment in which it shares its newest rollout."""
     graph: GraphSettings
-    """Graph that says which learners learn from whose rows."""
+    """Graph that says which learners learn from whose rollouts."""
     environments: int
-    """Largest number of environments whose rows are in a message."""
+    """Largest number of environments in a message."""
     shape: BlockShape
-    """Shape of the blocks of all learners."""
+    """Layout of the rollouts of all learners."""

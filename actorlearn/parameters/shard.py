@@ -61,21 +61,21 @@ Answers = dict[int, ShardFrame]
 
 
 class StatisticsRule:
-    """The update rule of the shard of statistics of observations: a change merges moments into them."""
+    """Update rule of the observation statistics on a parameter server: merges the moments that learners send."""
 
     rates = 0
-    """Smallest number of learning rates that a change must have."""
+    """Smallest number of learning rates that a request must have."""
 
     def __init__(self, weights: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
-        """Change ``weights``, which are the statistics, by ``combine(weights, moments)``."""
+        """Merge into ``weights``, the statistics, by ``combine(weights, moments)``."""
         self.weights, self._combine = weights, combine
 
     def change(self, values: Tensor, rates: Sequence[float]) -> None:
-        """Merge the moments that a learner has sent."""
+        """Merge the moments of a batch's observations, ``values``, into the statistics."""
         self._combine(self.weights, values)
 
     def state(self) -> tuple[list[Tensor], list[float]]:
-        """Return the vectors and the scalars of the rule's state: there are none."""
+        """Return two empty lists, because this rule has no state."""
         return [], []
 
     def restore(self, vectors: Sequence[Tensor], scalars: Sequence[float]) -> None:
@@ -83,7 +83,7 @@ class StatisticsRule:
 
 
 class OptimizerRule:
-    """The update rule of a shard of parameters: a change is an optimizer step with a gradient."""
+    """Update rule of a part of the parameters on a parameter server: an optimizer step with a learner's gradient."""
 
     def __init__(self, optimizer: GroupedOptimizer[Any], weights: Tensor) -> None:
         self._optimizer, self.weights = optimizer, weights
@@ -125,7 +125,7 @@ def join_state(
 
 
 class Content(NamedTuple):
-    """The whole state of a shard."""
+    """The whole state of a shard, as it is kept in shared memory."""
 
     words: NDArray[np.int64]
     """Whether the shard is filled, its version, the two numbers of `ShardFrame.base`, and the flattened table."""
@@ -136,25 +136,25 @@ class Content(NamedTuple):
 
 
 class Shard:
-    """A shard, which processes requests of learners."""
+    """A part of the weights on a parameter server, with its optimizer state; applies the gradients of learners."""
 
     def __init__(self, number: int, rule: UpdateRule, learners: int, quorum: int = 0) -> None:
-        """Begin empty.
+        """Start empty, until a learner offers weights.
 
-        ``quorum`` is the number of gradients, computed with one version of the weights, whose mean makes the next
-        version; later gradients of that version are dropped. 0 = each gradient makes a new version, whichever version
-        it was computed with.
+        If ``quorum`` is above 0, the mean of this many gradients, computed with the same version of the weights, makes
+        the next version, and later gradients of that version are dropped. If it is 0, each gradient makes a new
+        version.
         """
         self._number, self._rule, self._quorum = number, rule, quorum
         self.filled = False
         self.version = 0
-        """Number of changes of the weights."""
+        """Number of gradients or moments that were applied to the weights."""
         self.made = 0
-        """Number of changes made by this process."""
+        """Number of those applied by this process."""
         self._base = (0, 0)
         """Environment steps and updates of all learners when the shard was first filled."""
         self.table = new_table(learners)
-        """Rows (`LearnerRow`) of all learners."""
+        """Counts (`LearnerRow`) of all learners."""
         self._offers: dict[int, ShardFrame] = {}
         """Newest offer of each learner, while the shard is empty."""
         self._offered_s = 0.0
@@ -180,7 +180,7 @@ class Shard:
         return Content(words, np.array(scalars, np.float64), [self._rule.weights, *vectors])
 
     def restore(self, content: Content) -> None:
-        """Restore the state that is in shared memory since before a restart of the server."""
+        """Restore the state that the server kept in shared memory before it was restarted."""
         filled, version, *base = content.words[:HEAD_WORDS].tolist()
         self.filled, self.version, self._base = bool(filled), version, (base[0], base[1])
         self.table = content.words[HEAD_WORDS:].reshape(self.table.shape).copy()
@@ -190,7 +190,7 @@ class Shard:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def take(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
-        """Process a request of a learner; returns answers to send. A request that does not fit the shard is ignored."""
+        """Process a request of a learner; returns answers to send, by learner. Requests that do not fit are ignored."""
         if not self._fits(learner, frame):
             return {}
         if len(frame.table) == 1 and frame.table[0, WRITTEN] > self.table[learner, WRITTEN]:
@@ -204,10 +204,10 @@ class Shard:
         return {learner: self._answer(frame)}
 
     def due(self, present: Collection[int], now_s: float) -> Answers:
-        """Return answers that have become due: to offers, or to gradients when enough have come for a quorum.
+        """Return answers that need no further request: to offers of weights, or to gradients if a quorum is complete.
 
-        ``present`` has the learners that the newest order lists. Learners are listed only when all of the run have
-        connected. A learner that is not listed was therefore lost, and the shard does not wait for it.
+        ``present`` has the learners that the supervisor lists. A learner that is not listed was lost, because all
+        learners are listed once they have connected; the shard does not wait for it.
         """
         late = now_s - self._offered_s >= OFFERS_S
         if self._offers and (late or self._offers.keys() >= set(present)):
@@ -235,7 +235,7 @@ class Shard:
         return {}
 
     def _fill(self) -> Answers:
-        """Take the newest of the offered weights, and the newest row of each learner from all offers."""
+        """Take the newest weights that learners have offered, and the newest counts of each learner."""
         best = max(self._offers.items(), key=lambda offer: (offer[1].version, offer[1].base, -offer[0]))[1]
         for offer in self._offers.values():
             take_newer(self.table, offer.table)

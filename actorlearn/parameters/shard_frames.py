@@ -54,12 +54,12 @@ WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 
 
 class LearnerRow(NamedTuple):
-    """What a shard, and the other learners, know of one learner. It is stored as ROW_WORDS integers."""
+    """Counts of one learner, as a parameter server and the other learners know them; stored as ROW_WORDS integers."""
 
     handled: int = -1
-    """Number of the learner's newest change that the shard has processed, even if it was not applied."""
+    """Number of the learner's newest gradient that the shard has processed, even if it was not applied."""
     dropped: int = 0
-    """Number of the learner's changes that the shard has dropped."""
+    """Number of the learner's gradients that the shard has dropped."""
     written: int = 0
     """Number of times that the learner has written the fields below, also before restarts; 0 = never."""
     rollouts_learned: int = 0
@@ -74,32 +74,31 @@ class LearnerRow(NamedTuple):
     """Counts of the learner's source of minibatches (``interface.Carried.counts``)."""
 
     def words(self) -> list[int]:
-        """Return the row as ROW_WORDS integers."""
+        """Return the counts as ROW_WORDS integers."""
         *fields, counts = self
         return [*fields, len(counts), *counts, *[0] * (CARRIED_COUNTS - len(counts))]
 
     @classmethod
     def of(cls, words: Sequence[int]) -> LearnerRow:
-        """Return the row that `words` has converted to these integers."""
+        """Return the counts that `words` has converted to these integers."""
         fields = len(cls._fields) - 1
         return cls._make([*words[:fields], tuple(words[fields + 1 :][: words[fields]])])
 
 
 Table = NDArray[np.int64]
-"""Rows of learners as integers, by learner number, [learners, ROW_WORDS]."""
+"""Counts (`LearnerRow`) of all learners as integers, [learners, ROW_WORDS]."""
 HANDLED, WRITTEN = LearnerRow._fields.index("handled"), LearnerRow._fields.index("written")
 
 
 def new_table(learners: int) -> Table:
-    """Return a table of empty rows."""
+    """Return a table of counts (`LearnerRow`) for this many learners, without any learner's counts."""
     return np.tile(np.array(LearnerRow().words(), np.int64), (learners, 1))
 
 
 def take_newer(table: Table, others: Table, same_shard: bool = True) -> None:
-    """Update ``table`` with the rows of the table ``others`` that are newer.
+    """Copy the counts of those learners to ``table`` for which ``others`` has newer ones.
 
-    ``same_shard`` is False if the tables belong to different shards. The fields ``handled`` and ``dropped``, which
-    differ between shards, are then not updated.
+    If the tables belong to different shards, the fields ``handled`` and ``dropped`` are not copied.
     """
     newer = others[:, WRITTEN] > table[:, WRITTEN]
     table[newer, WRITTEN:] = others[newer, WRITTEN:]
@@ -116,15 +115,15 @@ class ShardFrame(NamedTuple):
     request: int = 0
     """Number of the request, counted by the learner's process; the answer has the same number."""
     number: int = -1
-    """Number of the change."""
+    """Number of the gradient or moments (`Position.first_change`)."""
     version: int = 0
     """Version of the shard's weights: in a request, the one that the learner has; in an answer, the current one."""
     outcome: int = APPLIED
-    """In the answer to a change, its outcome."""
+    """In the answer to a gradient or moments, what the server did with them."""
     base: tuple[int, int] = (0, 0)
     """Environment steps and updates of all learners when the shard was first filled."""
     table: Table = new_table(0)
-    """In a request, the row of its learner; in an answer, the rows of all learners; [rows, ROW_WORDS]."""
+    """In a request, the counts of its learner; in an answer, those of all learners; [rows, ROW_WORDS]."""
     rates: tuple[float, ...] = ()
     """Learning rate of each parameter group."""
     values: Tensor = torch.empty(0)
@@ -136,7 +135,7 @@ class ShardFrame(NamedTuple):
 
 
 def encode(run: bytes, frame: ShardFrame) -> bytes:
-    """Return the bytes of a frame; ``run`` is the run's id of 16 bytes."""
+    """Return the bytes of a message; ``run`` is the run's id of 16 bytes."""
     table, rates, scalars = frame.table, np.array(frame.rates, np.float64), np.array(frame.scalars, np.float64)
     head = SHARD.pack(
         run,
@@ -157,7 +156,7 @@ def encode(run: bytes, frame: ShardFrame) -> bytes:
 
 
 def decode(run: bytes, body: bytes) -> ShardFrame | None:
-    """Return the frame in these bytes; None if they are no valid frame of this run."""
+    """Return the message in these bytes; None if they are no valid message of this run."""
     head = SHARD.unpack(run, body)
     if head is None:
         return None
@@ -190,5 +189,5 @@ def decode(run: bytes, body: bytes) -> ShardFrame | None:
 
 
 def most_bytes(size: int, vectors: int, learners: int, groups: int, scalars: int) -> int:
-    """Return the number of bytes of the largest frame for a shard with ``size`` weights."""
+    """Return the size in bytes of the largest message for a shard with ``size`` weights."""
     return SHARD.size + SHARD_ROW_BYTES * learners + 8 * (groups + scalars) + max(4 * (1 + vectors), 8) * size

@@ -18,7 +18,7 @@ ROLE = "parameter_server"
 LOOPBACK = "127.0.0.1"
 """Address of parameter servers in a run on one machine."""
 ROW_WORDS = 8 + CARRIED_COUNTS
-"""Number of 8-byte integers in a row of the table of learners (``shard_frames.LearnerRow``)."""
+"""Number of 8-byte integers with the counts of one learner (``shard_frames.LearnerRow``)."""
 HEAD_WORDS = 4
 """Number of 8-byte integers before this table: whether the shard is filled, its version, and two counts."""
 SHARD_NUMBERS = 32 * 1024
@@ -31,7 +31,7 @@ MOST_SCALARS = 64
 
 @dataclass(frozen=True)
 class Sharding:
-    """Division of the flat vector of weights into shards, and of the shards among parameter servers.
+    """Divides the flat vector of weights into shards, and the shards among parameter servers.
 
     Each server has an equal part of the parameters. A large part is divided into several shards. The server can then
     receive the gradient of one shard while it sends the weights of the previous one, and so uses the network in both
@@ -70,7 +70,7 @@ class Sharding:
 
 
 def shard_fields(size: int, vectors: int, learners: int) -> list[Field]:
-    """Return the fields of the segment of a shard with ``size`` weights and ``vectors`` vectors of optimizer state."""
+    """Return the shared memory layout of a shard of ``size`` weights and ``vectors`` vectors of optimizer state."""
     return [
         Field("commits", "int64", (8,), 0),
         Field("words", "int64", (SLOTS, HEAD_WORDS + learners * ROW_WORDS), 0),

@@ -22,14 +22,14 @@ from actorlearn.memory.shared import Segment
 
 _ENV_STEPS, _UPDATES, _ROLLOUTS_LEARNED = range(3)
 TABLE_WORDS = 5
-"""Number of 8-byte integers in a row of the table in a message: a learner's number, then its `LearnerCounts`."""
+"""Number of 8-byte integers per learner in a message: the learner's number, then its `LearnerCounts`."""
 
 _MOST = 1 << 53
 """Largest valid count (``wire/identity.py``)."""
 
 
 class LearnerCounts(NamedTuple):
-    """Counts of one learner."""
+    """Environment steps and updates of one learner in mode gossip."""
 
     began_env_steps: int
     """Number of environment steps of all learners in the weights with which the learner began."""
@@ -42,7 +42,7 @@ class LearnerCounts(NamedTuple):
 
 
 def counts_fields(learners: int) -> list[Field]:
-    """Return the fields of the segment; ``learners`` is the largest number of learners that a run can have."""
+    """Return the shared memory layout of the counts; ``learners`` is the largest number of learners of a run."""
     return [
         Field("began", "int64", (learners, 8), -1),  # env steps and updates in the weights that the learner began with
         Field("settled", "int64", (learners, 8), 0),  # how often each learner has counted a rollout
@@ -52,7 +52,7 @@ def counts_fields(learners: int) -> list[Field]:
 
 
 class SharedCounts:
-    """The counts of all learners, as one of them reads them and adds to its own."""
+    """Environment steps and updates of all learners in mode gossip, of which each learner writes its own."""
 
     def __init__(self, segment: Segment, learner: int) -> None:
         self._began, self._claimed = segment["began"], segment["claimed"][:, 0]
@@ -68,7 +68,7 @@ class SharedCounts:
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
     def begin(self, env_steps: int, updates: int) -> None:
-        """Record the counts of all learners in the weights with which this learner begins; not called at a restart."""
+        """Record the counts of all learners in the weights with which this learner starts; not after a restart."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates
 
     @property
@@ -77,9 +77,9 @@ class SharedCounts:
         return self._received.get(self._learner)
 
     def begin_again(self, received: LearnerCounts, rollout: int) -> None:
-        """Continue on this machine with counts ``received`` from others; ``rollout`` is the next rollout to count.
+        """Continue on this machine with the counts that others have of this learner; ``rollout`` is the next one.
 
-        The learner makes new experience on this machine, so no rollout that others have mixed is learned from again.
+        The learner plays new games on this machine, so no rollout that others have used is learned from again.
         """
         self._records[self._learner].replace([received.env_steps, received.updates, rollout])
         self.begin(received.began_env_steps, received.began_updates)
@@ -89,7 +89,7 @@ class SharedCounts:
         return np.array([(learner, *counts) for learner, counts in sorted(self._known().items())], np.int64)
 
     def receive(self, table: NDArray[np.int64]) -> None:
-        """Take newer counts from the table in another learner's message; invalid rows are left out."""
+        """Copy newer counts from a table that another learner has sent; invalid rows are left out."""
         for learner, *words in table.tolist():
             counts = LearnerCounts._make(words)
             if 0 <= learner < len(self._records) and 0 <= min(counts) <= max(counts) <= _MOST:
@@ -98,7 +98,7 @@ class SharedCounts:
                     self._received[learner] = counts
 
     def _known(self) -> dict[int, LearnerCounts]:
-        """Return the newest counts of each learner, from the segment or from messages; this one's from the segment."""
+        """Return the newest counts of each learner, from shared memory or from messages."""
         known = dict(self._received)
         known.pop(self._learner, None)
         began = self._began[:, : _UPDATES + 1].copy()
@@ -112,11 +112,11 @@ class SharedCounts:
 
     @property
     def claimed(self) -> int:
-        """Number of the first rollout of this learner from which no other learner's weights can have learned."""
+        """First rollout of this learner from which no other learner's weights can have learned."""
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Record that weights which have learned from this rollout may reach others; called before they are posted."""
+        """Record that weights which have learned from this rollout may be sent; called before they are."""
         self._claimed[self._learner] = rollout + 1
         hit("shared_counts.claimed")
 
@@ -134,7 +134,7 @@ class SharedCounts:
 
     @property
     def total(self) -> tuple[int, int]:
-        """Environment steps and updates of all learners: the largest counts at a beginning, plus all counts since."""
+        """Environment steps and updates of all learners: those of the weights they started with, and all made since."""
         known = self._known().values()
         env_steps = max((each.began_env_steps for each in known), default=0) + sum(each.env_steps for each in known)
         updates = max((each.began_updates for each in known), default=0) + sum(each.updates for each in known)

@@ -39,7 +39,7 @@ _WORDS = 16
 
 
 class LearnerRecord(NamedTuple):
-    """Counts of a learner, which it writes to the store after each rollout, all at once."""
+    """Counts of a learner in the parameter store, which it writes after each rollout, all at once."""
 
     rollouts_learned: int
     """Number of the next rollout from which the learner learns."""
@@ -60,7 +60,7 @@ class LearnerRecord(NamedTuple):
 
 
 def store_fields(parameters: int, vectors: int, statistics: int, learners: int, chunks: int = CHUNKS) -> list[Field]:
-    """Return the fields of the store's segment, for a flat vector of parameters and then statistics.
+    """Return the shared memory layout of the parameter store, for a flat vector of parameters and then statistics.
 
     ``vectors`` is the number of vectors in the optimizer's state, each as long as the parameters. The statistics are an
     additional chunk, the last one.
@@ -76,12 +76,12 @@ def store_fields(parameters: int, vectors: int, statistics: int, learners: int, 
 
 
 class SharedStore:
-    """One learner's access to a store: chunks, each with its own lock, and a record of each learner."""
+    """Weights and optimizer state in shared memory, which all learners in mode async change; each chunk has a lock."""
 
     def __init__(self, segment: Segment, rank: int, parameters: int, beat: Callable[[], object]) -> None:
-        """Use the store in ``segment``; ``beat`` is called repeatedly while this learner waits for a lock.
+        """Use the store in ``segment`` as learner ``rank``.
 
-        ``rank`` is the number of this learner, and ``parameters`` the number of parameters.
+        ``parameters`` is the number of parameters. ``beat`` is called repeatedly while this learner waits for a lock.
         """
         self._filled, settled, records = segment["filled"], segment["settled"], segment["records"]
         self._records = [CommittedRecord(settled[other], records[:, other]) for other in range(len(settled))]
@@ -138,13 +138,13 @@ class SharedStore:
         return self._slot(chunk, self.version(chunk) + 1)
 
     def applied(self, chunk: int) -> int:
-        """Return the number of this learner's newest change in the chunk, -1 = none; the caller must have locked it."""
+        """Return the number of this learner's newest optimizer step in a chunk that it has locked; -1 = none."""
         return int(self._applied[self.version(chunk) % SLOTS, chunk, self._rank])
 
     def commit(self, chunk: int, number: int = -1) -> int:
-        """Make the array of `spare` the current version of the chunk, and return the version.
+        """Make the array of `spare` the current version of the chunk, and return the number of this version.
 
-        ``number`` is the number of this learner's change that the version adds; -1 = none.
+        ``number`` is the number of this learner's optimizer step in it; -1 if it has none.
         """
         version = self.version(chunk) + 1
         applied = self._applied[version % SLOTS, chunk]
@@ -169,13 +169,13 @@ class SharedStore:
         self._filled[0] = 1  # written last: it makes the counts valid
 
     def settle(self, record: LearnerRecord) -> None:
-        """Replace this learner's record atomically (``memory/record.py``)."""
+        """Replace this learner's counts atomically (``memory/record.py``)."""
         *words, counts = record
         self._records[self._rank].replace([*words, len(counts), *counts])
 
     @property
     def record(self) -> LearnerRecord | None:
-        """This learner's record; None before it has written one."""
+        """This learner's counts; None before it has written any."""
         own = self._records[self._rank]
         if not own.commits:
             return None
@@ -195,7 +195,7 @@ class SharedStore:
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """Return these fields of every learner's record, [fields, learners]; those of one learner fit together."""
+        """Return these counts of every learner, [fields, learners]; those of one learner fit together."""
         columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 

@@ -20,14 +20,14 @@ NAME_EVERY_S = 30.0
 
 
 class Stragglers:
-    """Counts for each learner how often it came last to an update, and how long the others waited for it."""
+    """Counts how often each learner was the last to begin an update, and how long the others waited for it."""
 
     def __init__(self, learners: int) -> None:
         self._last = np.zeros(learners, np.int64)
         self._cost_s = np.zeros(learners)
 
     def count(self, came_s: Mapping[int, float]) -> None:
-        """Count an update; ``came_s`` has the time, in seconds on any clock, at which each learner came to it."""
+        """Count an update; ``came_s`` has the time, in seconds on any clock, at which each learner was ready for it."""
         order = sorted(came_s, key=lambda learner: came_s[learner])
         last, before = order[-1], order[-2:][0]  # the same learner if there is only one
         self._last[last] += 1
@@ -50,10 +50,9 @@ class Stragglers:
 
 
 class StragglerWarnings:
-    """Decides when to warn the user of a straggler."""
+    """Decides when to warn the user of a straggler, a learner for which the others repeatedly wait."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without reports; ``clock`` returns seconds."""
         self._clock = clock
         self._suspect, self._suspected, self._suspected_s = -1, 0, 0.0
         """The straggler of the last report, the number of consecutive reports that count for it, and their seconds."""
@@ -61,7 +60,7 @@ class StragglerWarnings:
         """Time of the last warning."""
 
     def read(self, metrics: Mapping[str, float], seconds: float, name_of: Callable[[int], str]) -> str:
-        """Read the metrics of a report on the last ``seconds`` seconds; returns a warning of a straggler, or "".
+        """Read the metrics of the last ``seconds`` seconds; returns a warning of a straggler, or "".
 
         ``name_of`` returns the name of a learner from its rank.
         """
