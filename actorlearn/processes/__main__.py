@@ -74,7 +74,7 @@ def drop_output_on_full_disk() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a role or task to its end, and return the exit status of the process.
+    """Run a process of the role or task that ``arguments`` name until it ends, and return its exit status.
 
     The status is 0 if it has ended normally, 1 after an exception, 2 if arguments or settings are invalid, and 3 if the
     supervisor has refused the process.
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(answers: int, mark: str, answer: Any) -> None:
-    """Write a task's answer: a line of JSON that begins with ``mark``, which tells it from other printed lines."""
+    """Write a task's answer: a line of JSON after ``mark``, which tells it from lines that user code prints."""
     with suppress(ValueError, OSError):
         sys.stdout.flush()
     os.write(answers, f"\n{mark}{json.dumps(answer)}\n".encode())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Gatherer:
-    """Gathers rollouts into batches on one device."""
+    """Copies the time steps of a rollout from shared memory to a batch on the trainer's device."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Gatherer:
         most_lag: int | None = None,
         replayed: Replayed | None = None,
     ) -> None:
-        """Gather batches on ``device``, with ``columns`` besides those that all batches have.
+        """Make batches on ``device``, with the algorithm's ``columns`` besides those that all batches have.
 
         ``rewards``, if given, scales rewards. Steps with a policy lag above ``most_lag`` are marked as invalid. So are,
         with ``replayed``, the steps of environments for which the replay has no room.
@@ -55,9 +55,10 @@ class Gatherer:
     def gather(
         self, rollout: int, parts: Sequence[GroupRollout], version: int, only_statistics: bool = False
     ) -> Gathered:
-        """Gather a complete rollout from its blocks; ``version`` is the version of the weights that learn from it.
+        """Return the batch of a complete rollout; ``version`` is the version of the weights that learn from it.
 
-        ``only_statistics``: the rollout is not learned from and only updates the statistics of observations.
+        ``parts`` are the groups of environments that have played the rollout. If ``only_statistics``, the rollout is
+        not learned from, and only updates the statistics of observations.
         """
         ages = self._rollouts.judge(rollout, version) - _versions(rollout, parts)
         batch = self._shift(
@@ -84,7 +85,7 @@ class Gatherer:
         )
 
     def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
-        """Add rows of other learners' rollouts to a gathered rollout; all rewards are scaled by this learner's scale.
+        """Add rollouts of other learners to this learner's rollout, with rewards scaled by this learner's scale.
 
         ``others`` has the columns of each of these rollouts, [T + 1, n, …] each.
         """
@@ -97,9 +98,9 @@ class Gatherer:
         return replace(own, shared=beside(own.batch, batch))
 
     def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
-        """Join blocks [T + 1, n, …] to a batch in which each action has the index of its outcome.
+        """Join rollouts [T + 1, n, …] to a batch in which an action has the same index as its reward.
 
-        Observation and first have T + 1 rows, other columns T. ``ages`` are the policy lags of all rows, [T + 1, B].
+        Observation and first have T + 1 time steps, other columns T. ``ages`` [T + 1, B] are policy lags.
         """
         rows = dict.fromkeys((*ARRIVAL_COLUMNS, "action"), slice(None))
         if self._replayed is not None:
@@ -121,7 +122,7 @@ class Gatherer:
 
 
 def beside(batch: Batch, other: Batch) -> Batch:
-    """Join two batches with equal numbers of rows along the dimension of environments."""
+    """Join two batches of equal length along the dimension of environments."""
     columns = {name: torch.cat([column, other.columns[name]], 1) for name, column in batch.columns.items()}
     names = [name for name in Batch.__slots__ if name != "columns"]
     joined = {name: torch.cat([getattr(batch, name), getattr(other, name)], 1) for name in names}
@@ -129,7 +130,7 @@ def beside(batch: Batch, other: Batch) -> Batch:
 
 
 def _versions(rollout: int, parts: Sequence[GroupRollout]) -> Tensor:
-    """Return the policy version of each row and environment, [T + 1, B]; in a block, all actions of a row share one."""
+    """Return the version of the weights that chose each action, [T + 1, B]."""
     rows = [torch.from_numpy(blocks.block("policy_version", group, rollout))[:, None] for _, blocks, group in parts]
     return torch.cat([row.expand(-1, part.blocks.envs_per_group) for row, part in zip(rows, parts, strict=True)], dim=1)
 

@@ -81,11 +81,11 @@ class TrainerState:
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the published weights with which open rollouts are played, and the steps at which each was published.
+        """Return the published weights that simulators act with, and the environment steps at publication, by version.
 
-        Both are by version. The newest version is left out if it equals the learner's weights. It differs only if the
-        trainer was told to end between two optimizer steps of an update. Raises NotKeptError in that case if there is
-        no replay, and if a version is no longer in memory.
+        The newest version is left out if it equals the learner's weights, as it does unless the trainer was told to end
+        between two optimizer steps. Raises NotKeptError in that case if there is no replay, and if a version is no
+        longer in memory.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -101,9 +101,10 @@ class TrainerState:
         return tensors, {str(version): steps for version, (_, steps) in kept.items()}
 
     def restore(self, saved: Checkpoint, exactly: bool, outlived: bool) -> None:
-        """Restore a checkpoint. ``exactly``: the simulators continue from its snapshots.
+        """Restore a trainer's state from a checkpoint.
 
-        ``outlived``: in this mode the learner's weights survive the death of its trainer (``parameters/modes.py``).
+        If ``exactly``, the simulators continue from its snapshots. ``outlived``: in this mode the learner's weights
+        survive the death of its trainer (``parameters/modes.py``).
         """
         begins = not self.counts.account.commits
         self.learning.restore(saved, exactly)
@@ -134,7 +135,7 @@ class TrainerState:
 
 
 class Checkpoints:
-    """Saves and restores the state of a trainer."""
+    """Decides when a trainer saves checkpoints, saves them, and restores the trainer from one."""
 
     def __init__(
         self, settings: TrainerSettings, control: Control, state: TrainerState, snapshots: SimulatorSnapshots
@@ -150,9 +151,9 @@ class Checkpoints:
         self._saved_s, self._took_s = time.monotonic(), 0.0
         """Time at which the newest checkpoint was saved, and the duration of the save, in seconds."""
         self._orders = 0
-        """Number of saves that the supervisor has ordered and that have been made."""
+        """Number of saves that the supervisor has requested and that have been made."""
         self._best_steps: int | None = None
-        """Environment steps of the weights with the best score, by the newest order."""
+        """Environment steps of the weights with the best score, as the supervisor has last reported them."""
         self._goes_on_from = ""
         """Folder of the exact checkpoint from which this run was resumed; empty if simulators began new games."""
 
@@ -160,7 +161,7 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether a checkpoint is due by time, or because the weights with the best score are not saved yet."""
+        """Whether it is time for a checkpoint, or the weights with the best score are not saved yet."""
         if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
             return True
         every_s = self._settings.checkpoint_every_s
@@ -172,17 +173,17 @@ class Checkpoints:
         self._snapshots.take()
 
     def save_as_ordered(self, saves: int) -> None:
-        """Save if the order's count of requested saves is above the number of saves made for orders."""
+        """Save if the supervisor has requested more checkpoints so far, ``saves``, than were saved on request."""
         if saves > self._orders:
             self._orders = saves
             self.save_now()
 
     def keep_best(self, best_steps: int | None) -> None:
-        """Keep the checkpoint saved soonest after ``best_steps``, the steps of the weights with the best score."""
+        """Never remove the first checkpoint at or after ``best_steps``, the steps of the best score."""
         self._best_steps = best_steps
 
     def note_weights_changed(self) -> None:
-        """Mark the newest checkpoint as outdated, because weights have changed though no steps were counted."""
+        """Record that weights have changed since the newest checkpoint although no environment steps were counted."""
         self._saved_at = -1
 
     def save_last(self) -> None:
@@ -254,7 +255,7 @@ class Checkpoints:
         return {**self._state.learning.save(folder), **self._snapshots.put(folder)}
 
     def _spared(self) -> set[int]:
-        """Return the steps of the checkpoints that must not be removed, although they are not among the newest.
+        """Return the steps of old checkpoints that must not be removed.
 
         These are the best checkpoint and, with learners in mode sync, the newest and the best that all learners have.
         """
@@ -270,7 +271,7 @@ class Checkpoints:
     def restore(self) -> bool:
         """Restore the checkpoint from which to continue; returns whether this has also published weights.
 
-        Weights are published if the simulators continue exactly, from the snapshots of the checkpoint.
+        It has if the simulators continue from the snapshots of the checkpoint.
         """
         exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
         saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
@@ -297,10 +298,10 @@ def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> b
 def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:
     """Open the checkpoint from which a learner continues. Returns it, and warnings for the user.
 
-    ``exactly`` is the folder of an exact checkpoint from which the run is resumed; empty: the checkpoint is chosen
-    among those of the run. In modes with central weights (``parameters/modes.py``), the weights, the optimizer state
-    and the counts of all learners are then read from the newest checkpoint of any learner; everything else, such as
-    Adam's count of steps, from the learner's own. Raises CheckpointError if there is no valid checkpoint.
+    ``exactly`` is the folder of an exact checkpoint from which the run is resumed; empty: the newest valid one of the
+    run is chosen. In mode async, weights, optimizer state and the counts of all learners then come from the newest
+    checkpoint of any learner, and the rest, such as Adam's step count, from the learner's own. Raises CheckpointError
+    if no checkpoint is valid.
     """
     if exactly:
         try:
@@ -315,7 +316,7 @@ def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") ->
 
 
 def _merged(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Checkpoint, list[str]]:
-    """Return a learner's checkpoint ``mine`` with the central weights and counts of ``shared``, and warnings."""
+    """Return a learner's checkpoint ``mine`` with the common weights and counts of ``shared``, and warnings."""
     own = open_found(mine)
     if mine.path.parent != settings.checkpoints:
         own = _without_experience(own)
@@ -331,9 +332,9 @@ def _merged(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Chec
 
 
 def _without_experience(saved: Checkpoint) -> Checkpoint:
-    """Return another learner's checkpoint for a new learner, without the counts of the other learner's experience.
+    """Return another learner's checkpoint for a new learner, without that learner's own step counts.
 
-    The other learner counts its experience itself. The new learner's replay is empty, so no minibatches are due.
+    The new learner's replay is empty, so no minibatches are due.
     """
     counts = {"account": {}, "rollouts_learned": 0, "in_flight": 0, "episodes_finished": 0}
     games: dict[str, Any] = {"recent_returns": [], "recent_lengths": []}
@@ -346,11 +347,11 @@ def _without_experience(saved: Checkpoint) -> Checkpoint:
 
 
 def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:
-    """Return a learner's counts, including the rollouts that it has learned since its checkpoint with ``state``.
+    """Return a learner's saved counts ``state``, updated by the rollouts that it has learned from since its checkpoint.
 
-    ``tensors`` are those of another learner's newer checkpoint. Its central weights contain these rollouts, and its
-    table ``consumed`` has their counts. The steps in flight at the learner's own checkpoint count as the first to be
-    learned since then. Steps dropped since then are not known.
+    ``tensors`` are those of another learner's newer checkpoint. Its weights, which all learners share, contain these
+    rollouts, and its table ``consumed`` counts them. Steps in flight at the learner's own checkpoint count as the first
+    that were learned from since; steps dropped since are not known.
     """
     if "consumed" not in tensors:  # the mode of a plug-in need not save this table
         return {}

@@ -34,7 +34,7 @@ NO_STEP_S = 2.0
 
 @dataclass
 class TrainerCounts:
-    """The counts of one trainer."""
+    """Environment steps, updates and game scores of one trainer."""
 
     account: Account
     """The numbers of steps of this learner's simulators that were used and dropped, and the rollout to learn next."""
@@ -50,14 +50,14 @@ class TrainerCounts:
 
     @property
     def position(self) -> Position:
-        """Position of this learner in its own experience: number of the next rollout, and of the steps before it."""
+        """The rollout that this learner learns from next, and its number of environment steps before it."""
         return Position(self.account.rollouts_learned, self.account.steps.passed)
 
     def continue_from(self, position: Position) -> None:
-        """Continue from the position that belongs to the weights with which this learner joins the others.
+        """Continue from the rollout that follows those from which the joined learners' weights have learned.
 
-        The weights may contain a rollout that this trainer had learned, but not counted, before it was restarted. Such
-        a rollout is gathered again, and only counted.
+        If this trainer was restarted, the weights may have learned from a rollout that it had not counted yet. This
+        rollout is then gathered again, and only counted.
         """
         account = self.account
         if position.rollout > account.rollouts_learned and account.commits:
@@ -70,10 +70,10 @@ class TrainerCounts:
         account.rollouts_learned = max(account.rollouts_learned, position.rollout)
 
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
-        """Count a rollout that this trainer learned before it was restarted, and that the weights contain.
+        """Count a rollout that this trainer learned from before it was restarted.
 
-        ``in_step``: the learners are in mode sync. Steps that were not used had then been left out of the batch, and
-        are not lost. ``statistics``: the first rollouts only update the statistics of observations.
+        If ``in_step``, the learners are in mode sync; steps that were not used had then been left out of the batch, and
+        are not lost. If ``statistics``, the first rollouts only update the statistics of observations.
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
@@ -86,14 +86,14 @@ class TrainerCounts:
         self.finish_rollout(replace(gathered, stale=0, only_statistics=False))
 
     def count_learned(self, gathered: Gathered, update: Update) -> None:
-        """Count a rollout that this learner has learned with this update."""
+        """Count a rollout from which this update has learned."""
         self.env_steps, self.updates = update.env_steps, update.updates
         self.account.steps.used += gathered.steps - update.skipped_steps
         self.account.steps.dropped["not_finite"] += update.skipped_steps
         self.finish_rollout(gathered)
 
     def finish_rollout(self, gathered: Gathered) -> None:
-        """Count the games of a rollout, and the steps left out of its batch; the next rollout follows."""
+        """Count the games of a rollout and the steps left out of its batch, and move on to the next rollout."""
         dropped = self.account.steps.dropped
         dropped["stale"] += gathered.stale
         dropped["no_room"] += gathered.no_room
@@ -123,11 +123,11 @@ class TrainerCounts:
         }
 
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
-        """Restore the counts of a checkpoint, except unfinished games.
+        """Restore the counts of a checkpoint, except those of unfinished games.
 
-        When a run is resumed, the account is the checkpoint's, and steps in flight count as dropped unless simulators
-        continue ``exactly``. When a trainer is restarted within a run, the account is still in shared memory. The steps
-        learned since the checkpoint are then counted as rolled back, unless the weights have ``outlived`` the trainer.
+        If the run is resumed, the step counts are the checkpoint's, and steps in flight count as dropped unless
+        simulators continue ``exactly``. If only the trainer was restarted, the step counts are still in shared memory;
+        steps learned from since the checkpoint count as rolled back, unless the weights have ``outlived`` the trainer.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
@@ -151,10 +151,7 @@ def elapsed_s(settings: TrainerSettings) -> float:
 
 
 class Lags:
-    """A histogram of the policy lags of the steps that were learned from.
-
-    A policy lag is the age, in updates, of the weights that chose an action.
-    """
+    """A histogram of policy lags: the age, in updates, of the weights that chose each action that was learned from."""
 
     def __init__(self) -> None:
         self._steps: Counter[int] = Counter()
@@ -187,10 +184,10 @@ class Reports:
         in_flight: Callable[[], int],
         collected: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
-        """Report ``counts`` to the supervisor; rates are measured from the call of `begin` on.
+        """Report ``counts`` to the supervisor.
 
-        ``in_flight`` returns the number of steps that simulators have made and the counts do not include yet.
-        ``collected`` returns the metrics of the collection of statistics of observations; {} when learning has begun.
+        ``in_flight`` returns the number of steps that simulators have made and ``counts`` does not include yet.
+        ``collected`` returns metrics of the collection of observation statistics, {} when learning has begun.
         """
         self._collected = collected
         self._settings, self._control, self._counts, self._in_flight = settings, control, counts, in_flight
@@ -209,11 +206,11 @@ class Reports:
         """Time, in seconds, of the next report if no update is made before; each update moves it on."""
 
     def begin(self) -> None:
-        """Measure rates of learning from now on."""
+        """Measure rates, such as steps per second, from now on."""
         self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
 
     def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
-        """Keep the metrics of an optimizer step and the policy lag of each step learned from for the next report."""
+        """Keep an optimizer step's metrics and the policy lags of the steps learned from, for the next report."""
         self._newest = metrics
         self._lags.add(lags)
         self._wait_until_s = time.monotonic() + max(self._settings.report_every_s, FIRST_REPORT_S)
@@ -248,8 +245,7 @@ class Reports:
     def send_waiting(self, progress: Callable[[], tuple[int, int]]) -> None:
         """If the present rollout takes long, send a report on its progress, without new metrics of learning.
 
-        ``progress`` returns two numbers: the steps of the present rollout that are made, and those that it has when it
-        is complete; both are 0 if no rollout is played.
+        ``progress`` returns how many steps of the rollout are made, and how many it will have; 0, 0 if none is played.
         """
         now_s = time.monotonic()
         if now_s < self._wait_until_s or not (steps := progress())[1]:

@@ -47,14 +47,14 @@ SECONDARY = "secondary"
 
 
 class Audience:
-    """Passes games on to a spectator, which films them. If the spectator fails, the games continue without it."""
+    """Passes the games of an evaluation to a recorder of films. If it fails, the games continue without it."""
 
     def __init__(self, games: Any, count: int, spectator: Films | None) -> None:
-        """Show ``count`` games to ``spectator``, if there is one; ``games`` is then a `RenderedEnv`."""
+        """Show ``count`` games to ``spectator``, if there is one. ``games`` is then a `RenderedEnv`."""
         self._games, self._count, self._spectator = games, count, spectator
 
     def show(self, left: npt.NDArray[np.int64]) -> None:
-        """Show the newest picture of each environment in which games remain to be played; ``left`` [G] counts them."""
+        """Show the newest picture of each environment that has games left to play; ``left`` [G] counts them."""
 
         def see(spectator: Films) -> None:
             for i, picture in enumerate(self._games.render()):
@@ -64,10 +64,10 @@ class Audience:
         self._tell(see)
 
     def note(self, goes_on: npt.NDArray[np.bool_], step: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Record a step of the games for which ``goes_on`` [G] is True.
+        """Record a time step of those games that are not over: for which ``goes_on`` [G] is True.
 
-        ``step`` has arrays [B, …] by name: actions, rewards, outputs. A game of A agents has A consecutive rows of the
-        B = G * A.
+        ``step`` has actions, rewards and policy outputs, [B, …] each. A game of A agents has A consecutive entries of B
+        = G * A.
         """
         by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
 
@@ -109,11 +109,11 @@ def play(
 ) -> Iterator[float | None]:
     """Play exactly ``episodes`` whole games, and yield the score of each; also yield None after each step.
 
-    The caller can do other work when it gets None. A score is a sum of raw rewards; that of a game with several agents
-    is the mean of theirs. How many games each environment plays is fixed beforehand, because taking the first games to
-    finish would favour short games. ``beat`` is called between the constructions of environments. ``spectator`` is
-    shown the games. In games that have the action FIRE, it replaces an action that was chosen ``fire_after`` times in a
-    row, until another action is chosen; 0 = never.
+    The caller can do other work when it gets None. A score is a sum of raw rewards; with several agents, the mean of
+    theirs. How many games each environment plays is fixed beforehand, because taking the first games to finish would
+    favour short games. ``beat`` is called between the constructions of environments. ``spectator`` is shown the games.
+    In games with the action FIRE, if an action was chosen ``fire_after`` times in a row, FIRE is played until the
+    policy chooses another action; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -152,10 +152,9 @@ def play(
 
 
 class Repeats:
-    """Counts for each environment how many times in a row its newest action was chosen in the current game."""
+    """Counts how many times in a row each environment's newest action was chosen."""
 
     def __init__(self, count: int) -> None:
-        """Start before the first action of ``count`` environments."""
         self._action = np.full(count, -1)
         self._count = np.zeros(count, np.int64)
 
@@ -167,9 +166,9 @@ class Repeats:
 
 
 def films(recording: Recording | None, env_steps: int) -> AbstractContextManager[Films | None]:
-    """Return a context manager that gives a `Films`, which records games; it gives None if ``recording`` is None.
+    """Return a context manager that gives a `Films` to record games, or None if ``recording`` is None.
 
-    ``env_steps`` are those of the weights; they name the folder of the films.
+    ``env_steps`` is the number of steps that the weights have learned from; the folder of the films is named after it.
     """
     if recording is None:
         return nullcontext()
@@ -179,7 +178,7 @@ def films(recording: Recording | None, env_steps: int) -> AbstractContextManager
 
 
 def check_recording(env: EnvSettings, recording: Recording | None) -> None:
-    """Raise ValueError, with a text of one line, if games are to be recorded but cannot be rendered."""
+    """Raise a ValueError of one line if games are to be recorded but cannot be rendered."""
     if recording is not None:
         games = make_rendered(env, [0])
         games.reset(empty_row(games.spec, games.count))
@@ -207,16 +206,16 @@ def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
 
 
 class PublishedWeights:
-    """The published weights of the present learners."""
+    """Reads the newest published weights of all learners in the run."""
 
     def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """Open the weights at this address. Until an order lists the learners, only the first learner's are opened."""
+        """Open the weights at this address: only the first learner's, until `follow` is called."""
         self._weights = weights
         self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
     def follow(self, listed: Sequence[ProcessId]) -> None:
-        """Open the weights of trainers that an order lists, and forget the weights of trainers that have left."""
+        """Open the weights of these trainers, and close those of trainers that have left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
         trainers = [*listed] if several else [trainer_id(0)]  # a restarted trainer may have made its weights anew
@@ -257,7 +256,7 @@ def _newest(published: Published) -> tuple[int, Tensor] | None:
 
 
 def players(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the weights to play with, by name: the mean of all and, if there are several learners, those of each."""
+    """Return the weights to evaluate, by name: the mean over learners and, if there are several, those of each."""
     together = {AVERAGE: torch.stack(list(weights.values())).mean(0)}
     return {**weights, **together} if len(weights) > 1 else together
 
@@ -269,7 +268,6 @@ class EvaluationSchedule:
     """
 
     def __init__(self, every_steps: int | None) -> None:
-        """Start at any point of a run; the first weights are not evaluated unless the run ends with them."""
         self._every_steps = every_steps
         self._next_steps: float | None = None
         self._played_steps = 0
@@ -353,7 +351,7 @@ def _evaluate(
     version: int,
     filmed: Films | None,
 ) -> dict[str, list[float]] | None:
-    """Play games with each of the ``wanted`` weights, and return the scores by name; None if this process has to end.
+    """Play games with each of the ``wanted`` weights, and return the scores by name; None if told to end.
 
     All games begin from the same seeds. Only the games with the mean of the weights are filmed.
     """

@@ -31,7 +31,7 @@ GAMES = "games.json"
 
 
 class Film(NamedTuple):
-    """A film that is kept."""
+    """File and score of a game whose film is kept."""
 
     score: float
     file: str
@@ -50,7 +50,7 @@ class Game(NamedTuple):
 
 
 class Films:
-    """Films all games that are played. As a context manager, it removes the films that are not kept at the end."""
+    """Records all games as films. As a context manager, it removes at the end the films that are not kept."""
 
     def __init__(self, folder: Path, pictures_per_s: float) -> None:
         """Write films to ``folder``, which is made with all missing parents."""
@@ -78,7 +78,7 @@ class Films:
             self._folder.rmdir()
 
     def see(self, picture: npt.NDArray[np.uint8], environment: int) -> None:
-        """Add the next picture of a game."""
+        """Add the next picture of a game to its film."""
         picture = enlarged(picture)
         if environment not in self._running:
             path = Path(self._reels.name) / f"{environment}-{len(self._played)}.mp4"
@@ -105,14 +105,14 @@ class Films:
         self._played.append(Game(environment, score, path, trace, len(noted)))
 
     def fail(self, why: str) -> None:
-        """Record the reason of a failure. No film will be kept, because not all games were filmed."""
+        """Record why recording has failed. No film will be kept, because not all games were filmed."""
         self.failure = why
 
     def keep(self) -> dict[str, Film]:
         """Move the films of the best, the median and the worst game to the folder; returns them by these words.
 
         A single game is kept as the best, two games as the best and the worst. Of an even number of games, the median
-        is the lower of the middle two. Nothing is kept after a failure or if the disk is full.
+        is the lower of the middle two. If recording has failed or the disk is full, nothing is kept.
         """
         if self.failure:
             return {}
@@ -142,9 +142,9 @@ class Films:
 
 
 def enlarged(picture: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return a picture [height, width, 3] with even sides, which the video format needs; small pictures are enlarged.
+    """Return a picture [height, width, 3] with even sides, which the video format needs.
 
-    If a side is odd, its last line of pixels is repeated.
+    Small pictures are enlarged. If a side is odd, its last row or column of pixels is repeated.
     """
     times = max(1, -(-SMALLEST_SIDE // min(picture.shape[:2])))
     large = picture.repeat(times, 0).repeat(times, 1)

@@ -69,7 +69,7 @@ def serve(number: int) -> list[str]:
 
 
 def _fork(wanted: dict[str, Any], streams: Sequence[int]) -> int | None:
-    """Fork a child that forks a grandchild. Returns the grandchild's pid, or 0 on failure; None in the grandchild."""
+    """Fork a grandchild by way of a child. Returns the grandchild's pid, 0 on failure, or None in the grandchild."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,15 +1,15 @@
-"""Stage 2 of 5: the inference server, which chooses actions for rows in the blocks of several simulators.
+"""Stage 2 of 5: the inference server, which chooses actions for the environments of several simulators.
 
-Reads: the observations of rows that need actions, which the word ``observed`` in shared memory marks
-(``memory/rollout.py``); for a recurrent network also its state; the published weights.
-Writes: the action, the policy version and the algorithm's columns of each row, and the network's state to the next row;
-the words ``acted`` and ``listed``. Then wakes the simulator.
-Next: the simulator takes the next step (stage 1); complete blocks go to ``processes/batches.py`` (stage 3).
+Reads: the observations that need actions, which ``observed`` in shared memory marks (``memory/rollout.py``); for a
+recurrent network also its state; the published weights.
+Writes: the action, the policy version and the algorithm's columns of each time step, and the network's state to the
+next one; ``acted`` and ``listed`` in shared memory. Then wakes the simulator.
+Next: the simulator takes the next step (stage 1); complete rollouts go to ``processes/batches.py`` (stage 3).
 
-The rows of one forward pass are selected by one of two rules. `due_rows` waits until all simulators have observations
-for the same timestep. Batches are then the same in every run. `waiting_rows` takes the rows that are ready, as do the
-predictors of BA3C and GA3C and the dynamic batching of PolyBeast. No simulator then waits for the slowest one, but the
-composition of a batch depends on timing. A "member" is the server's view of one simulator.
+The observations of one forward pass are selected by one of two rules. `due_rows` waits until all simulators have
+observations for the same time step. Batches are then the same in every run. `waiting_rows` takes those that are ready,
+as do the predictors of BA3C and GA3C and the dynamic batching of PolyBeast. No simulator then waits for the slowest
+one, but the composition of a batch depends on timing. ``members`` in this module are simulators.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class InferenceServer:
-    """The simulators (members) for which this server chooses actions, in the order of the supervisor's list."""
+    """Chooses actions for the environments of several simulators."""
 
     def __init__(self, settings: InferenceSettings) -> None:
         self.number = settings.id.number
@@ -39,7 +39,7 @@ class InferenceServer:
         self.batching = Batching(settings.batch_rows, settings.deadline_ms)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """Follow the newest list of members: open the segments of new simulators, and close those of ended ones."""
+        """Open the shared memory of new simulators, and close that of ended ones."""
         own = [member for member in members if member.server == self.number]
         self.members = open_members(own, self.members)
         for blocks in self.members.values():
@@ -47,9 +47,9 @@ class InferenceServer:
         self.wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def answer(self, policy: Policy, beat: Callable[[], object] = lambda: None) -> bool:
-        """Choose actions for every row that needs them, and return whether there was one.
+        """Choose all actions that simulators wait for, and return whether there were any.
 
-        ``beat`` is called after each batch, to give a sign of life.
+        ``beat`` is called after each batch, to show that this process does not hang.
         """
         answered, members = False, list(self.members.values())
         for asked in self.batching.batches(members):
@@ -91,10 +91,10 @@ def run(settings: InferenceSettings) -> None:
 
 
 def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
-    """Return the rows of the oldest timestep of ``group`` that needs actions, of all members that play its rollout.
+    """Return the observations of the oldest time step that needs actions, if all simulators have written theirs.
 
-    Returns no rows until all of these members have written their observations for that timestep. A simulator that has
-    left or died causes no delay, because it does not take part in the rollout or is no longer a member.
+    ``group`` is the index of the group of environments within each simulator. Only simulators that play the rollout of
+    the time step count, so one that has left or died causes no delay. Returns nothing while an observation is missing.
     """
     active = [member for member in members if member.joined >= 0]
     timesteps = [member.acted(group) for member in active if member.takes_part(member.acted(group) // member.horizon)]
@@ -112,7 +112,7 @@ def due_rows(members: Sequence[Blocks], group: int) -> list[RowsAsked]:
 
 
 def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
-    """Return the rows of all members and groups that have observations and need actions."""
+    """Return the observations of all simulators and groups that need actions."""
     return [
         (member, group, member.acted(group))
         for member in members
@@ -122,19 +122,19 @@ def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
 
 
 class Batching:
-    """Forms the batches for which an inference server computes actions, by one of the two rules."""
+    """Decides which observations an inference server processes in one batch, by one of two rules."""
 
     def __init__(self, batch_rows: int, deadline_ms: float, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Use `due_rows` if ``batch_rows`` is 0, otherwise `waiting_rows`.
+        """Use the rule `due_rows` if ``batch_rows`` is 0, otherwise `waiting_rows`.
 
-        In the second case, a batch is formed as soon as ``batch_rows`` rows wait, or ``deadline_ms`` after the first
-        waiting row was seen. Each environment of a group counts as one row. ``now_s`` is the clock, in seconds.
+        With `waiting_rows`, a batch is formed when ``batch_rows`` observations wait, or ``deadline_ms`` after the first
+        of them was seen. ``now_s`` is the clock, in seconds.
         """
         self._batch_rows = batch_rows
         self._deadline_s = deadline_ms / 1000
         self._now_s = now_s
         self._since_s: float | None = None
-        """Clock when the oldest waiting row was first seen, in seconds; None: no row waits."""
+        """Clock when the oldest waiting observation was first seen, in seconds; None: none waits."""
 
     def batches(self, members: Sequence[Blocks]) -> Iterator[list[RowsAsked]]:
         """Yield the batches that are ready. Each is formed only after the caller has processed the previous one."""
@@ -147,7 +147,7 @@ class Batching:
         yield from filter(None, batches)
 
     def _rows_due(self, members: Sequence[Blocks]) -> list[RowsAsked]:
-        """Return all waiting rows if there are at least ``batch_rows`` or the deadline has passed; else none."""
+        """Return all waiting observations if there are at least ``batch_rows`` or the deadline has passed."""
         asked = waiting_rows(members)
         if not asked:
             self._since_s = None
@@ -161,7 +161,7 @@ class Batching:
         return asked
 
     def sleep_ms(self, longest_ms: int) -> int:
-        """Return the milliseconds to sleep: until the deadline of the oldest waiting row, at most ``longest_ms``."""
+        """Return how long to sleep: until the deadline of the oldest waiting observation, at most ``longest_ms``."""
         if self._since_s is None:
             return longest_ms
         left_s = self._since_s + self._deadline_s - self._now_s()

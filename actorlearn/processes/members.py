@@ -1,11 +1,11 @@
 """The members of a learner: the simulators that take part in its rollouts, as its trainer knows them.
 
-A member is admitted with a numbered rollout, and leaves with one. When all its complete rollouts are learned, it is
-released: its segment of shared memory may then be removed. The trainer opens rollouts, which members may then play.
+A simulator is admitted with a numbered rollout, and leaves with one. When its complete rollouts are all learned from,
+it is released: its segment of shared memory may then be removed. The trainer opens rollouts for simulators to play.
 
-Reads: orders, and the words ``ready``, ``listed``, ``observed`` and ``completed`` of each member in shared memory.
-Writes: the words ``joined``, ``left`` and ``released`` of each member, and the word ``open``, which frees the blocks of
-learned rollouts; commits the account of steps. ``memory/rollout.py`` explains the words.
+Reads: the supervisor's `Order`; ``ready``, ``listed``, ``observed`` and ``completed`` of each simulator in shared
+memory. Writes: ``joined``, ``left`` and ``released`` of each simulator, and ``open``, which lets simulators overwrite
+learned rollouts; commits the step counts. ``memory/rollout.py`` explains these words.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from actorlearn.worker.worker import POLL_MS, Worker, open_members
 
 
 class RolloutMembers:
-    """The members of one learner, and the rollouts in which each takes part."""
+    """The simulators of one learner, and the rollouts that each of them plays."""
 
     def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
-        """Begin without members.
+        """Start without simulators.
 
-        ``open_rollouts`` is the number of rollouts that are open at the same time: with 1, experience is strictly
-        on-policy; with 2, the policy lag is 1. If a member ends within a rollout, its steps in the rollout are counted
-        as dropped in ``account``, and its unfinished games are removed from ``episodes``.
+        ``open_rollouts`` is the number of rollouts that simulators may be playing or have played unlearned: with 1,
+        experience is strictly on-policy; with 2, the policy lag is 1. If a simulator ends within a rollout, its steps
+        in it are counted as dropped in ``account``, and its unfinished games are removed from ``episodes``.
         """
         self.rollouts = rollouts
         self.account = account
         self.episodes = episodes
         self.open_rollouts = open_rollouts
         self.playing: dict[str, Blocks] = {}
-        """Members admitted to a rollout, by socket id, in the order of the newest list."""
+        """Simulators that take part in rollouts, by socket id, in the order of the supervisor's newest list."""
         self.gone: dict[str, Blocks] = {}
-        """Members that have left or died and are not released yet."""
+        """Simulators that have left or died, and whose shared memory is still needed."""
         self.pending: dict[str, Blocks] = {}
-        """Members that wait to be admitted to a rollout."""
+        """Simulators that wait until they may take part in a rollout."""
         self.released: list[str] = []
-        """Socket ids of released members that are not reported to the supervisor yet."""
+        """Socket ids of ended simulators whose memory is not needed any more; not reported to the supervisor yet."""
         self.ids: dict[str, ProcessId] = {}
-        """Identities of the listed members and of those in ``gone``, by socket id."""
+        """Identities of the listed simulators and of those in ``gone``, by socket id."""
         self.listed: list[str] = []
-        """Socket ids of the members in the newest list."""
+        """Socket ids of the simulators in the supervisor's newest list."""
 
     def follow(self, members: Sequence[Member], leaving: Sequence[str], gone: Sequence[Member] = ()) -> None:
-        """Follow the newest list of members. New members wait to be admitted, and dead ones are no longer waited for.
+        """Update the simulators: new ones wait until they may begin a rollout, and dead ones are no longer waited for.
 
-        ``leaving`` has the names of processes that are told to finish. ``gone`` lists simulators that have ended and
-        are not released yet; they may have ended before this trainer was restarted.
+        ``members`` are the simulators that run now, and ``leaving`` the names of processes told to finish. ``gone`` are
+        those that have ended and whose shared memory is still needed, perhaps since before a restart of this trainer.
         """
         known = {**self.playing, **self.pending, **self.gone}
         listed = open_members(members, known)
@@ -79,14 +79,14 @@ class RolloutMembers:
 
     @property
     def next(self) -> int:
-        """Number of the rollout to learn next."""
+        """Number of the rollout to learn from next."""
         return self.account.rollouts_learned
 
     def parts(self) -> list[GroupRollout] | None:
-        """Return the blocks of the next rollout, in the order of simulator numbers; None while one is incomplete.
+        """Return the environment groups that have played the next rollout; None until all of them have completed it.
 
-        The order does not change when a simulator dies. A restarted trainer that continues the update of a rollout
-        therefore draws the remaining minibatches from the same rows.
+        They are in the order of simulator numbers, also after a simulator dies. A restarted trainer that continues an
+        update therefore draws the same remaining minibatches.
         """
         parts, rollout = [], self.next
         for socket_id, blocks in sorted({**self.gone, **self.playing}.items(), key=lambda member: member[1].number):
@@ -100,7 +100,7 @@ class RolloutMembers:
         return parts or None
 
     def rows(self) -> int:
-        """Return how many rows of the next rollout have observations in every environment that plays it."""
+        """Return how many time steps of the next rollout have been observed in every environment that plays it."""
         rollout = self.next
         playing = [blocks for blocks in self.playing.values() if blocks.takes_part(rollout)]
         return max(0, min((b.observed(g) - rollout * b.horizon for b in playing for g in range(b.groups)), default=0))
@@ -108,7 +108,7 @@ class RolloutMembers:
     def progress(self) -> tuple[int, int]:
         """Return how many steps of the next rollout are made, and how many it has when it is complete.
 
-        Here the first row of a new game counts as a step, so that both numbers are equal for a complete rollout.
+        The first observation of a new game counts as a step here, so that both are equal for a complete rollout.
         """
         rollout, made, complete = self.next, 0, 0
         for blocks in self.playing.values():
@@ -123,9 +123,9 @@ class RolloutMembers:
         return sum(steps_in_flight(blocks, self.next) for blocks in (*self.gone.values(), *self.playing.values()))
 
     def open_next(self) -> None:
-        """Commit the account, admit members, and open the next rollouts.
+        """Commit the step counts, and let simulators, also new ones, begin the next rollouts.
 
-        A new rollout is played in the block of a learned one.
+        A new rollout overwrites the memory of one that was learned from.
         """
         self.release()
         hit("members.released")
@@ -137,11 +137,11 @@ class RolloutMembers:
             self.rollouts.raise_to(self.next + self.open_rollouts)
 
     def unblock(self) -> None:
-        """Open a rollout, or skip one, if otherwise no rollout would ever become complete.
+        """Let simulators begin a rollout, or skip one, if otherwise no rollout would ever become complete.
 
-        It is called while the next rollout is incomplete. Usually members are playing it, and nothing has to be done.
-        No member plays it in three cases: none has been admitted yet; a trainer died before it opened the rollout; or
-        all members that take part in it have died, and the others take part in later rollouts only.
+        It is called while the next rollout is incomplete. Usually simulators are playing it, and nothing has to be
+        done. None plays it in three cases: none has begun yet; a trainer died before it let them begin; or all that
+        took part in it have died, and the others only take part in later rollouts.
         """
         playing = self.playing.values()
         taking_part = any(blocks.takes_part(self.next) for blocks in playing)
@@ -152,10 +152,10 @@ class RolloutMembers:
         self.open_next()
 
     def release(self) -> None:
-        """Release the members in ``gone`` whose complete rollouts are all learned, and count their unfinished steps.
+        """Release the memory of ended simulators of which no complete rollout is left; count their unfinished steps.
 
-        The word ``released`` is set to the number of the account's next commit, which contains these counts. If the
-        trainer is killed before that commit, it releases the member again after its restart.
+        The memory may be removed after the next commit of the step counts. If the trainer is killed before that commit,
+        it does the same again after its restart.
         """
         for socket_id in [socket_id for socket_id, blocks in self.gone.items() if not _remaining(blocks, self.next)]:
             blocks = self.gone.pop(socket_id)
@@ -166,7 +166,7 @@ class RolloutMembers:
             self.released.append(socket_id)
 
     def _admit(self) -> None:
-        """Admit members that are ready to the first rollout that is not open yet."""
+        """Let new simulators that are ready take part from the first rollout that none has begun yet."""
         first_rollout = max(self.rollouts.open, self.next)
         admitted = self._admissible()
         for blocks in admitted.values():
@@ -176,30 +176,27 @@ class RolloutMembers:
         self.pending = {socket_id: blocks for socket_id, blocks in self.pending.items() if socket_id not in admitted}
 
     def _admissible(self) -> dict[str, Blocks]:
-        """Return the pending members that can be admitted: those that are ready.
-
-        If no member has been admitted yet, none can be until all are ready.
-        """
+        """Return the new simulators that are ready; at the start of a run, none until all are."""
         ready = {socket_id: blocks for socket_id, blocks in self.pending.items() if blocks.ready}
         return ready if self.playing or len(ready) == len(self.pending) else {}
 
 
 def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
-    """Whether a member has complete rollouts that are not learned from yet."""
+    """Whether a simulator has complete rollouts that are not learned from yet."""
     return any(min(blocks.completed(group), blocks.left) > rollouts_learned for group in range(blocks.groups))
 
 
 class SimulatorLink:
-    """Connects a trainer to its simulators: follows orders about them, wakes them, and waits for them."""
+    """Connects a trainer to its simulators: learns from the supervisor which run, wakes them, and waits for them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
-        """Listen on the trainer's wakeup and its control socket."""
+        """Listen for wakeups of the simulators and for messages of the supervisor."""
         self._learner, self._worker, self._members = settings.learner, worker, members
         self._waiter = Waiter(Wakeup(settings.wakeup.file), worker.control.dealer)
         self._wakeups = Wakeups()
 
     def follow(self, order: Order) -> None:
-        """Follow the part of an order that lists the present and the ended simulators of this learner."""
+        """Update the running and the ended simulators of this learner from the supervisor's message."""
         own = [member for member in order.members if member.id.learner == self._learner]
         gone = [member for member in order.gone if member.id.learner == self._learner]
         self._members.follow(own, order.leaving, gone)
@@ -207,7 +204,7 @@ class SimulatorLink:
         self._wakeups.follow({member.id.socket_id: member.wakeup.file for member in own if member.wakeup})
 
     def parts(self) -> list[GroupRollout] | None:
-        """Return the blocks of the next rollout; None while it is incomplete."""
+        """Return the environment groups that have played the next rollout; None while it is incomplete."""
         parts = self._members.parts()
         if parts is None:
             self._members.unblock()
@@ -215,23 +212,23 @@ class SimulatorLink:
         return parts
 
     def open_next(self) -> None:
-        """Commit the account, open rollouts and wake the members."""
+        """Commit the step counts, let simulators begin the next rollouts, and wake them."""
         self._members.open_next()
         self._wakeups.wake_all()
         self._say_released()
 
     def wake_all(self) -> None:
-        """Wake all members."""
+        """Wake all simulators."""
         self._wakeups.wake_all()
 
     def wait(self) -> None:
-        """Sleep until a member wakes this process or an order comes, for at most POLL_MS milliseconds."""
+        """Sleep until a simulator or a message of the supervisor wakes this process, at most POLL_MS milliseconds."""
         self._waiter.wait(POLL_MS)
 
     def wait_following(self) -> bool:
-        """Sleep as `wait` does, and follow the newest list of members; returns False if this process has to end.
+        """Sleep as `wait` does, and update the list of simulators; returns False if this process has to end.
 
-        The order is reported as applied only later, by the main loop, which carries out the rest of it.
+        The main loop carries out the rest of the supervisor's message later, and only then reports it as done.
         """
         self.wait()
         if self._worker.control.ordered:

@@ -46,12 +46,12 @@ Metrics = dict[str, float]
 
 
 class ParameterServer:
-    """The shards of one server, and the socket on which learners send requests."""
+    """Keeps some shards (parts of the weights) of mode async, and serves the requests of learners on a socket."""
 
     def __init__(
         self, settings: ParameterServerSettings, rules: Mapping[int, UpdateRule], endpoints: Endpoints
     ) -> None:
-        """Restore shards that this server has left in shared memory before a restart, make the others, and listen.
+        """Restore the shards that this server has left in shared memory before a restart, make the others, and listen.
 
         ``rules`` has the update rule of each of this server's shards, by number of the shard. Raises ChannelError if
         the server cannot listen, and SharedMemoryFull.
@@ -95,7 +95,7 @@ class ParameterServer:
             self._send(number, shard.due(present, now_s), present)
 
     def staleness(self) -> list[int]:
-        """Return how many changes of each staleness 0, 1, … were applied; the last number includes greater ones."""
+        """Return how many gradients of each staleness 0, 1, … were applied; the last number includes greater ones."""
         found = [0] * (STALENESS_SHOWN + 1)
         for shard in self.shards.values():
             for stale, count in shard.staleness.items():
@@ -105,7 +105,7 @@ class ParameterServer:
     def report(self, every_s: float) -> tuple[Metrics, str]:
         """Return metrics since the last report, and a warning of a straggler or an empty text.
 
-        Both are empty unless ``every_s`` seconds have passed and a new version was made. Servers receive gradients in
+        Both are empty if ``every_s`` seconds have not passed, or no gradient was applied. Servers receive gradients in
         different orders, so only the server of shard 0 warns of a straggler.
         """
         made, seconds = self._first.made - self._made, time.monotonic() - self._reported_s
@@ -121,9 +121,9 @@ class ParameterServer:
         return row, self._warned_by.read(row, seconds, lambda rank: trainer_id(rank).name) if 0 in self.shards else ""
 
     def refusals(self, every_s: float) -> list[str]:
-        """Return a line for each refused connection, at most once in ``every_s`` seconds.
+        """Return a log line for each refused connection, at most once in ``every_s`` seconds.
 
-        A connection that is refused at first may be accepted soon after, when the order that lists its process arrives.
+        A refused connection may be accepted soon after, when the supervisor has announced its process.
         """
         if time.monotonic() - self._looked_s < every_s:
             return []
@@ -136,7 +136,7 @@ class ParameterServer:
         return self.shards[min(self.shards)]
 
     def close(self) -> None:
-        """Stop listening, and close the segments, which stay in shared memory."""
+        """Stop listening. The shards stay in shared memory."""
         self._router.close()
         for memory in self._memory.values():
             memory.close()
@@ -155,7 +155,7 @@ class ParameterServer:
 
 
 class ShardMemory:
-    """The content of a shard in shared memory, where it survives the death of the server.
+    """The state of a shard in shared memory, where it survives the death of the server.
 
     The segment has two slots. One is written while the other stays valid, so a server that is killed during a write has
     changed nothing.
@@ -167,14 +167,14 @@ class ShardMemory:
         self._record = CommittedRecord(segment["commits"], segment["words"], segment["scalars"], segment["vectors"])
 
     def load(self, scalars: int) -> Content | None:
-        """Return the newest content, with ``scalars`` scalars of the optimizer; None if nothing was written yet."""
+        """Return the newest state, with ``scalars`` scalars of the optimizer; None if nothing was written yet."""
         if not self._record.commits:
             return None
         words, numbers, vectors = self._record.now
         return Content(words.copy(), numbers[:scalars].copy(), [torch.from_numpy(vector.copy()) for vector in vectors])
 
     def keep(self, content: Content) -> None:
-        """Write new content, which replaces the old one atomically."""
+        """Replace the state atomically."""
         _, _, spare = self._record.before
         for row, vector in zip(spare, content.vectors, strict=True):
             row[:] = vector.numpy()
@@ -237,7 +237,7 @@ def run(settings: ParameterServerSettings) -> None:
 
 
 def _shares(counted: list[int]) -> Metrics:
-    """Return the share of the changes that have each staleness, as metrics; empty if there were no changes."""
+    """Return the share of gradients that have each staleness, as metrics; empty if there were none."""
     names = [*(f"staleness_{changes}" for changes in range(STALENESS_SHOWN)), f"staleness_{STALENESS_SHOWN}_or_more"]
     total = sum(counted)
     return {name: count / total for name, count in zip(names, counted, strict=True)} if total else {}

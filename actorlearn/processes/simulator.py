@@ -1,10 +1,10 @@
-"""Stage 1 of 5: the simulator, which steps environments and writes their results to blocks in shared memory.
+"""Stage 1 of 5: the simulator, which steps environments and writes their results to shared memory.
 
-Reads: the actions in its blocks, which stage 2 writes; the words ``joined``, ``left``, ``open`` and ``acted``.
+Reads: the actions of its environments, which stage 2 writes; the words ``joined``, ``left``, ``open`` and ``acted``.
 Writes: observations, raw rewards and ends of games; the words ``observed`` and ``completed`` (``memory/rollout.py``
 explains all words). Then wakes the inference server (stage 2) or the trainer (stage 3).
-Next: ``acting/policy.py`` chooses actions for each row, in an inference server (``processes/inference.py``) or, without
-a server, in this process.
+Next: ``acting/policy.py`` chooses actions for the observations, in an inference server (``processes/inference.py``) or,
+if there is none, in this process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class Simulator:
-    """The loop of a simulator: steps each group that has actions, and wakes the process that needs its rows."""
+    """A process that steps environments and stores their time steps for the trainer.
+
+    It steps each group of environments when its actions are there, and wakes the process that waits for the results.
+    """
 
     def __init__(self, settings: SimulatorSettings) -> None:
         """Make the environments, open shared memory, and make the policy if there is no inference server."""
@@ -76,7 +79,7 @@ class Simulator:
         self.worker.control.close()
 
     def _advance(self, group: EnvGroup) -> str:
-        """Advance a group, and wake the process that waits for it; returns the result of `EnvGroup.advance`."""
+        """Step a group, and wake the process that waits for it; returns the result of `EnvGroup.advance`."""
         result = group.advance()
         self.worker.timings.add("simulate")
         if result == "completed":
@@ -96,7 +99,7 @@ class Simulator:
         self.worker.timings.add("copy")
 
     def _begin(self) -> None:
-        """Report to the supervisor, start all environments, and ask the trainer to be admitted to a rollout."""
+        """Report to the supervisor, start all environments, and tell the trainer that they can begin a rollout."""
         blocks, spec = self.blocks, self.groups[0].env.spec
         shape = shape_to_match(self.settings.env.id, spec, blocks.horizon, blocks.blocks, blocks.groups)
         self.worker.hello(shape)
@@ -139,10 +142,10 @@ def _local_policy(settings: SimulatorSettings) -> Policy:
 
 
 class EnvGroup:
-    """The environments of one group. `advance` writes their next row to shared memory when that is possible."""
+    """Environments of a simulator that step together; `advance` writes their next time step to shared memory."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout; the trainer decides its number and writes it to the word ``joined``."""
+        """Start before the first rollout, whose number the trainer will set."""
         self.index = index
         self.env = env
         self.blocks = blocks
@@ -151,17 +154,18 @@ class EnvGroup:
         self.timestep = -1
         """Newest timestep for which an observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the last rollout is complete, so that the group begins the next one when it is open."""
+        """Whether the last rollout is complete, so that the group begins the next one as soon as the trainer allows
+        it."""
         self.saved_place: SavedPlace | None = None
-        """Place in a snapshot from which the group still has to continue; None if there is none."""
+        """Time steps in a snapshot from which the group still has to continue; None if there are none."""
 
     def advance(self) -> str:
-        """Write one more row if that is possible, and return the result.
+        """Write one more time step of all environments if that is possible, and return what was done.
 
         =========  ==================================================================
-        waiting    nothing was written: an action, a rollout or an admission is missing
-        observed   a row with observations was written, and needs actions
-        completed  the last row of a rollout was written
+        waiting    nothing was written: an action or the permission to begin a rollout is missing
+        observed   observations were written, and need actions
+        completed  the last time step of a rollout was written
         left       the group takes part in no further rollout
         =========  ==================================================================
         """
@@ -213,7 +217,7 @@ class EnvGroup:
 
 
 class GameStarts:
-    """Remembers which environments of a group begin a game with the next block, and the first rows of these games."""
+    """Remembers which environments of a group begin a game with the next rollout, and the games' first time steps."""
 
     def __init__(self, env: VectorEnv, reset: str) -> None:
         """Start with new games in all environments of ``env``.
@@ -224,44 +228,44 @@ class GameStarts:
         self._env = env
         self._waits = reset == "wait"
         self._row = empty_row(env.spec, env.count)
-        """First rows of the environments that begin a game with the next block."""
+        """First time steps of the environments that begin a game with the next rollout."""
         self._anew = np.ones(env.count, np.bool_)
-        """[B] whether an environment begins a game with the next block."""
+        """[B] whether an environment begins a game with the next rollout."""
         self._over = np.zeros(env.count, np.bool_)
-        """[B] whether an environment's game has ended in this block, and its next game waits for the next block."""
+        """[B] whether an environment's game has ended in this rollout, and its next game waits for the next rollout."""
 
     def first(self, decorrelation_steps: int, seeds: Sequence[int]) -> Iterator[None]:
-        """Prepare the first rows of the first block by `decorrelate`; yields after each step of the environments."""
+        """Take random steps (`decorrelate`) before the first rollout; yields after each step of the environments."""
         self._anew[:], self._over[:] = True, False
         return decorrelate(self._env, self._row, decorrelation_steps, seeds)
 
     def void(self, row: Row) -> None:
-        """Mark the rows of waiting environments as void. They are stepped with the others, but their game is over."""
+        """Mark the time steps of environments whose game is over as void; they are stepped with the others."""
         if not self._waits:
             return
         row.begin(self._over)
         self._over |= row.terminated | row.truncated
 
     def restart(self) -> None:
-        """Begin the games that wait for the next block; called between two blocks, while the trainer learns."""
+        """Begin the games that wait for the next rollout; called between two rollouts, while the trainer learns."""
         if self._over.any():
             self._env.restart(self._over, self._row)
             self._anew |= self._over
             self._over[:] = False
 
     def begin(self, row: Row) -> None:
-        """Write the first rows of new games to row 0 of a block. Other environments continue their games in it."""
+        """Write the first time steps of new games to step 0 of a rollout. Other environments continue their games."""
         if self._anew.any():
             row.take(self._row, self._anew)
             self._anew[:] = False
 
     def begin_from(self, row: Row) -> None:
-        """Make ``row`` the first row of the next block for all environments."""
+        """Make ``row`` the first time step of the next rollout for all environments."""
         self._row.take(row, np.ones_like(self._anew))
         self._anew[:] = True
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the state for a snapshot: new games, their first rows, and waiting environments."""
+        """Return the state for a snapshot: new games, their first time steps, and waiting environments."""
         row = {column.name: getattr(self._row, column.name)[self._anew] for column in fields(self._row)}
         return {"anew": self._anew, "over": self._over, **row}
 
@@ -275,13 +279,13 @@ class GameStarts:
 def decorrelate(env: VectorEnv, row: Row, most_steps: int, seeds: Sequence[int]) -> Iterator[None]:
     """Start every environment, and let it take from 0 to ``most_steps`` random actions.
 
-    Without this, all environments reach the same part of the game at the same time, and the first batches have many
-    rows of the same situation (Stooke & Abbeel 2018, section 5.3, where the seed is the clock).
+    Without this, all environments reach the same part of the game at the same time, and the first batches are
+    correlated (Stooke & Abbeel 2018, section 5.3, where the seed is the clock).
 
     The number of actions and the actions are drawn uniformly, with ``seeds``; all agents of a game take the same
     number. Environments can only be stepped together. An environment with fewer actions is therefore restarted before
-    its first one. At the end ``row`` has the newest row of each environment, and a game that has just ended is
-    restarted. Yields after each step, so that the caller can give a sign of life.
+    its first one. At the end ``row`` has the newest time step of each environment, and a game that has just ended is
+    restarted. Yields after each step, so that the caller can show that it does not hang.
     """
     random = np.random.default_rng(seeds)
     agents = env.spec.agents

@@ -3,7 +3,7 @@
 A checkpoint with snapshots is exact: a run that is resumed from it continues as if it had not been interrupted. If a
 simulator does not take its snapshot, the checkpoint has no snapshots, and records the reason.
 
-The request consists of the words ``hold`` and ``hold_from`` in shared memory; each member answers with the word
+The request consists of the words ``hold`` and ``hold_from`` in shared memory; each simulator answers with the word
 ``held`` (``memory/rollout.py``). ``processes/snapshots.py`` is the simulator's side, which writes the files.
 """
 
@@ -34,14 +34,14 @@ Value = TypeVar("Value")
 
 
 class SimulatorSnapshots:
-    """The newest snapshots of all simulators of a learner."""
+    """Gets snapshots of all simulators of a learner, and moves them to a checkpoint."""
 
     def __init__(
         self, folder: str, members: RolloutMembers, wake: Callable[[], object], wait: Callable[[], bool]
     ) -> None:
         """Let simulators write snapshots to the temporary folder ``folder``; if it is empty, take no snapshots.
 
-        ``wake`` wakes the simulators. ``wait`` sleeps for a short time, follows the newest list of members, and returns
+        ``wake`` wakes the simulators. ``wait`` sleeps for a short time, updates the list of simulators, and returns
         False if this process has to end.
         """
         self._folder = Path(folder) if folder else None
@@ -57,7 +57,7 @@ class SimulatorSnapshots:
     def take(self) -> None:
         """Let every simulator take a snapshot, and wait for it.
 
-        A snapshot also contains the rows that are not learned from yet.
+        A snapshot also contains the time steps that are not learned from yet.
         """
         self._taken, self._failed = [], False
         if self._folder is None:
@@ -103,7 +103,7 @@ class SimulatorSnapshots:
         return f"{', '.join(refused)} could not take a snapshot"
 
     def _changing(self) -> str:
-        """Return a text if some simulators begin, leave or have ended, and therefore take no snapshot; else ""."""
+        """Return a text if some simulators start, leave or have ended, and therefore take no snapshot; else ""."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
@@ -126,7 +126,7 @@ class SimulatorSnapshots:
         return [self._members.ids[socket_id].name for socket_id in socket_ids]
 
     def put(self, folder: Path) -> dict[str, Any]:
-        """Move the snapshots to a checkpoint's folder; returns ``inexact`` and ``simulators`` for its state."""
+        """Move the snapshots to a checkpoint's folder; returns a list of them, or why there are none, for its state."""
         names = [own.name for own in self._taken]
         if self._folder is not None and not self.inexact:
             try:
@@ -141,10 +141,10 @@ class SimulatorSnapshots:
         return {"inexact": self.inexact, "simulators": msgspec.to_builtins(taken)}
 
     def complaint(self) -> str:
-        """Return a warning if a checkpoint has no snapshots because of a failure, only for the first one; else "".
+        """Return a warning when a failure has kept snapshots out of a checkpoint for the first time; else "".
 
-        There is no warning if simulators only begin or leave. These are events of their own, and later checkpoints have
-        snapshots again. The reason is in the checkpoint, and ``resume`` prints it.
+        There is no warning if simulators only start or leave, because later checkpoints have snapshots again. The
+        reason is in the checkpoint, and ``resume`` prints it.
         """
         if self._folder is None or not self._failed or self._complained:
             return ""
@@ -163,10 +163,9 @@ class SimulatorSnapshots:
 
 
 def rekey_to_first(values: Mapping[str, Value], simulators: Iterable[ProcessId]) -> dict[str, Value]:
-    """Return values by group, with each key changed to that of the simulator's first incarnation.
+    """Rename keys "<simulator>.<number of restarts>/<group>" to those of simulators that were never restarted.
 
-    A key is <socket id>/<group>, and a socket id contains the number of the incarnation. A resumed run begins with
-    first incarnations, whichever incarnations were running when it was interrupted.
+    In a resumed run no simulator has been restarted yet.
     """
     found = {}
     for own in simulators:

@@ -38,10 +38,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Snapshots:
-    """Takes the snapshots that the trainer requests."""
+    """Writes a simulator's state to a file when the trainer requests it."""
 
     def __init__(self, folder: str, name: str, groups: Sequence[EnvGroup], rollouts: Rollouts, blocks: Blocks) -> None:
-        """Write snapshots to ``folder``; if it is empty, refuse all requests, like those from before this process."""
+        """Write to ``folder``, or refuse all requests if it is empty; ignore requests from before this process."""
         self._path = Path(folder, snapshot_of(name)) if folder else None
         self._groups, self._rollouts, self._blocks = groups, rollouts, blocks
         self._complained = False
@@ -50,7 +50,7 @@ class Snapshots:
 
     @property
     def due(self) -> bool:
-        """Whether the trainer has requested a snapshot, and all groups have continued from an earlier one."""
+        """Whether a snapshot is requested, and can be taken because all groups have continued from an earlier one."""
         return self._rollouts.hold > abs(self._blocks.held) and all(group.saved_place is None for group in self._groups)
 
     def answer(self) -> str:
@@ -74,7 +74,7 @@ class Snapshots:
 
 
 def taken(groups: Sequence[EnvGroup], number: int, since: int) -> Arrays:
-    """Return the state of groups as arrays by name, with their rows from rollout ``since`` on.
+    """Return the state of groups as arrays by name, with their time steps from rollout ``since`` on.
 
     ``number`` is that of the snapshot. Exceptions of environments are raised.
     """
@@ -124,9 +124,9 @@ def _restore(group: EnvGroup, arrays: Arrays, answers_itself: bool) -> None:
 
 
 def _rows(group: EnvGroup, since: int) -> Arrays:
-    """Return the rows of a group from rollout ``since`` on, by `row_key`.
+    """Return the time steps of a group from rollout ``since`` on, by `row_key`.
 
-    If the group has not begun this rollout, the result is the last row of the previous one, with which it begins.
+    If the group has not begun this rollout, the result is the last time step before it.
     """
     blocks = group.blocks
     if group.timestep < 0:
@@ -146,7 +146,7 @@ def _rows(group: EnvGroup, since: int) -> Arrays:
 
 
 def _checked(group: EnvGroup, since: int, timestep: int, arrays: Arrays) -> Arrays:
-    """Return the rows of a group from a snapshot; raises ValueError if they do not fit its blocks."""
+    """Return the time steps of a group from a snapshot; raises ValueError if they do not fit shared memory."""
     rows = {name: array for name, array in arrays.items() if name.startswith(f"{group.index}.row.")}
     newest = timestep // group.blocks.horizon
     for offset in range(min(since, newest) - since, newest - since + 1):
@@ -172,7 +172,7 @@ def write(path: Path, arrays: Arrays) -> None:
 
 
 def row_key(group: int, offset: int, column: str) -> str:
-    """Return the key of a column's rows in one rollout; ``offset`` is the rollout's number less ``since``."""
+    """Return the name in the snapshot file of a column of one rollout, whose number is ``since`` + ``offset``."""
     return f"{group}.row.{offset}.{column}"
 
 
@@ -181,23 +181,23 @@ def row_key(group: int, offset: int, column: str) -> str:
 
 @dataclass
 class SavedPlace:
-    """Timestep and rows of a group in a snapshot, from which the same group of a new process continues."""
+    """The time steps of a group of environments in a snapshot, from which a new process continues."""
 
     since: int
-    """Number of the rollout with which the rows begin: the next rollout to learn when the snapshot was taken."""
+    """Rollout with which the saved steps begin: the next one to learn from when the snapshot was taken."""
     timestep: int
     """`EnvGroup.timestep` at the snapshot."""
     between_rollouts: bool
     """`EnvGroup.between_rollouts` at the snapshot."""
     rows: Mapping[str, NDArray[Any]]
-    """Rows of each column and rollout, by `row_key`."""
+    """Time steps of each column and rollout, by `row_key`."""
     answers_itself: bool
     """Whether the simulator has its own policy."""
     placed: bool = False
-    """Whether the rows have been written to the blocks."""
+    """Whether the time steps have been written to shared memory."""
 
     def resume(self, group: EnvGroup) -> str:
-        """Continue a group from these rows as far as possible now; returns a result as `EnvGroup.advance` does."""
+        """Continue a group of environments as far as possible now; returns a result as `EnvGroup.advance` does."""
         blocks = group.blocks
         if blocks.joined < 0:
             return "waiting"
@@ -224,7 +224,7 @@ class SavedPlace:
         return "completed" if complete else "waiting"
 
     def _place(self, group: EnvGroup, everything: bool) -> None:
-        """Write the rows to the blocks; without ``everything``, only the columns that the policy writes."""
+        """Write the saved time steps to shared memory; without ``everything``, only what the policy has written."""
         for name in group.blocks.columns:
             if name in ARRIVAL_COLUMNS and not everything:
                 continue
@@ -242,7 +242,7 @@ class SavedPlace:
                 block[: len(values)] = values
 
     def _begin_anew(self, group: EnvGroup) -> None:
-        """Let a group continue its games in the rollout to which it is admitted, without the saved rows."""
+        """Let a group continue its games in a later rollout, without the saved time steps."""
         last = self.timestep // group.blocks.horizon - self.since
         newest = {name: self.rows[row_key(group.index, last, name)][-1] for name in ARRIVAL_COLUMNS}
         group.starts.begin_from(Row(**newest))

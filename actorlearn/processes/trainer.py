@@ -37,10 +37,9 @@ more of them, the trainer fails."""
 
 
 class Trainer:
-    """The loop of a trainer: gather a rollout, learn from it, publish weights, open the next rollout, report, save."""
+    """The loop of a trainer: get a rollout, learn from it, publish weights, start the next rollout, report, save."""
 
     def __init__(self, settings: TrainerSettings) -> None:
-        """Make all parts of the trainer, and connect them."""
         self.settings = settings
         self.worker = worker = Worker(settings)
         account, episodes = Account(Segment.open(settings.account.file)), Episodes()
@@ -62,7 +61,7 @@ class Trainer:
         )
         shared = settings.experience
         self.experience = Experience(shared, settings.learner, settings.seed, self.peers.present) if shared else None
-        """Rows that learners share with each other (``gossip.experience``); None if they share none."""
+        """Rollouts that learners share with each other (``gossip.experience``); None if they share none."""
         self.published = Published.open(settings.weights)
         self.counts = TrainerCounts(account, episodes)
         state = TrainerState(learning, self.counts, self.members, self.published, self.rewards)
@@ -79,10 +78,10 @@ class Trainer:
         self._broken_off: Gathered | None = None
         """The rollout whose update was broken off because another learner was lost; its update is continued next."""
         self._pulls = 0
-        """Number of times that other learners' changes were fetched while the present rollout is played."""
+        """Number of times that other learners' weights were fetched while the present rollout is played."""
 
     def run(self) -> None:
-        """Learn until the run's last step, an order to finish, or SIGTERM."""
+        """Learn until the run's last step, until the supervisor tells this learner to finish, or until SIGTERM."""
         self._begin()
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
         if self._draining and mode_of(self.settings.exchange).central:
@@ -123,14 +122,14 @@ class Trainer:
         return None
 
     def _is_over(self) -> bool:
-        """Whether all learners together have learned from as many steps as the run shall have, by the newest count."""
+        """Whether all learners together have learned from all steps of the run, by the newest counts."""
         learned = self.peers.exchange.learned(self._end_steps)
         if learned >= self._end_steps:
             self.counts.env_steps = max(self.counts.env_steps, learned)
         return self.counts.env_steps >= self._end_steps
 
     def _learn(self, gathered: Gathered) -> bool:
-        """Make an update from a rollout, publish, and open the next rollout; returns False if this process must end."""
+        """Make an update from a rollout, publish, start the next rollout; returns False if this process must end."""
         if self.experience is not None:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
@@ -156,7 +155,7 @@ class Trainer:
         return True
 
     def _unlearned(self, gathered: Gathered, update: Update) -> bool:
-        """Process the result of an update that was not completed; returns False if this process must end."""
+        """Handle an update that was not completed; returns False if this process must end."""
         if update.outcome == "lost":
             self._broken_off, self._joined = gathered, False
             return True
@@ -186,10 +185,10 @@ class Trainer:
             )
 
     def _skips(self, gathered: Gathered) -> bool:
-        """Whether a rollout is not learned from; if so, it is counted.
+        """Whether a rollout is not learned from, but only counted.
 
-        This is so if the trainer has learned it before a restart, or if the weights that chose all its actions are too
-        old.
+        This is so if the trainer has learned from it before a restart, or if the weights that chose all its actions are
+        too old.
         """
         minibatches, peers = self.learning.minibatches, self.peers
         if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or peers.in_step):
@@ -208,15 +207,15 @@ class Trainer:
             self.rewards.note_learned(gathered.returns)
 
     def _publish(self) -> None:
-        """Publish the present weights; rollouts that are opened from now on are played with this version."""
+        """Publish the weights. Rollouts that begin from now on are played with this version."""
         self._version = self.learning.publish(self.published, self.counts.env_steps)
         self.members.rollouts.published(self._version, self.counts.env_steps, self.counts.account.rollouts_learned)
 
     def _is_save_due(self, env_steps: int) -> bool:
-        """Whether a checkpoint has become due since the count of ``env_steps`` environment steps of all learners.
+        """Whether a checkpoint has become due since all learners had learned from ``env_steps`` environment steps.
 
-        Checkpoints are due at multiples of ``checkpoint_every_steps``. They are also due by time, or for a new best
-        score; about this, learners agree with the update, so that learners in mode sync save at the same steps.
+        Checkpoints are due at multiples of ``checkpoint_every_steps``, by time, and for a new best score. Learners in
+        mode sync agree on the latter two with the update, and so save at the same steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every
@@ -247,23 +246,23 @@ class Trainer:
         return True
 
     def _join_to_save(self) -> None:
-        """Join the other learners only to save the weights in the parameter store or servers when the run ends.
+        """Join the other learners only to save the shared weights of mode async when the run ends.
 
-        This is needed in mode async if every trainer has died before it could save them.
+        This is needed if every trainer has died before it could save them.
         """
         while self.worker.poll() and not self._join_learners():
             self.link.wait()
             self._follow_orders()
 
     def _share(self, experience: Experience, gathered: Gathered) -> Gathered:
-        """Send rows of a rollout to other learners, and return the rollout joined with their newest rows."""
+        """Send time steps of a rollout to other learners, and return the rollout joined with their newest ones."""
         experience.post(gathered.rollout, gathered.parts, self._version)
         others = experience.take()
         self.worker.timings.add("copy")
         return self.gatherer.share(gathered, others)
 
     def _pull(self) -> None:
-        """Fetch and publish other learners' changes each time that ``pull_rows`` rows of a rollout are complete."""
+        """Fetch and publish other learners' weights every ``pull_rows`` time steps of the present rollout."""
         if not self.settings.pull_rows:
             return
         pulls = self.members.rows() // self.settings.pull_rows
@@ -275,7 +274,7 @@ class Trainer:
     # Begin, orders, end ----------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Restore a checkpoint, or save the first one; report that this trainer is ready, and wait for an order."""
+        """Restore a checkpoint, or save the first one; report to the supervisor, and wait for its first message."""
         published = self.settings.resume and self.checkpoints.restore()
         if not published:
             self._publish()
@@ -288,7 +287,7 @@ class Trainer:
             self.link.wait()
 
     def _follow_orders(self) -> bool:
-        """Carry out the orders that have come; returns whether this learner has to finish."""
+        """Do what the supervisor has requested; returns whether this learner has to finish."""
         control = self.worker.control
         while control.ordered:
             order = control.order
