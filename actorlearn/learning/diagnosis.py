@@ -23,7 +23,7 @@ from actorlearn.observation_parts import ActionMask
 from actorlearn.worker.passes import FlatNetwork
 
 ROWS = 256
-"""Largest number of rows in the forward pass of a report."""
+"""Largest number of observations in the forward pass of a report."""
 IMAGE_ROWS = 32
 """The same for observations that are images."""
 SATURATED = 0.99
@@ -31,7 +31,7 @@ SATURATED = 0.99
 
 
 class Diagnosis:
-    """Collects the symptoms of one learner between two reports."""
+    """Measures symptoms of learning problems of one learner, such as dead units, between two reports."""
 
     def __init__(self, network: FlatNetwork, actions: Actions, mask: ActionMask | None = None) -> None:
         """Observe this network. The largest possible entropy is computed from ``actions`` and the masks."""
@@ -43,12 +43,12 @@ class Diagnosis:
         """Parameters at the last report."""
 
     def note_rollout(self, rollout: Batch) -> None:
-        """Count the rewards of a rollout that is learned from."""
+        """Count the rewards and nonzero rewards of a rollout."""
         self._rewarded = self._rewarded + rollout.reward.count_nonzero()
         self._steps += rollout.reward.numel()
 
     def row(self, batch: Batch, entropy: float | None) -> dict[str, float]:
-        """Return the metrics since the last call, with a forward pass of rows of ``batch``, the newest minibatch.
+        """Return the metrics since the last call; makes a forward pass over a part of the newest minibatch, ``batch``.
 
         ``entropy`` is that of the policy, if it is known.
         """
@@ -61,7 +61,7 @@ class Diagnosis:
         return row | self._change() | examine(self._network.module, batch)
 
     def _valid_choices(self, batch: Batch) -> Tensor | None:
-        """Return the masks [N, n] of a batch's valid rows; None without masks, and if no row is valid."""
+        """Return the masks of valid actions [N, n] of a batch's valid time steps; None if there are none."""
         if self._mask is None or not batch.valid.any():
             return None
         cells = batch.observation[: len(batch.valid), ..., -self._mask.length :]
@@ -98,10 +98,10 @@ def most_entropy(actions: Actions, valid: Tensor | None = None) -> float | None:
 
 @torch.no_grad()
 def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
-    """Return metrics of a network and its inputs, from a forward pass over a few rows of a batch.
+    """Return metrics of a network and its inputs, from a forward pass over a few observations of a batch.
 
     The pass draws no random numbers, so it does not change training. A recurrent network passes over whole sequences,
-    from the state that is stored with their first row.
+    from the state that is stored with their first time step.
     """
     observation = batch.observation
     rows = IMAGE_ROWS if observation.dim() > 4 else ROWS
@@ -124,7 +124,7 @@ def examine(module: nn.Module, batch: Batch) -> dict[str, float]:
 
 
 class ForwardWatch:
-    """Inputs and units observed in one forward pass."""
+    """Records inputs of the first layer, and dead units, during one forward pass."""
 
     def __init__(self) -> None:
         self.largest: Tensor | None = None
@@ -141,7 +141,7 @@ class ForwardWatch:
             self.largest = read.abs().max() / 255.0 if read.dtype == torch.uint8 else read.float().abs().max()
 
     def after_function(self, function: nn.Module, inputs: object, output: Tensor) -> None:
-        """Record which units are dead in all rows and, if the function is called repeatedly, in all calls."""
+        """Record which units are dead for all inputs and, if the function is called repeatedly, in all calls."""
         if output.dim() < 2:
             return
         units = output.transpose(0, 1).flatten(1)
@@ -152,7 +152,7 @@ class ForwardWatch:
 
 @contextmanager
 def watched(module: nn.Module) -> Iterator[ForwardWatch]:
-    """Observe the layers of a network in the passes that are made within a ``with`` block."""
+    """Return a context manager that observes the layers of a network in all passes within its ``with`` block."""
     watch, hooks = ForwardWatch(), []
     try:
         for layer in module.modules():

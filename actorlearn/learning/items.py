@@ -19,10 +19,11 @@ from actorlearn.worker.staging import Staging
 
 
 def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> Batch:
-    """Return a sample of B items as a batch on the device; algorithms multiply item b's errors by ``weight[b]``.
+    """Return a replay's sample of B transitions or sequences as a batch on the device.
 
     The batch has the columns "discount", "reached" and "weight", each [L, B] for sequences of L transitions, and
-    "state" [1, B, S] if the replay stores states. ``actorlearn/replay/buffer.py`` describes them.
+    "state" [1, B, S] if the replay stores states (``replay/buffer.py``). Algorithms multiply the errors of item b by
+    ``weight[b]``.
     """
     fields = {name: getattr(sample, name) for name in ("observation", "action", "reward", "first", "valid")}
     columns: dict[str, NDArray[Any]] = {"discount": sample.discount, "reached": sample.reached, "weight": weight[None]}
@@ -34,10 +35,10 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
 
 
 def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outputs:
-    """Return the outputs from which target values are computed: {head: [R - burn_in - 1, B, size]}.
+    """Return the network's outputs for next observations, for target values: {head: [R - burn_in - 1, B, size]}.
 
-    The batch has R rows, of which ``burn_in`` are not learned from. The outputs are those of the rows after the first
-    row that is learned from. A recurrent network passes over all rows to compute them.
+    The batch has R time steps; the first ``burn_in`` are not learned from. The outputs begin with the second step after
+    them. A recurrent network passes over all steps to compute them.
     """
     rows = slice(burn_in + 1, None)
     if not network.state_size:
@@ -47,10 +48,10 @@ def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outpu
 
 
 def without_burn_in(batch: Batch, network: FlatNetwork, burn_in: int) -> Batch:
-    """Pass over the burn-in rows of a batch, and return the batch without them, with the state after them.
+    """Return a batch without its burn-in steps, with the recurrent state after them.
 
-    The stored state before the burn-in was computed by older weights. The state after it is closer to the one that the
-    present weights would have computed (Kapturowski et al. 2019, section 3).
+    The state is computed by a pass over these steps. The state stored before them was computed by older weights, and
+    the new one is closer to what the present weights would have computed (Kapturowski et al. 2019, section 3).
     """
     if not burn_in:
         return batch

@@ -28,11 +28,11 @@ from actorlearn.worker.worker import Worker
 
 
 def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
-    """Make a `Learning` from a trainer's settings.
+    """Make a trainer's `Learning` from its settings, and configure torch for the whole process.
 
-    ``worker`` is this process, which receives the orders that list the other learners; with None it learns alone.
-    The call configures torch for the whole process, so it must come before any computation. Raises TypeError if the
-    algorithm needs a replay and there is none, or the reverse.
+    Call it before any computation. ``worker`` is this process, which receives the list of the other learners from the
+    supervisor; with None it learns alone. Raises TypeError if the algorithm needs a replay and there is none, or the
+    reverse.
     """
     _choose_how_to_compute()
     match settings.policy.algorithm, settings.replay:
@@ -75,7 +75,7 @@ def make_network(settings: TrainerSettings, algorithm: Algorithm) -> FlatNetwork
 def _replaying(
     settings: TrainerSettings, numbers: ReplaySettings, replay: Replay, worker: Worker | None, secondary: bool = False
 ) -> tuple[TrainerSettings, Algorithm, FlatNetwork, Replayed, OptimizerSettings]:
-    """Make the arguments of a `Learning` that draws minibatches from this replay."""
+    """Return the arguments of a `Learning` that draws its minibatches from this replay."""
     made = make_algorithm(settings.policy.algorithm)
     network, beat = make_network(settings, made), worker.poll if worker else lambda: True
     replayed = Replayed(settings, numbers, replay, made, network, beat, secondary)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The data of one rollout, from which the trainer makes one update.
+    """The time steps of one rollout, from which the trainer makes one update.
 
     If the trainer is killed before it has counted the rollout as learned, the rollout is gathered again.
     """
@@ -39,10 +39,10 @@ class Gathered:
     rollout: int
     """Number of the rollout."""
     parts: Sequence[GroupRollout]
-    """Blocks of the rollout. Their environments form the second dimension of the batch, in this order."""
+    """Groups of environments that played the rollout. Their environments form the second dimension of the batch, in
+    this order."""
     batch: Batch
-    """Rows of the rollout. ``valid`` is False for resets, and for the steps that are left out (``stale`` and
-    ``no_room``)."""
+    """Time steps of the rollout. ``valid`` is False for resets, and for those left out (``stale`` and ``no_room``)."""
     lags: NDArray[np.int64]
     """Policy lag of each valid step, [number of valid steps]."""
     steps: int
@@ -56,12 +56,12 @@ class Gathered:
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """``batch`` joined with rows of other learners (``gossip.experience``); minibatches are then made from this batch.
-    None without such rows."""
+    """``batch`` joined with rollouts of other learners (``gossip.experience``); minibatches are then made from this
+    batch. None without them."""
 
 
 class Minibatch(NamedTuple):
-    """The experience of one optimizer step."""
+    """The data of one optimizer step."""
 
     batch: Batch
     """The batch, as the algorithm has prepared it for its loss."""
@@ -83,8 +83,8 @@ class Minibatches(Carried):
     """
 
     finish_s: float
-    """Seconds for which the update of a rollout may continue after an order to leave the run. After that, it ends
-    between two minibatches."""
+    """Seconds for which the update of a rollout may continue after the supervisor has told this learner to leave. After
+    that, it ends between two minibatches."""
     replay: Replay | None = None
     """The replay from which minibatches are drawn; None if they are parts of the rollout."""
     target: Target | None = None
@@ -94,15 +94,15 @@ class Minibatches(Carried):
         """Store a rollout in the replay, if there is one; called before its minibatches are drawn."""
 
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch after the computations that are made once for all its minibatches."""
+        """Return the batch after the computations that are made once for all its minibatches, such as advantages."""
         raise NotImplementedError
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return the number of minibatches that remain; ``done`` optimizer steps of this rollout are in the weights."""
+        """Return how many minibatches remain for this rollout, of which ``done`` have been learned from."""
         raise NotImplementedError
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield the remaining minibatches. Each is made when it is asked for."""
+        """Yield the remaining minibatches of a rollout. Each is made when it is asked for."""
         raise NotImplementedError
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
@@ -128,23 +128,20 @@ class Minibatches(Carried):
         return {}
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the state of ``tensors`` and ``save``; ``goes_on``: simulators also continue from their snapshots."""
+        """Restore a checkpoint; ``goes_on``: the simulators also continue their games from it."""
 
 
 class Epochs(Minibatches):
-    """Passes ``epochs`` times over a batch; each time, the batch is divided at random into ``parts`` minibatches.
+    """Divides a batch at random into ``parts`` minibatches, anew in each of ``epochs`` epochs, as PPO does.
 
-    The batch is divided along its second dimension: into environments or, if the algorithm's ``prepare`` has separated
-    them, into transitions.
+    It is divided along its second dimension: into environments or, if the algorithm's ``prepare`` has flattened the
+    batch, into transitions.
     """
 
     finish_s = 5.0
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork, epochs: int, parts: int, seed: int) -> None:
-        """Divide batches with random numbers from ``seed`` and the rollout's number only.
-
-        A restarted trainer therefore draws the same minibatches.
-        """
+        """Draw the divisions from ``seed`` and the rollout's number only, so that a restarted trainer repeats them."""
         self._algorithm, self._network = algorithm, network
         self._epochs, self._parts, self._seed = epochs, parts, seed
         self._taken = self._skipped = torch.zeros(0, dtype=torch.bool)
@@ -152,7 +149,7 @@ class Epochs(Minibatches):
 
     @torch.no_grad()
     def prepare(self, batch: Batch) -> Batch:
-        """Return the batch as the algorithm prepares it, with the weights before the first epoch."""
+        """Return the batch as the algorithm's ``prepare`` returns it for the weights before the first epoch."""
         if not self._epochs:
             return batch
         last = self._algorithm.prepared_rows
@@ -178,7 +175,7 @@ class Epochs(Minibatches):
                 yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number), part=part)
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Record which environments were in an optimizer step that was taken or skipped."""
+        """Record for which environments of the batch an optimizer step was taken or skipped."""
         (self._taken if taken else self._skipped)[slice(None) if minibatch.part is None else minibatch.part] = True
 
     def skipped_steps(self, prepared: Batch) -> int:
@@ -187,5 +184,5 @@ class Epochs(Minibatches):
         return int(prepared.valid[:, alone.to(prepared.valid.device)].sum()) if alone.any() else 0
 
     def _parts_of(self, prepared: Batch) -> int:
-        """Return the number of minibatches of an epoch: ``parts``, but at most the length of the second dimension."""
+        """Return the number of minibatches per epoch: ``parts``, but at most the length of the second dimension."""
         return min(self._parts, prepared.action.shape[1])

@@ -11,7 +11,7 @@ LAYERS = {"conv0": _ConvNd, "fc0": nn.Linear}
 
 
 class Norms:
-    """Computes L2 norms of all parameters and of the first layers. Each optimizer step copies the parameters once."""
+    """Computes L2 norms of a network's parameters, gradients and steps: of all, and of the first layer of each type."""
 
     def __init__(self, network: nn.Module, parameters: Tensor, gradients: Tensor) -> None:
         """Measure a network; ``parameters`` and ``gradients`` are its flat vectors."""
@@ -27,7 +27,7 @@ class Norms:
         self._before.copy_(self._parameters)
 
     def after(self) -> None:
-        """Add the norms of a step and of its gradient, averaged and clipped; called after a step that was taken."""
+        """Add the norms of the step that was taken, and of its gradient."""
         step = torch.sub(self._parameters, self._before, out=self._before)
         self._sums += torch.stack([self._of(self._gradients), self._of(step)])
         self._optimizer_steps += 1
@@ -50,7 +50,7 @@ class Norms:
 
 
 def _first_layers(network: nn.Module) -> dict[str, slice]:
-    """Return the indices that the first layer of each type has in the flat vectors."""
+    """Return the range in the flat vectors of the first layer of each type, by name."""
     ends: dict[int, int] = {}
     end = 0
     for parameter in network.parameters():

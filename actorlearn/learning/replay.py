@@ -57,21 +57,21 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
 
 
 def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> int:
-    """Return the total number of minibatches that are due after ``steps`` stored transitions; 0 before ``starts``.
+    """Return how many minibatches have to be learned from in total after ``steps`` transitions; 0 before ``starts``.
 
     ``intensity`` is the average number of times that each transition is learned from (Stooke & Abbeel 2018, section
     5.3); 8 in Nature DQN. ``batch`` is the number of transitions in a minibatch. The result is computed from the total
     in exact fractions, so nothing is lost by rounding in a long run.
 
     Learning is never ahead of acting. It is behind by at most (blocks + 1) * steps of a rollout * intensity / batch
-    minibatches: at most ``simulators.blocks`` rollouts are open that have not been learned from, and the minibatches
-    that become due with a rollout are learned with the next one. With 1 block, acting waits for learning.
+    minibatches: at most ``simulators.blocks`` rollouts are in progress or not learned from, and the minibatches that
+    become due with a rollout are learned with the next one. With 1 block, acting waits for learning.
     """
     return int(max(0, steps - starts) * Fraction(str(intensity)) / batch)  # 0.1 means a tenth, not the nearest float
 
 
 class Replayed(Minibatches):
-    """Draws minibatches from a replay, as many as ``replay.ratio`` demands."""
+    """Draws minibatches from a replay buffer, as many for each rollout as ``replay.ratio`` demands."""
 
     finish_s = 0.0
     """0, because an update that was broken off can be continued later."""
@@ -88,9 +88,9 @@ class Replayed(Minibatches):
         beat: Callable[[], object] = lambda: None,
         secondary: bool = False,
     ) -> None:
-        """Draw from this replay, with the settings ``numbers``.
+        """Draw from ``replay``, with the settings ``numbers``.
 
-        ``beat`` is called while the replay is saved or restored, to show the supervisor that this process is alive. A
+        ``beat`` is called while the replay is saved or restored, to show that this process does not hang. A
         ``secondary`` learner (``learning/secondary.py``) draws other random numbers, and does not change priorities.
         """
         self.settings, self.replay = settings, replay
@@ -115,19 +115,19 @@ class Replayed(Minibatches):
 
     @property
     def shared_tensors(self) -> list[Tensor]:
-        """The weights of the target network, which a learner in mode sync takes from the others when it joins."""
+        """Weights of the target network, which a learner in mode sync copies from the others when it joins."""
         return [self.target.weights]
 
     def counts(self) -> list[int]:
-        """Return the counts that joining learners compare (`adopt`).
+        """Return the counts that learners send each other when they join (`adopt`).
 
-        These are the steps whose minibatches are done, the minibatches done since then, the period of the target
-        network, and the step count at which learning from this replay began.
+        These are the environment steps whose minibatches are done, the minibatches done since then, the period of the
+        target network, and the environment steps at which learning from this replay began.
         """
         return [self._credited, self._ahead, self.target.period, self.replay.begun]
 
     def adopt(self, counts: NDArray[np.int64], best: int) -> None:
-        """Take the counts of learner ``best``, which also gave its weights; ``counts`` [learners, 4] is of `counts`.
+        """Continue from the counts of the learner with rank ``best``; ``counts`` [learners, 4] are those of `counts`.
 
         Learners in mode sync also take its period of the target network; other learners have their own target networks.
         Learning begins anew if a learner has not stored anything yet.
@@ -140,7 +140,7 @@ class Replayed(Minibatches):
     # Storing rollouts --------------------------------------------------------------------------------------------
 
     def room(self, parts: Sequence[GroupRollout]) -> Tensor:
-        """Return bools [B]: whether the replay has room (a ring) for each environment of a rollout."""
+        """Return bools [B]: whether the replay has a ring buffer for each environment of a rollout."""
         owners = self.replay.room({part.owner: part.blocks.envs_per_group for part in parts})
         return torch.cat([torch.full((part.blocks.envs_per_group,), part.owner in owners) for part in parts])
 
@@ -161,7 +161,7 @@ class Replayed(Minibatches):
         return batch
 
     def due(self, prepared: Batch, done: int, env_steps: int, own_steps: int) -> int:
-        """Return the number of minibatches due for the steps before this rollout, less those already done.
+        """Return how many minibatches are due for the environment steps before this rollout, less those already done.
 
         ``done`` is ignored, because the replay has its own count.
         """
@@ -177,7 +177,7 @@ class Replayed(Minibatches):
         return max(0, due - credited - self._ahead)
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield minibatches one by one. Before each, copy the weights to the target network if that is due."""
+        """Yield minibatches one by one. Before each, update the target network if it is time."""
         count = self._ahead + remaining
         for number in range(self._ahead, count):
             seed = mix(mix(self.settings.seed, rollout), number)
@@ -186,7 +186,7 @@ class Replayed(Minibatches):
             yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
-        """Count the minibatch, update its items' priorities, and move a target network with Polyak averaging."""
+        """Count the minibatch, update its priorities, and move a target network with Polyak averaging."""
         self._ahead += 1
         self.target.follow()
         priority = metrics.pop("priority", None)
@@ -208,7 +208,7 @@ class Replayed(Minibatches):
     # One minibatch -----------------------------------------------------------------------------------------------
 
     def draw_one(self, env_steps: int) -> Minibatch:
-        """Draw a minibatch, and prepare it with the outputs of the networks from which its targets are computed."""
+        """Draw a minibatch, with the outputs of the networks from which its targets are computed."""
         sample = self.replay.sample(self._batch, self.random)
         batch = batch_of(sample, self._weights(sample, env_steps), self._staging)
         with torch.no_grad():
@@ -218,7 +218,7 @@ class Replayed(Minibatches):
         return Minibatch(prepared, sample)
 
     def _weights(self, sample: Sample, env_steps: int) -> NDArray[np.float32]:
-        """Return the factor [B] of each item's errors, which corrects for prioritised sampling; 1 without it."""
+        """Return the importance weights [B] that correct for prioritised sampling; 1 without it."""
         if not self._numbers.prioritised:
             return np.ones(self._batch, np.float32)
         gone = self.settings.schedule_progress(env_steps)
@@ -227,8 +227,8 @@ class Replayed(Minibatches):
     def _following(self, batch: Batch) -> Outputs:
         """Return the outputs from which targets are computed (`following_outputs`).
 
-        They are those of the target network, by the names "target.<head>", and, if the algorithm needs them, those of
-        the network itself. Each network draws its own noise.
+        They are those of the target network, named "target.<head>", and, if the algorithm needs them, those of the
+        learning network. Each network draws its own noise.
         """
         networks = {"target.": self.target.network}
         if self._algorithm.prepared_rows:
@@ -261,10 +261,10 @@ class Replayed(Minibatches):
         return draws | ({"replay": self.replay.save(folder, self._beat)} if self._numbers.save else {})
 
     def restore(self, saved: Checkpoint, goes_on: bool) -> None:
-        """Restore the saved state. A saved replay is loaded only if the replay in memory is empty.
+        """Restore the replay and its counts from a checkpoint; the replay only if the one in memory is empty.
 
-        ``goes_on``: simulators continue from snapshots. If they begin new games instead, the next rollout has new rows,
-        and these are stored although the replay may already contain a rollout of the same number.
+        If ``goes_on``, the simulators continue the saved games. Otherwise they play new games, and the next rollout is
+        stored even if the replay has one of the same number.
         """
         self.random.bit_generator.state = saved.state["draws"]
         self._credited, self._ahead, period = (int(n) for n in saved.tensors["replay.counters"])

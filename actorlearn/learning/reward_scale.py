@@ -17,7 +17,7 @@ from actorlearn.models.normalize import EPSILON, Moments
 
 
 class RunningReturns(NamedTuple):
-    """The state of the reward scale: discounted returns of environments, and statistics of them."""
+    """Running discounted returns of environments, and their statistics."""
 
     moments: Moments
     """Mean and variance of the discounted returns at all steps so far."""
@@ -26,18 +26,17 @@ class RunningReturns(NamedTuple):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the returns, by which rewards are divided."""
+        """Standard deviation of the discounted returns, by which rewards are divided."""
         return float((self.moments.variance + EPSILON).sqrt())
 
 
 class RewardScale:
-    """Scales rewards as OpenAI baselines' VecNormalize and gymnasium's NormalizeReward do; no mean is subtracted.
+    """Divides rewards by the running standard deviation of the discounted return; no mean is subtracted.
 
-    Those update the statistics and divide the rewards step by step. Here the returns of all steps of a batch enter the
-    statistics before the rewards of the batch are divided.
+    OpenAI baselines' VecNormalize and gymnasium's NormalizeReward do so step by step. Here the returns of all steps of
+    a batch enter the statistics before its rewards are divided.
 
-    Environments are identified by their owner, which is one group of one incarnation of a simulator. The returns of a
-    restarted or attached simulator therefore begin at 0.
+    The returns of a restarted or attached simulator begin at 0.
     """
 
     def __init__(self, discount: float) -> None:
@@ -45,10 +44,10 @@ class RewardScale:
         self._returns = RunningReturns(Moments.of(torch.zeros(0)), {})
 
     def scale(self, batch: Batch, owners: Sequence[tuple[str, int]]) -> tuple[Batch, RunningReturns]:
-        """Return the batch with scaled rewards, and the new state, which takes effect in `note_learned`.
+        """Return the batch with scaled rewards, and the new statistics, which take effect in `note_learned`.
 
-        The state is not changed at once, because a batch that was not learned from is gathered and scaled again.
-        ``owners`` is a list of (owner, number of environments), in the order of the batch's second dimension.
+        Until then a batch can be gathered and scaled again. ``owners`` lists the groups of environments as (name,
+        number of environments), in the order of the batch's second dimension.
         """
         first, reward = batch.first.cpu(), batch.reward.double().cpu()
         zeros = {owner: reward.new_zeros(count) for owner, count in owners}
@@ -66,7 +65,7 @@ class RewardScale:
         return dataclasses.replace(batch, reward=batch.reward / after.deviation), after
 
     def note_learned(self, returns: RunningReturns) -> None:
-        """Take the state that `scale` returned with a batch; called when the batch has been learned from."""
+        """Keep the statistics that `scale` has returned with a batch; called when the batch has been learned from."""
         self._returns = returns
 
     def state(self) -> dict[str, Any]:

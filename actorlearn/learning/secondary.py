@@ -23,13 +23,12 @@ SECONDARY = "secondary"
 
 
 class LearningWithSecondary(Learning):
-    """A learner whose secondary learner makes its optimizer steps after those of each rollout.
+    """A learner with a second network, which learns from the same replay after each rollout, and never acts.
 
-    The secondary learner does not influence the learner that acts.
+    The second network does not influence the first.
     """
 
     def __init__(self, *parts: Any, secondary: Learning, published: Published) -> None:
-        """``parts`` are the arguments of `Learning`; the secondary learner's weights are published to ``published``."""
         super().__init__(*parts)
         self.secondary, self._published = secondary, published
         secondary.going_on = lambda: self.going_on()
@@ -43,7 +42,7 @@ class LearningWithSecondary(Learning):
         idle: int = 0,
         early: Early = NOTHING,
     ) -> dict[str, float]:
-        """Take this learner's optimizer steps, and then the secondary learner's. Both can be broken off."""
+        """Take this learner's optimizer steps for a rollout, then those of the second network."""
         metrics = super().pass_over(prepared, env_steps, position, remaining, idle, early)
         due = self.secondary.minibatches.due(prepared, 0, env_steps, position.used)
         own = self.secondary.pass_over(prepared, env_steps, position, due)
@@ -51,25 +50,25 @@ class LearningWithSecondary(Learning):
         return metrics | _as_secondary(own)
 
     def publish(self, published: Published, env_steps: int) -> int:
-        """Publish the weights of both learners; returns the version of this learner's weights, which act."""
+        """Publish the weights of both networks; returns the version of the weights that act."""
         self.secondary.publish(self._published, env_steps)
         return super().publish(published, env_steps)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of both learners."""
+        """Return the metrics of both networks."""
         return super().metrics() | _as_secondary(self.secondary.metrics())
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors of both learners."""
+        """Return the tensors of both networks."""
         own = {f"{SECONDARY}.{name}": tensor for name, tensor in self.secondary.tensors().items()}
         return super().tensors() | own
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write the large state, which both learners share, and return the plain numbers of both."""
+        """Write the replay, which both networks share, and return the plain numbers of both."""
         return super().save(folder) | {SECONDARY: self.secondary.save(folder)}
 
     def restore(self, saved: Checkpoint, goes_on: bool = False) -> None:
-        """Restore both learners."""
+        """Restore both networks."""
         super().restore(saved, goes_on)
         own = replace(saved, tensors=saved.section(SECONDARY), state=saved.state[SECONDARY])
         self.secondary.restore(own, goes_on)

@@ -10,7 +10,7 @@ from actorlearn.worker.passes import FlatNetwork
 
 
 class Target:
-    """A copy of a network, which follows its weights by hard copies once in a period, or by Polyak averaging."""
+    """A target network, which follows a network's weights by periodic copies or by Polyak averaging."""
 
     def __init__(self, network: FlatNetwork, policy: TargetPolicy, rollout_steps: int) -> None:
         """Start with the network's weights; a rollout of all learners has ``rollout_steps`` agent steps."""
@@ -39,7 +39,7 @@ class Target:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """Move the weights towards the network's, with Polyak averaging only; called after each optimizer step."""
+        """Move the weights towards the network's if Polyak averaging is used; called after each optimizer step."""
         if isinstance(self._policy, Polyak):
             self.weights.lerp_(self._original.weights, self._policy.rate)
 

@@ -47,7 +47,7 @@ from actorlearn.worker.worker import Worker
 
 
 class Update(NamedTuple):
-    """Result of one update."""
+    """Result of one update, that is, of learning from one rollout."""
 
     outcome: Literal["learned", "leaving", "lost", "stopped"]
     """Result of the update for the rollout:
@@ -71,7 +71,7 @@ class Update(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """Results of the passes over one minibatch. The gradient is in `Learning.gradients`."""
+    """Loss and metrics of one minibatch. The gradient is in `Learning.gradients`."""
 
     loss: Tensor
     metrics: dict[str, Tensor]
@@ -80,7 +80,7 @@ class Computed(NamedTuple):
 
 
 class Early(NamedTuple):
-    """Results that are computed before the learners agree on an update, and sent together with the agreement.
+    """Moments or gradient that are computed before the learners agree on an update, and sent with the agreement.
 
     This saves a message exchange in each update.
     """
@@ -96,7 +96,7 @@ NOTHING = Early()
 
 
 class Learning:
-    """The part of a trainer that learns: a network, its minibatches, a loss, and an exchange with other learners."""
+    """The learning part of a trainer: the network, its minibatches, the loss, and the exchange with other learners."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Learning:
         """Connect these parts; ``learning/make.py`` makes them from settings.
 
         ``optimizer`` has the optimizer's settings, scaled to the size of the minibatches. ``worker`` is this process,
-        which receives the orders that list other learners; with None it learns alone.
+        which receives the list of the other learners; with None it learns alone.
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
@@ -166,7 +166,8 @@ class Learning:
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
         """Number of observations that the statistics must have before learning begins."""
         self._opened_before = 0
-        """Number of rollouts still to come that were opened before the statistics had enough observations."""
+        """Number of rollouts still to come that simulators could begin before the statistics had enough
+        observations."""
 
     @property
     def exchange(self) -> Exchange:
@@ -175,15 +176,14 @@ class Learning:
 
     @property
     def lacks_statistics(self) -> bool:
-        """Whether the next rollout was played with statistics of too few observations, so that it is not learned from.
+        """Whether the next rollout only updates the observation statistics, because it was played with too few of them.
 
-        Such a rollout only updates the statistics. Learners in mode sync have the same statistics, so they all begin to
-        learn with the same update.
+        Learners in mode sync have the same statistics, so they all begin to learn with the same update.
         """
         return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
 
     def _has_statistics(self) -> bool:
-        """Whether the statistics of observations, which are a part of the weights, have enough observations."""
+        """Whether the observation statistics include enough observations to learn."""
         return self._normalized is not None and float(self._normalized.number) >= self._rows_needed
 
     def collected(self) -> dict[str, int]:
@@ -195,17 +195,17 @@ class Learning:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that this learner's batches have besides the columns of all batches."""
+        """Names of the columns that the algorithm needs in a batch, besides those that all batches have."""
         own = self.algorithm.columns(self.settings.policy.actions)
         return [*own, *(["state"] if self.network.state_size else [])]
 
     # One update ----------------------------------------------------------------------------------------------------
 
     def update(self, gathered: Gathered, position: Position, env_steps: int) -> Update:
-        """Agree with the other learners to make an update, and learn from the gathered rollout.
+        """Make an update from the gathered rollout, when the other learners agree.
 
-        ``position`` is this learner's place in its own experience: the number of the gathered rollout, and its steps
-        before. ``env_steps`` is the number of environment steps that all learners have learned from before.
+        ``position`` has the number of the rollout, and this learner's environment steps before it. ``env_steps`` is the
+        number of environment steps that all learners have learned from before.
         """
         try:
             return self._update(gathered, position, env_steps)
@@ -238,9 +238,9 @@ class Learning:
         return Update("learned", agreed.env_steps, agreed.updates, skipped, metrics)
 
     def _compute_early(self, prepared: Batch, env_steps: int, position: Position, steps: int) -> Early:
-        """Compute the values that the exchange sends first: moments of observations, or else the first gradient.
+        """Compute what the exchange sends first: the moments of observations or, without them, the first gradient.
 
-        With a replay, minibatches are drawn after the agreement, because the rollout is stored in the replay only then.
+        With a replay there is no gradient yet, because minibatches are drawn only after the agreement.
         """
         if self.normalizes:
             early = Early(moments=self._moments(prepared))
@@ -255,7 +255,7 @@ class Learning:
         return Early(first=first)
 
     def due(self, prepared: Batch, env_steps: int, position: Position) -> int:
-        """Return the number of optimizer steps that remain for a prepared batch; arguments as for `update`."""
+        """Return how many optimizer steps remain for a prepared batch; arguments as for `update`."""
         done = self.consumed.done(self._number, position.rollout)
         return self.minibatches.due(prepared, done, env_steps, position.used)
 
@@ -268,9 +268,9 @@ class Learning:
         exchange. ``early`` has results that were computed before. If ``idle`` steps come first, the gradient of the
         first minibatch is computed again, because the weights have changed.
 
-        The steps may take minutes. Between two of them ``going_on`` is called, and Stopped is raised if it returns
-        False. The remaining steps are then taken later, by this process or by one that restores its state. Steps are
-        left out if the policy has moved too far from the acting policy (``algorithm.target_kl``).
+        The steps may take minutes. Raises Stopped if ``going_on`` returns False between two of them; the remaining
+        steps can then be taken later, by this process or by one that restores its state. Steps are left out if the
+        policy has moved too far from the acting policy (``algorithm.target_kl``).
         """
         self.finite, taken = True, 0
         self._observe(prepared, early.moments)
@@ -302,14 +302,14 @@ class Learning:
         return metrics
 
     def leave(self, position: Position) -> None:
-        """Tell the other learners that this one leaves, and give them the result of its local steps."""
+        """Tell the other learners that this one leaves, and send them the result of its local steps."""
         try:
             self.exchange.agree(0, 0, position, True)
         except (PeerLost, Stopped):
             self.exchange.break_off()
 
     def _observe(self, prepared: Batch, moments: Tensor | None) -> None:
-        """Update the statistics of observations with the valid rows of a batch, once for each rollout."""
+        """Update the observation statistics with the valid time steps of a batch, once for each rollout."""
         if not self.normalizes:
             return
         complete = self._has_statistics()
@@ -320,7 +320,7 @@ class Learning:
             self._opened_before -= 1
 
     def _moments(self, prepared: Batch) -> Tensor:
-        """Return number, mean and variance of the observations (without masks) in the batch's valid rows."""
+        """Return number, mean and variance of the observations (without masks) in the batch's valid time steps."""
         seen, valid = prepared.observation[: len(prepared.valid)], prepared.valid
         rows = seen.flatten(0, 1) if valid.all() else seen[valid]  # a selection is a copy
         return moments_of(without_mask(self.network.module, rows))
@@ -328,7 +328,7 @@ class Learning:
     # One optimizer step --------------------------------------------------------------------------------------------
 
     def learn_from(self, minibatch: Minibatch, env_steps: int, computed: Computed | None = None) -> bool:
-        """Take one optimizer step with a minibatch. A step with a loss or gradient that is not finite is skipped.
+        """Take one optimizer step with a minibatch; it is skipped if the loss or the gradient is not finite.
 
         ``computed`` has the results for the minibatch, if they were computed before. Returns False, without a step, if
         the policy has moved too far from the acting policy.
@@ -378,10 +378,10 @@ class Learning:
         return [share * self._rate(group.settings, env_steps) for group in self.groups]
 
     def _moved_too_far(self, metrics: Mapping[str, Tensor]) -> bool:
-        """Whether the policy has moved so far from the acting policy that no more steps are taken for this rollout.
+        """Whether the policy has moved so far from the acting policy that the rest of the rollout's steps is left out.
 
-        The result is the same for learners in mode sync. The divergence is computed from each minibatch before its
-        step, so an update that was broken off ends at the same step when it is continued.
+        It is the same for learners in mode sync. The divergence of each minibatch is computed before its step, so an
+        update that is interrupted and continued ends at the same step.
         """
         limit = self.algorithm_settings.divergence_limit
         return limit is not None and self._mean(metrics.get(DIVERGENCE, 0.0)) > limit
@@ -441,7 +441,7 @@ class Learning:
         return own | self.minibatches.save(folder)
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
-        """Restore the state of `tensors` and `save`; ``goes_on``: simulators also continue from their snapshots."""
+        """Restore the state of `tensors` and `save`; ``goes_on``: the simulators also continue the saved games."""
         self.network.module.load_state_dict(saved.section("weights"))
         self.exchange.restore(saved.section("optimizer"))
         if self.outer and (outer := saved.section("outer")):
