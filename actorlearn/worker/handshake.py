@@ -12,7 +12,7 @@ from actorlearn.actions import Actions
 
 
 class Playable(Protocol):
-    """The spaces of an environment: of one that this process has made, or of a description by another process."""
+    """Shapes and types of an environment, which this process or another one has made."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -28,7 +28,7 @@ class Playable(Protocol):
 
     @property
     def agents(self) -> int:
-        """Number of agents in a game; each has a row."""
+        """Number of agents in a game."""
 
     @property
     def frames_per_step(self) -> int:
@@ -36,7 +36,7 @@ class Playable(Protocol):
 
 
 def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
-    """Return the values that must be equal in a simulator and in the run's plan, as texts by topology key."""
+    """Return the shapes and sizes on which a simulator and the run's plan must agree, as texts by topology key."""
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",

@@ -44,7 +44,7 @@ Adam's step on 0.7M elements takes 1.5 ms, and in two shares 1.1 ms."""
 
 
 class ComputePool:
-    """A pool of threads for the shares of a pass. The caller's thread computes the first share."""
+    """A pool of threads that compute the shares of a batch at the same time, the first in the caller's thread."""
 
     def __init__(self, count: int = 1) -> None:
         """Start ``count`` - 1 threads, which end when the pool is garbage-collected."""
@@ -105,7 +105,7 @@ def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) 
 
 
 class Passes:
-    """Forward and backward passes of a network; on a CPU the environments of a batch are divided among threads."""
+    """Forward and backward passes of a network; on a CPU, threads divide the environments of a batch among them."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class Passes:
         gradients: Tensor | None = None,
         compiled: bool = False,
     ) -> None:
-        """Make passes of a network that `models.make.flatten` has flattened.
+        """Make passes of a network whose parameters are views of one flat vector (`models.make.flatten`).
 
-        ``gradients`` is the flat vector of its gradients; with None there is no backward pass. Every share but the
-        first uses a copy of the network, which has the same weights in memory and its own gradients.
+        ``gradients`` is the flat vector of gradients; with None there is no backward pass. Every thread but the first
+        uses a copy of the network, with the same memory for weights and its own gradients.
         """
         self._pool, self._precision = pool, precision
         self._gradients = gradients
@@ -136,10 +136,10 @@ class Passes:
     def forward(
         self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
     ) -> tuple[Outputs, Tensor | None]:
-        """Return outputs {head: [T, B, size]} and the state after the last row, as `models.interface.unroll` does.
+        """Return outputs {head: [T, B, size]} and the state after the last step, as `models.interface.unroll` does.
 
-        The caller uses the outputs of the last ``bootstrap`` rows as constants, so no gradient is computed for them
-        where that saves time.
+        The caller uses the outputs of the last ``bootstrap`` time steps as constants, so no gradient is computed for
+        them where that saves time.
         """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
@@ -214,7 +214,7 @@ class Passes:
 class FlatNetwork:
     """A network whose weights are views of one flat vector, with passes over batches on this learner's cores.
 
-    The flat vectors can be published, saved, exchanged and changed by an optimizer in one operation.
+    The vector can be published, saved, exchanged and changed by an optimizer in one operation.
     """
 
     def __init__(
@@ -234,14 +234,14 @@ class FlatNetwork:
         self.passes = Passes(module, pool, precision, self.gradients if learns else None, compiled)
 
     def copy(self) -> Self:
-        """Return an equal network with its own weights, for forward passes only."""
+        """Return a copy of the network with its own weights, for forward passes only."""
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
     def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
-        """Return outputs {head: [last, B, size]} for the last ``last`` rows of a batch; 0 = for all rows.
+        """Return outputs {head: [last, B, size]} for the last ``last`` time steps of a batch; 0 = for all.
 
-        A recurrent network passes over all rows, from the state with which it acted on the first row. The caller must
-        use the outputs of the last ``bootstrap`` rows as constants.
+        A recurrent network passes over all time steps, from the state with which it acted on the first. The caller must
+        use the outputs of the last ``bootstrap`` time steps as constants.
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]

@@ -82,7 +82,7 @@ class TaskSpec(PlugIn):
 
 @dataclass(frozen=True, kw_only=True)
 class RoleSpec(PlugIn):
-    """Description of a role, whose processes the supervisor starts, watches and restarts.
+    """Description of a role, that is, of a kind of process that the supervisor starts, watches and restarts.
 
     ``made_by`` names the function that a process of this role runs until it ends: ``my_package.auditor:run``.
     """
@@ -109,9 +109,9 @@ class RoleSpec(PlugIn):
     makes_rows: bool = False
     """Whether the role produces experience, as simulators do.
 
-    Trainers and inference servers then get its processes as members. Each incarnation of a process has a segment of
-    blocks, and reports the shapes of its environments at the start. A process can be attached and detached alone. Its
-    complete rollouts are learned from before its segment is removed."""
+    Trainers and inference servers then treat its processes as simulators. At each start, a process gets a segment of
+    shared memory for its time steps, and reports the shapes of its environments. It can be attached and detached alone.
+    Its complete rollouts are learned from before the segment is removed."""
     spread: bool = False
     """Whether a run on several nodes places the role's processes on all nodes in turn. If not, all are on the node of
     the first learner."""
@@ -120,12 +120,12 @@ class RoleSpec(PlugIn):
 
     @property
     def drains(self) -> bool:
-        """Whether a process is ended by an order, so that it can finish its current work; others end by a signal."""
+        """Whether a process is ended by a message, so that it can finish its current work; others end by a signal."""
         return self.learns or self.makes_rows
 
 
 class CommonSettings(TypedDict):
-    """The fields of `ProcessSettings`; a plan passes them on to the settings of its role as ``**common``."""
+    """The fields of `ProcessSettings`, which a plan passes on to the settings of its role as ``**common``."""
 
     id: ProcessId
     run_id: str
@@ -143,10 +143,11 @@ StartT = TypeVar("StartT")
 
 @dataclass(frozen=True, kw_only=True)
 class RolePlan(Generic[TopologyT, PlanT, StartT]):
-    """Plan of a role: functions that return the number of its processes and their settings, called by ``launch/plan``.
+    """Plan of a role: functions that return how many processes it has in a run, and the settings of each.
 
-    The type variables stand for ``Topology``, ``Plan`` and ``Start`` of ``launch/plan/plan.py``, which cannot be
-    imported here. In the topology that the functions receive, every ``auto`` has been replaced by a value.
+    ``launch/plan`` calls them. The type variables stand for ``Topology``, ``Plan`` and ``Start`` of its module
+    ``plan.py``, which cannot be imported here. In the topology that they receive, every ``auto`` has been replaced by a
+    value.
     """
 
     settings: Callable[[PlanT, CommonSettings, StartT], ProcessSettings]
@@ -216,7 +217,7 @@ class Roles(PlugIns[RoleSpec]):
         """Return the roles that can be loaded, in the order in which their processes are started.
 
         The roles of a learner come first: the trainer, then roles that produce no experience, then those that do. The
-        roles of the run follow. The evaluator is the first of them, so that its place does not depend on plug-ins.
+        roles of the run follow, the evaluator first, so that plug-ins do not change its index.
         """
         return tuple(sorted(super().specs(), key=lambda role: (role.scope == "run", not role.learns, role.makes_rows)))
 

@@ -38,7 +38,7 @@ _RESET_ON_FORK = 0x40000000
 
 
 class _Attributes(ctypes.Structure):
-    """``struct sched_attr`` in its first version (include/uapi/linux/sched/types.h)."""
+    """The C struct ``sched_attr`` of Linux in its first version (include/uapi/linux/sched/types.h)."""
 
     _fields_ = (
         ("size", ctypes.c_uint32),
@@ -76,7 +76,7 @@ def slice_ns() -> int:
 
 
 def set_policy(policy: SchedulingClass) -> bool:
-    """Change the scheduling class; returns whether that succeeded.
+    """Change the scheduling class of this thread; returns whether that succeeded.
 
     The kernel may refuse a change from class idle, depending on the nice value and its limit.
     """

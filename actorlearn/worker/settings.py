@@ -50,9 +50,9 @@ class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     control: Ipc | None
     """The supervisor's control socket; None if the process is started by hand without one."""
     progress: Shm
-    """The segment in which each process gives signs of life and counts its time (``memory/progress.py``)."""
+    """The segment in which each process shows that it is alive and counts its time (``memory/progress.py``)."""
     index: int
-    """Row of this process in the progress segment."""
+    """Index of this process in the progress segment."""
     seed: int
     threads: int = 1
     """Number of threads among which forward and backward passes are divided (``worker/passes.py``); 1 in simulators."""
@@ -73,7 +73,7 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cuda_graphs: bool = True
     """Whether forward passes of acting on a GPU are replayed as CUDA graphs."""
     weights: str = "newest"
-    """Weights that choose actions: "newest", or "rollout" for those published when the row's rollout was opened."""
+    """Weights that choose actions: "newest", or "rollout" for the newest when the rollout could first begin."""
     environments: int = 1
     """Number of environments of all learners at the start of the run, for the schedule of epsilon."""
 
@@ -83,7 +83,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
 
     env: Env
     segment: Shm
-    """The segment with the simulator's blocks."""
+    """The segment with the simulator's time steps."""
     rollouts: Shm
     """The segment in which the trainer opens rollouts."""
     wakeup: Pipe
@@ -99,7 +99,7 @@ class SimulatorSettings(ProcessSettings, frozen=True):
     decorrelation_steps: int = 0
     """Largest number of random actions that an environment takes before its first rollout."""
     reset: str = "inside"
-    """When a new game begins: "inside", at once, in the same block; or "wait", with the next block."""
+    """When a new game begins: "inside", at once, in the same rollout; or "wait", with the next rollout."""
     core: int | None = None
     """Core to which the process is pinned; None = all allowed cores."""
     states: str = ""
@@ -120,16 +120,16 @@ class InferenceSettings(ProcessSettings, frozen=True):
     """The rollouts segment of the simulators that the server answers."""
     device: str
     batch_rows: int = 0
-    """Number of waiting rows at which the server computes their actions; 0 = when all rows of a timestep wait."""
+    """Number of waiting observations at which the server computes actions; 0 = when all of a time step wait."""
     deadline_ms: float = 0.0
-    """Longest time, in milliseconds, for which a row waits for others if ``batch_rows`` is not 0."""
+    """Longest time, in milliseconds, for which an observation waits for others if ``batch_rows`` is not 0."""
 
 
 class TrainerReplay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a trainer's replay."""
 
     segment: Shm
-    """The segment of shared memory that has the replay's rows."""
+    """The segment of shared memory that has the replay's time steps."""
     shape: ReplayShape
     """The layout of that segment."""
     settings: ReplaySettings
@@ -164,7 +164,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     stop_at_steps: int | None = None
     """A smaller number of environment steps at which the run ends; None = it ends at total_steps."""
     blocks: int
-    """Number of rollouts that can be open at the same time (``simulators.blocks``)."""
+    """Number of rollouts that can be in progress or not learned from yet (``simulators.blocks``)."""
     rollout_steps: int = 0
     """Number of environment steps in a rollout of all learners, counted with the learners at the start of the run."""
     replay: TrainerReplay | None = None
@@ -195,14 +195,14 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     exchange: Exchange = AloneExchangeSettings()
     """Settings of the exchange with other learners."""
     experience: ExperienceSettings | None = None
-    """Settings for learning from other learners' rows too; None = the trainer learns from its own rollouts only."""
+    """Settings for learning from other learners' rollouts too; None = the trainer learns from its own only."""
     rate_scaling: str = "none"
     """How the learning rate grows with the number of learners and the size of minibatches: none, sqrt or linear."""
     outer: OuterSettings = OuterSettings()
     """The outer optimizer, which changes the weights after several local steps of all learners."""
     pull_rows: int = 0
-    """While a rollout is played, the learner fetches other learners' changes of the weights each time that this many
-    rows are complete, and publishes them; 0 = never."""
+    """While a rollout is played, the learner fetches and publishes other learners' changes of the weights each time
+    that this many time steps are complete; 0 = never."""
 
     @property
     def learner(self) -> int:
@@ -215,7 +215,7 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
         return self.schedule_steps or self.total_steps
 
     def schedule_progress(self, env_steps: int) -> float:
-        """Return the share of the schedules, from 0 to 1, that is over after ``env_steps`` environment steps."""
+        """Return which share of the run's schedules, from 0 to 1, is over after ``env_steps`` environment steps."""
         return min(env_steps / self.schedule_end, 1.0)
 
     @property

@@ -16,10 +16,9 @@ from torch import Tensor
 
 
 class Staging:
-    """The buffers of one process in pinned memory, one for each name of a column. They are used again and again."""
+    """Joins arrays to tensors on a device; for a GPU through pinned buffers, one for each name of a column."""
 
     def __init__(self, device: str) -> None:
-        """Join arrays for this device; buffers are allocated at first use."""
         self._device = torch.device(device)
         self._pinned: dict[str, Tensor] = {}
 

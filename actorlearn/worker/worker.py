@@ -17,18 +17,18 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
-"""Shortest time, in seconds, between two checks for orders; a check takes longer than a step of a fast environment."""
+"""Shortest time, in seconds, between two looks for messages; one takes longer than a step of a fast environment."""
 
 POLL_MS = 50
-"""Longest sleep of a loop, in milliseconds, before it reads the words in shared memory again. It is therefore the
+"""Longest sleep of a loop, in milliseconds, before it reads the counters in shared memory again. It is therefore the
 longest delay if a wakeup is lost."""
 
 
 class Worker:
-    """The part of a process that is the same for all roles."""
+    """What every process of a run has: a connection to the supervisor, heartbeats, timings, and an end at SIGTERM."""
 
     def __init__(self, settings: ProcessSettings) -> None:
-        """Connect to the supervisor, and open this process's row in the progress segment."""
+        """Connect to the supervisor, and open this process's heartbeat in shared memory."""
         self.settings = settings
         self.control = Control(settings.control, settings.id, settings.run_id)
         self.progress = Progress(Segment.open(settings.progress.file), settings.index)
@@ -41,16 +41,16 @@ class Worker:
     def hello(self, shape: dict[str, str] | None = None) -> None:
         """Report to the supervisor that this process is ready; ``shape`` is that of a simulator's environments.
 
-        From now on the process must give signs of life within ``hang_s`` instead of the longer limit for a start.
+        From now on the process must call `poll` within ``hang_s``, instead of the longer limit for a start.
         """
         self.progress.beat()
         self.control.hello(os.getpid(), shape)
 
     def poll(self) -> bool:
-        """Give a sign of life and read orders; returns False after SIGTERM, when this process has to end.
+        """Show that this process is alive, and read the supervisor's messages; returns False after SIGTERM.
 
-        Every loop calls it in each turn, at least once in POLL_MS. If less than LOOK_S seconds have passed since the
-        last sign of life, the call only returns.
+        Every loop calls it at least once in POLL_MS. If less than LOOK_S seconds have passed since the last call,
+        nothing is read.
         """
         now_s = time.monotonic()
         if now_s >= self._look_s:
@@ -64,10 +64,10 @@ class Worker:
 
 
 def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Open the blocks of the members that an order lists. Returns blocks by socket id, in the order of the list.
+    """Open the shared memory of these simulators. Returns it by socket id, in the order of ``members``.
 
-    Blocks in ``known`` are open already and used again. A member is left out if its segment no longer exists: its
-    simulator has died since the order was written, and the next order will not list it.
+    What is in ``known`` is open already. A simulator is left out if its shared memory no longer exists: it has died,
+    and the supervisor's next message will not list it.
     """
     blocks_of = {}
     for member in members:
