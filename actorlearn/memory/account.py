@@ -31,12 +31,12 @@ REASONS = {
 
 
 def account_fields() -> list[Field]:
-    """Return the arrays of a learner's account segment."""
+    """Return the shared memory layout of a learner's step counts."""
     return [Field("commits", "int64", (8,), 0), Field("records", "int64", (SLOTS, 16), 0)]
 
 
 class StepCounts(msgspec.Struct, kw_only=True):
-    """Environment steps of one learner."""
+    """Numbers of environment steps of one learner: used for learning, and dropped, by reason."""
 
     used: int = 0
     """Steps learned from, except those whose learning was lost with a dead trainer (reason "rolled_back")."""
@@ -54,11 +54,11 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
     @property
     def passed(self) -> int:
-        """Steps with which the trainer has computed gradients, including those whose optimizer steps were skipped."""
+        """Number of steps with which the trainer has computed gradients, also if the optimizer step was skipped."""
         return self.used + self.dropped["not_finite"]
 
     def roll_back(self, saved: StepCounts) -> None:
-        """Go back to the counts ``saved`` in a checkpoint, and count the steps learned from since as "rolled_back"."""
+        """Go back to the counts ``saved`` in a checkpoint, and count the steps used since as "rolled_back"."""
         of_weights = ("statistics", "not_finite")
         before = self.used + sum(self.dropped[reason] for reason in of_weights)
         self.used = saved.used
@@ -67,7 +67,7 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
 
 class LearnerSteps(msgspec.Struct, kw_only=True):
-    """All environment steps of one learner, read from shared memory, which needs no living trainer."""
+    """All environment steps of one learner, read from shared memory, for which no trainer has to be alive."""
 
     counts: StepCounts
     in_flight: int = 0
@@ -82,10 +82,10 @@ class LearnerSteps(msgspec.Struct, kw_only=True):
 
 
 class Account:
-    """A learner's account: its attributes are the trainer's present counts, which `commit` writes to shared memory."""
+    """Environment step counts of a learner that survive its trainer: `commit` writes them to shared memory."""
 
     def __init__(self, segment: Segment) -> None:
-        """Read the last commit from an account segment; without a commit all counts are 0."""
+        """Read the last commit from shared memory; without a commit all counts are 0."""
         self._record = CommittedRecord(segment["commits"], segment["records"])
         self.rollouts_learned, self.steps = self.read_committed()
         """Number of the next rollout to be learned from, and the counts of the steps of all rollouts before it."""
@@ -96,7 +96,7 @@ class Account:
         return self._record.commits
 
     def read_committed(self) -> tuple[int, StepCounts]:
-        """Return the number of rollouts learned from and the counts of their steps, as last committed.
+        """Return the number of rollouts learned from and the step counts, as last committed.
 
         Any process may call this.
         """

@@ -15,7 +15,7 @@ CACHE_LINE_BYTES = 64
 
 
 class Field(msgspec.Struct, frozen=True):
-    """Name, number type and shape of one array of a segment."""
+    """Name, number type and shape of one array of a shared memory segment."""
 
     name: str
     dtype: str
@@ -32,7 +32,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def layout(fields: list[Field]) -> tuple[list[int], int]:
-    """Return the offsets of the fields from the start of the data, and the total size, in bytes."""
+    """Return the offsets of arrays in a shared memory segment, and their total size, in bytes."""
     offsets, end = [], 0
     for field in fields:
         offsets.append(end)
@@ -41,7 +41,7 @@ def layout(fields: list[Field]) -> tuple[list[int], int]:
 
 
 def views(buffer: Any, fields: list[Field]) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of the fields by name, as views of a buffer that contains them; nothing is copied."""
+    """Return the arrays of a segment by name, as views of ``buffer``; nothing is copied."""
     offsets, _ = layout(fields)
     return {
         field.name: np.frombuffer(buffer, field.dtype, prod(field.shape), offset).reshape(field.shape)

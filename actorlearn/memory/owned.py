@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class OwnedDirectory:
-    """A locked directory of this process."""
+    """A directory that this process keeps locked, so that others can tell whether its owner is alive."""
 
     def __init__(self, path: Path, lock: int) -> None:
         """Wrap a directory that is already locked; call ``create`` instead."""
@@ -60,7 +60,7 @@ def owned_directories(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def sweep(root: Path) -> list[str]:
-    """Remove the directories of this user's dead runs in ``root``; returns their run ids."""
+    """Remove the directories of this user's runs in ``root`` whose owner is dead; returns their run ids."""
     _, dead = owned_directories(root)
     for path in dead:
         shutil.rmtree(path, ignore_errors=True)

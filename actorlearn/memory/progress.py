@@ -15,11 +15,11 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 ROWS = 256
-"""Largest number of processes of a run over its whole life; a restarted process uses the row of its predecessor."""
+"""Largest number of processes in the whole run; a restarted process uses the index of its predecessor."""
 
 
 def progress_fields(sections: int) -> list[Field]:
-    """Return the fields of the progress segment; ``sections``: number of sections into which processes divide time."""
+    """Return the shared memory layout of heartbeats; ``sections``: number of activities into which time is divided."""
     return [
         Field("beat_ns", "int64", (ROWS, 8), -1),  # 8 words = one cache line: writers do not slow one another down
         Field("section_ns", "int64", (ROWS, max(8, sections)), 0),
@@ -27,7 +27,7 @@ def progress_fields(sections: int) -> list[Field]:
 
 
 class Progress:
-    """Sign of life and section times of one process, in its row of shared memory; read by the supervisor."""
+    """Heartbeat of one process in shared memory, and how long it spent in each activity; read by the supervisor."""
 
     def __init__(self, segment: Segment, index: int) -> None:
         self._beat_ns = segment["beat_ns"][index]
@@ -35,7 +35,7 @@ class Progress:
         """[sections] nanoseconds spent in each section since the process started; ``metrics/timings.py`` writes it."""
 
     def beat(self) -> None:
-        """Give a sign of life; a loop calls this at least every 100 ms.
+        """Show that this process does not hang; a loop calls this at least every 100 ms.
 
         Long operations call it between their parts, such as minibatches, environments or parts of a file.
         """

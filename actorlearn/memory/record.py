@@ -21,12 +21,12 @@ _ATTEMPTS = 1000
 
 
 class CommittedRecord:
-    """Reader and writer of one record, which may consist of several arrays."""
+    """A record of one or more arrays in shared memory, which one process replaces atomically and any process reads."""
 
     def __init__(self, commits: NDArray[np.int64], *slots: NDArray[Any]) -> None:
         """Use arrays in shared memory: ``commits`` [n], of which only element 0 is used, and ``slots``.
 
-        The record consists of one or more arrays; for each of them ``slots`` has an array [SLOTS, …].
+        For each array of the record, ``slots`` has an array [SLOTS, …].
         """
         self._commits = commits
         self._slots = [tuple(array[slot] for array in slots) for slot in range(SLOTS)]
@@ -38,7 +38,7 @@ class CommittedRecord:
 
     @property
     def now(self) -> tuple[NDArray[Any], ...]:
-        """Views of the current record's arrays; only the writer may use them, because they may be overwritten."""
+        """Views of the current record's arrays; only for the writer, because they may be overwritten."""
         return self._slots[self.commits % SLOTS]
 
     @property

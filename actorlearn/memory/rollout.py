@@ -76,7 +76,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment
 
 MOST_BLOCKS = 64
-"""Largest number of rollouts that can be open at the same time."""
+"""Largest number of rollouts that can be in progress or not learned from at the same time."""
 FAR = 2**62
 """A number that no rollout reaches, for "never"."""
 
@@ -84,24 +84,24 @@ ARRIVAL_COLUMNS = ("observation", "reward", "terminated", "truncated", "life_los
 
 
 class BlockShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes that determine the layout of a simulator's segment."""
+    """Sizes that determine how a simulator's time steps are laid out in shared memory."""
 
     groups: int
     blocks: int
     horizon: int
-    """T: steps of a rollout; a block has T + 1 rows."""
+    """T: time steps of a rollout; the first of the next rollout is stored too, T + 1 in all."""
     envs_per_group: int
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: Actions
     columns: dict[str, tuple[str, tuple[int, ...]]] = {}
-    """The columns that the algorithm records when acting: name -> (dtype, shape per row and environment)."""
+    """The columns that the algorithm records when acting: name -> (dtype, shape per time step and environment)."""
     state_size: int = 0
     """Length of a recurrent network's state for one environment; 0: the network is not recurrent."""
 
 
 def block_fields(shape: BlockShape) -> list[Field]:
-    """Return the fields of a simulator's segment."""
+    """Return the shared memory layout of a simulator: its time steps and counters."""
     rows = (shape.groups, shape.blocks, shape.horizon + 1)
     per_env = (*rows, shape.envs_per_group)
     observation_poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
@@ -131,13 +131,13 @@ def block_fields(shape: BlockShape) -> list[Field]:
 
 
 def action_field(actions: Actions, per_env: tuple[int, ...]) -> Field:
-    """Return the field of the action column; its initial value is no valid action."""
+    """Return the layout of the column of actions; its initial value is no valid action."""
     dtype, shape = cell(actions)
     return Field("action", dtype, (*per_env, *shape), -1 if dtype == "int64" else float("nan"))
 
 
 def rollouts_fields() -> list[Field]:
-    """Return the fields of a learner's rollouts segment."""
+    """Return the shared memory layout of `Rollouts`."""
     return [
         Field("open", "int64", (8,), 0),
         Field("hold", "int64", (8,), 0),
@@ -150,10 +150,10 @@ def rollouts_fields() -> list[Field]:
 
 
 class Rollouts:
-    """The rollouts of a learner: which ones simulators may begin, and with which weights and step counts."""
+    """Tells simulators in shared memory which rollouts they may begin, and with which weights and step counts."""
 
     def __init__(self, segment: Segment, steps: int = 0) -> None:
-        """Use a learner's rollouts segment.
+        """Use a shared memory segment.
 
         ``steps``, which only the trainer needs: environment steps of one rollout of all learners together.
         """
@@ -165,30 +165,30 @@ class Rollouts:
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
-        """Version and steps of the rollouts that were open at the checkpoint from which this run was resumed."""
+        """Version and steps of the rollouts that could begin at the checkpoint from which this run was resumed."""
 
     @property
     def open(self) -> int:
-        """Number of rollouts that may be begun so far: all below this number."""
+        """Number of rollouts that simulators may begin: all with a smaller number."""
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:
-        """Return the version of the weights that was the newest when this rollout was opened."""
+        """Return the version of the weights that was the newest when simulators could first begin this rollout."""
         return int(self._version[rollout % MOST_BLOCKS])
 
     def env_steps(self, rollout: int) -> int:
-        """Return the number of environment steps before this open rollout; rollouts in progress count in full."""
+        """Return the number of environment steps before this rollout; rollouts in progress count in full."""
         return int(self._env_steps[rollout % MOST_BLOCKS])
 
     def published(self, version: int, env_steps: int, rollouts_learned: int) -> None:
-        """Set the newest version of the weights, for rollouts that are opened from now on.
+        """Set the newest version of the weights, for rollouts that `raise_to` opens to simulators from now on.
 
         ``env_steps`` and ``rollouts_learned``: numbers of steps and rollouts learned from so far.
         """
         self._newest = (version, env_steps, rollouts_learned)
 
     def judge(self, rollout: int, version: int) -> int:
-        """Return the version with which ages of this rollout's actions are compared: ``version`` at the first call.
+        """Return the version with which the policy lags of a rollout are computed: ``version`` at the first call.
 
         So if a trainer dies while it learns from a rollout, the next trainer leaves out the same actions as too old.
         """
@@ -200,16 +200,16 @@ class Rollouts:
 
     @property
     def hold(self) -> int:
-        """Number of the newest snapshot that the trainer has requested; 0 = none."""
+        """Number of the newest simulator snapshot that the trainer has requested; 0 = none."""
         return int(self._hold[0])
 
     @property
     def hold_from(self) -> int:
-        """First rollout whose rows belong in that snapshot: the next to be learned from."""
+        """First rollout whose time steps belong in that snapshot: the next to be learned from."""
         return int(self._hold_from[0])
 
     def ask(self, rollouts_learned: int) -> int:
-        """Request a snapshot of all simulators, with their rows from rollout ``rollouts_learned`` on.
+        """Request a snapshot of all simulators, with their time steps from rollout ``rollouts_learned`` on.
 
         Returns the number of the snapshot.
         """
@@ -219,12 +219,12 @@ class Rollouts:
         return self.hold
 
     def state(self, rollouts_learned: int) -> dict[str, Any]:
-        """Return versions and steps of the open rollouts not learned from yet, as plain numbers for a checkpoint."""
+        """Return versions and steps of the rollouts not learned from yet, as plain numbers for a checkpoint."""
         opened = {str(r): [self.version(r), self.env_steps(r)] for r in range(rollouts_learned, self.open)}
         return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, so that the same rollouts are opened with the same versions and steps."""
+        """Restore what `state` returned, so that the same rollouts begin with the same versions and steps."""
         version, env_steps, rollouts_learned = state["newest"]
         self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}
@@ -241,7 +241,7 @@ class Rollouts:
 
 
 def make_segment(path: Any, shape: BlockShape, number: int = 0, *, has_server: bool = False) -> Segment:
-    """Make the segment of the simulator with this number.
+    """Make the shared memory of the simulator with this number.
 
     ``has_server``: an inference server chooses the actions, and must mark the simulator as known (`mark_listed`) first.
     """
@@ -252,10 +252,9 @@ def make_segment(path: Any, shape: BlockShape, number: int = 0, *, has_server: b
 
 
 class Blocks:
-    """The words and columns of a simulator's segment, as the module describes them."""
+    """A simulator's shared memory: its time steps, and counters that show other processes how far it is."""
 
     def __init__(self, segment: Segment) -> None:
-        """Use a simulator's segment, which also has its shape."""
         self.segment = segment
         self.groups, self.blocks, self.horizon, self.envs_per_group, self.number = (int(n) for n in segment["shape"])
         self._observed = segment["observed"]
@@ -290,16 +289,16 @@ class Blocks:
 
     @property
     def joined(self) -> int:
-        """First rollout in which this simulator takes part; -1 until it is admitted."""
+        """First rollout in which this simulator takes part; -1 until the trainer sets it."""
         return int(self._joined[0])
 
     @property
     def left(self) -> int:
-        """First rollout in which this simulator no longer takes part; FAR until it leaves."""
+        """First rollout in which this simulator no longer takes part; FAR until the trainer sets it."""
         return int(self._left[0])
 
     def admit(self, first_rollout: int) -> None:
-        """Let the simulator take part from this rollout on, and set its words to the start of this rollout."""
+        """Let the simulator take part from this rollout on, and set its counters to the start of this rollout."""
         timestep = first_rollout * self.horizon
         self._observed[:, 0] = timestep
         self._acted[:, 0] = timestep
@@ -312,11 +311,11 @@ class Blocks:
 
     @property
     def released(self) -> int:
-        """Commit of the account after which the segment may be removed, because all its rows are counted; 0 before."""
+        """Commit of the step counts after which this memory may be removed, as all its steps are counted; 0 = none."""
         return int(self._released[0])
 
     def release(self, commit: int) -> None:
-        """Mark the segment as no longer needed once this commit of the account has been made."""
+        """Allow this memory to be removed once the step counts have been committed this many times."""
         self._released[0] = commit
 
     def takes_part(self, rollout: int) -> bool:
@@ -337,11 +336,11 @@ class Blocks:
     # Words that order the writers --------------------------------------------------------------------------------
 
     def observed(self, group: int) -> int:
-        """Return the timestep below which all rows have an observation."""
+        """Return the time step below which all time steps have an observation."""
         return int(self._observed[group, 0])
 
     def acted(self, group: int) -> int:
-        """Return the timestep below which all rows have an action."""
+        """Return the time step below which all time steps have an action."""
         return int(self._acted[group, 0])
 
     def completed(self, group: int) -> int:
@@ -355,11 +354,11 @@ class Blocks:
         return min(max(self.observed(group) - rollout * self.horizon - 1, 0), self.horizon - 1)
 
     def mark_observed(self, group: int, timestep: int) -> None:
-        """Mark the observation of this timestep as written; only the simulator calls this."""
+        """Mark the observations of this time step as written; only the simulator calls this."""
         self._observed[group, 0] = timestep + 1
 
     def mark_acted(self, group: int, timestep: int, policy_version: int) -> None:
-        """Mark the action of this timestep as written, and record the version of the weights that chose it.
+        """Mark the actions of this time step as written, and record the version of the weights that chose them.
 
         Only the process that runs the policy calls this.
         """
@@ -368,29 +367,29 @@ class Blocks:
         self._acted[group, 0] = timestep + 1
 
     def go_on_at(self, group: int, timestep: int) -> None:
-        """In a resumed run, set the timestep of the next action; only a simulator that runs the policy calls this."""
+        """In a resumed run, set the time step of the next action; only a simulator that runs the policy calls this."""
         self._acted[group, 0] = timestep
 
     def mark_completed(self, group: int, rollout: int) -> None:
-        """Mark all rows of this rollout as written; only the simulator calls this."""
+        """Mark all time steps of this rollout as written; only the simulator calls this."""
         self._completed[group, 0] = rollout + 1
 
     # Columns ---------------------------------------------------------------------------------------------------
 
     def row(self, name: str, group: int, timestep: int) -> NDArray[Any]:
-        """Return column ``name`` of the row of this timestep: [B, ...]."""
+        """Return column ``name``, such as "reward", at this time step: [B, ...]."""
         rollout, t = divmod(timestep, self.horizon)
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t]
         return view
 
     def row_after(self, name: str, group: int, timestep: int) -> NDArray[Any]:
-        """Return column ``name`` of the row after this timestep, in the same block: [B, ...]."""
+        """Return column ``name`` one time step later, in the memory of the same rollout: [B, ...]."""
         rollout, t = divmod(timestep, self.horizon)
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, t + 1]
         return view
 
     def last_row(self, name: str, group: int, rollout: int) -> NDArray[Any]:
-        """Return column ``name`` of row T of a rollout, which becomes row 0 of the next one: [B, ...]."""
+        """Return column ``name`` at time step T of a rollout, which is step 0 of the next one: [B, ...]."""
         view: NDArray[Any] = self.segment[name][group, rollout % self.blocks, self.horizon]
         return view
 
@@ -400,14 +399,14 @@ class Blocks:
         return view
 
     def begin(self, group: int, rollout: int, first: bool) -> None:
-        """Copy row T of the previous rollout to row 0 of this one, or write zeros if it is the ``first`` rollout."""
+        """Copy time step T of the previous rollout to step 0 of this one, or write zeros if this is the ``first``."""
         for name in self._carried:
             before = 0 if first else self.last_row(name, group, rollout - 1)
             self.row(name, group, rollout * self.horizon)[:] = before
 
 
 class GroupRollout(NamedTuple):
-    """One group of a simulator, whose block of a rollout is to be learned from."""
+    """A group of environments of one simulator, with the shared memory in which it has played a rollout."""
 
     socket_id: str
     """Id of the simulator."""
@@ -416,18 +415,18 @@ class GroupRollout(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Name of the group, ``<socket id>/<group>``; statistics of games and the replay use it as a key."""
+        """Name of the group, ``<socket id>/<group>``, by which game statistics and the replay know it."""
         return f"{self.socket_id}/{self.group}"
 
 
 RowsAsked = tuple[Blocks, int, int]
-"""The rows of one group of environments at one timestep, which need actions: (simulator's blocks, group, timestep)."""
+"""A group of environments that needs actions at a time step: (simulator's shared memory, group, time step)."""
 
 
 def unfinished_steps(blocks: Blocks, group: int) -> int:
-    """Return the number of environment steps of a group in its incomplete rollout, which a simulator's death loses.
+    """Return how many environment steps of a group's incomplete rollout are lost if its simulator dies.
 
-    Row 0 is not a step, because it repeats row T of the previous rollout. A row with ``first`` is not a step either.
+    Time step 0, which repeats the end of the previous rollout, and the first of a game are no environment steps.
     """
     if blocks.joined < 0:
         return 0

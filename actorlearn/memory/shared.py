@@ -43,11 +43,11 @@ class SharedMemoryFull(OSError):
 
 
 class SegmentError(ValueError):
-    """A file is damaged or not a segment of this layout version, or a table of fields does not fit into a header."""
+    """A file is damaged or no segment of this layout version, or its table of arrays does not fit into a header."""
 
 
 class Segment:
-    """One mapped file of named arrays: ``segment["reward"]`` is a numpy array over the shared pages."""
+    """A file of named arrays in shared memory: ``segment["reward"]`` is a numpy array over the shared pages."""
 
     def __init__(self, path: Path, mapping: mmap.mmap, fields: list[Field]) -> None:
         """Wrap a mapping; call ``create`` or ``open`` instead."""
@@ -58,7 +58,7 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, fields: list[Field]) -> Segment:
-        """Make a file with these fields, whose elements have their initial values (``Field.poison``).
+        """Make a file of arrays with these names, types, shapes and initial values.
 
         Raises SharedMemoryFull, and FileExistsError if the path exists.
         """
@@ -126,18 +126,18 @@ class Segment:
 
 
 def segment_bytes(fields: list[Field]) -> int:
-    """Return the size in bytes of the file of a segment with these fields."""
+    """Return the size in bytes of the file of a segment with these arrays."""
     return _HEADER_BYTES + max(layout(fields)[1], 1)
 
 
 def header(table: bytes) -> bytes:
-    """Return the header of a segment that this process makes; ``table`` is the encoded table of its fields."""
+    """Return the header of a segment that this process makes; ``table`` is the encoded table of its arrays."""
     prefix = _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), 0)
     return _PREFIX.pack(_MAGIC, LAYOUT_VERSION, len(table), os.getpid(), zlib.crc32(prefix + table)) + table
 
 
 def _table(mapping: mmap.mmap, path: Path) -> bytes:
-    """Return the encoded table of a segment's fields; raises SegmentError if the header is damaged or another one."""
+    """Return the encoded table of a segment's arrays; raises SegmentError if the header is damaged or another one."""
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(

@@ -31,7 +31,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def message_fields(shape: BlockShape, environments: int) -> list[Field]:
-    """Return the fields of a message for at most ``environments`` environments, whose blocks have this shape."""
+    """Return the layout of a message with the rollouts of at most ``environments`` environments."""
     rows = (shape.groups, shape.blocks, shape.horizon + 1)
     columns = [field for field in block_fields(shape) if field.shape[:3] == rows]
     return [Field("environments", "int64", (1,)), *(_of_environments(field, environments) for field in columns)]
@@ -44,7 +44,7 @@ def _of_environments(field: Field, environments: int) -> Field:
 
 
 class SharedRollout:
-    """A message: `add` fills one to be sent; a received one is written to ``numbers``."""
+    """A message with rollouts of some environments: `add` fills one to be sent, ``numbers`` holds a received one."""
 
     def __init__(self, fields: list[Field]) -> None:
         self._fields = fields
@@ -53,7 +53,7 @@ class SharedRollout:
         self._columns = views(self.numbers, fields)
 
     def add(self, rows: Columns) -> None:
-        """Add the rows of n environments; each column is [T + 1, n, …]."""
+        """Add a rollout of n environments; each column is [T + 1, n, …]."""
         begin = int(self._columns["environments"][0])
         end = begin + rows["first"].shape[1]
         for name, column in rows.items():
@@ -63,15 +63,15 @@ class SharedRollout:
 
     @property
     def rows(self) -> Columns:
-        """Columns of the environments added so far, [T + 1, n, …] each."""
+        """Columns of all environments in the message, [T + 1, n, …] each."""
         count = int(self._columns["environments"][0])
         return {name: column[:, :count] for name, column in self._columns.items() if column.ndim > 1}
 
     @property
     def usable(self) -> bool:
-        """Whether the message has rows, and all numbers that a learner reads are finite, except observations.
+        """Whether the message has environments, and all numbers that a learner reads are finite, except observations.
 
-        Learners do not read the reward of row 0, nor the action of row T and the columns that belong to it.
+        Learners do not read the reward of time step 0, nor the action of step T and what belongs to it.
         """
         rows = self.rows
         read = {"reward": slice(1, None), "observation": slice(0), "state": slice(None)}
@@ -80,5 +80,5 @@ class SharedRollout:
 
 
 def message_size(fields: list[Field]) -> int:
-    """Return the length of a message with these fields, in float32 numbers."""
+    """Return the length of a message with this layout, in float32 numbers."""
     return layout(fields)[1] // np.dtype(np.float32).itemsize
