@@ -18,7 +18,7 @@ from actorlearn.memory.rollout import Rollouts, RowsAsked
 
 
 def mix(seed: int, moment: int) -> int:
-    """Return a 32-bit seed for the random numbers of one moment: a hash of both arguments (finaliser of splitmix64)."""
+    """Return a 32-bit seed for the random numbers of one time step: a hash of both arguments (splitmix64)."""
     z = (seed * 0x9E3779B97F4A7C15 + moment + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
@@ -26,7 +26,7 @@ def mix(seed: int, moment: int) -> int:
 
 
 class EpsilonGreedy:
-    """Replaces chosen actions by uniform random ones with probability epsilon (Mnih et al. 2015)."""
+    """Replaces actions by uniform random ones with probability epsilon (Mnih et al. 2015)."""
 
     def __init__(self, schedule: EpsilonSchedule, actions: int | tuple[int, ...]) -> None:
         """``actions``: a number of discrete actions, or the shape of a Box with numbers from -1 to 1."""
@@ -47,10 +47,10 @@ class EpsilonGreedy:
         return s.initial * (1.0 - gone) + final * gone
 
     def epsilon_of(self, asked: Sequence[RowsAsked], rollouts: Rollouts, environments: int) -> Tensor:
-        """Return epsilon [N] for rows that need actions; ``environments`` is the number of all environments.
+        """Return epsilon [N] for environments that wait for an action; ``environments`` is the number of all.
 
-        The step count of a row is the count at the beginning of its rollout, plus ``environments`` for each earlier
-        timestep of the rollout.
+        The step count is that at the beginning of the environment's rollout, plus ``environments`` for each earlier
+        time step of the rollout.
         """
         parts = []
         for blocks, group, timestep in asked:

@@ -54,7 +54,7 @@ class ExportError(ValueError):
 
 
 class ActingPolicy(nn.Module):
-    """The module that is exported: maps an environment's observations to actions that the environment accepts."""
+    """The module that is exported to ONNX: maps observations of an environment to actions that it accepts."""
 
     def __init__(self, policy: LoadedPolicy, recipe: Recipe) -> None:
         super().__init__()
@@ -99,10 +99,10 @@ class ActingPolicy(nn.Module):
 
 
 def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
-    """Return the metadata that a program needs to play with the file.
+    """Return the metadata of an ONNX file, which a program needs to play with it.
 
     These are the dtype of observations, the length of the recurrent state, the source of masks, and the calls that make
-    the environment and convert its observations to rows.
+    the environment and convert its observations to the network's input.
     """
     mask = policy.settings.action_mask
     return {
@@ -117,7 +117,7 @@ def describe(policy: LoadedPolicy, recipe: Recipe) -> dict[str, Any]:
 
 
 def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
-    """Write a policy as ONNX, and compare the file's outputs with the network's for random inputs.
+    """Export a policy to an ONNX file, and compare the file's outputs with the network's for random inputs.
 
     Raises ExportError if torch cannot export the policy, or if outputs differ.
     """
@@ -147,7 +147,7 @@ def write(policy: LoadedPolicy, recipe: Recipe, file: Path) -> None:
 
 
 def _inputs(policy: LoadedPolicy, recipe: Recipe, count: int) -> dict[str, npt.NDArray[Any]]:
-    """Return random inputs with ``count`` rows, by name."""
+    """Return ``count`` random inputs of the policy, by name."""
     random, mask = np.random.default_rng(count), policy.settings.action_mask
     shape = mask.observation_shape if mask else policy.settings.observation_shape
     if recipe.channels_last:

@@ -166,7 +166,7 @@ class LoadedPolicy:
         return mask is not None and mask.source == "info"
 
     def _with_masks(self, observation: npt.NDArray[Any], action_mask: Any) -> npt.NDArray[Any]:
-        """Return N observations and N masks joined as rows. Observations of another shape are returned unchanged."""
+        """Return N observations, with their N masks appended. Observations of another shape are returned unchanged."""
         mask, actions = self.settings.action_mask, self.settings.actions
         if action_mask is None or not mask or not observation.ndim:
             return observation
@@ -179,7 +179,7 @@ class LoadedPolicy:
         return np.concatenate([observation.reshape(count, -1), valid.astype(observation.dtype)], axis=1)
 
     def _check_mask(self, action_mask: Any) -> None:
-        """Raise ValueError if the argument ``action_mask`` is given, but the policy does not read masks from info."""
+        """Raise ValueError if the argument ``action_mask`` is given, but the policy does not use masks from info."""
         if action_mask is not None and not self._reads_info:
             mask = self.settings.action_mask
             where = "in the observations" if mask else "nowhere: it was trained with env.action_mask: none"
@@ -212,7 +212,7 @@ class LoadedPolicy:
 
 
 def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]:
-    """Return one observation and its mask as a batch of one row, [1, …].
+    """Return one observation, with its mask appended, as a batch [1, …].
 
     Raises ValueError if the observation or the mask does not fit the environment's spaces.
     """
@@ -234,7 +234,7 @@ def _row(spaces: Spaces, observation: Any, action_mask: Any) -> npt.NDArray[Any]
 
 
 def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> npt.NDArray[np.bool_]:
-    """Convert the argument ``action_mask`` as `cells_of` does; the error also has the argument's value."""
+    """Return the argument ``action_mask`` as bools, by `cells_of`; its value is added to the text of errors."""
     try:
         return cells_of(action_mask, actions, batch)
     except ValueError as error:
@@ -242,7 +242,7 @@ def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> n
 
 
 def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
-    """Load a policy; see ``actorlearn.load_policy``."""
+    """Load a run's policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     if not (folder / POLICY_FILE).is_file():
         raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_hint_for(folder)}")

@@ -64,7 +64,7 @@ class OnnxPolicy:
 def _cells(mask: Any, single: bool) -> Any:
     """Convert one mask, or N masks, to bools [N, n].
 
-    A mask is an array, list or tuple of its n cells, or a list or tuple with the cells of each part of an action.
+    A mask is one sequence of its n bools, or a list or tuple with the bools of each part of an action.
     """
     if not single and isinstance(mask, tuple) and all(isinstance(part, np.ndarray) and part.ndim == 2 for part in mask):
         return np.concatenate(mask, 1).astype(np.bool_)

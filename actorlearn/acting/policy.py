@@ -36,7 +36,7 @@ from actorlearn.worker.staging import Staging
 
 
 class Policy:
-    """A network, which follows the published weights, and an algorithm, which chooses actions from its outputs."""
+    """Chooses actions: a network with the newest published weights, and an algorithm that chooses from its outputs."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Policy:
     ) -> None:
         """Build the network on ``device``.
 
-        ``weights`` is the segment of the published weights; with None the caller loads weights itself. ``rollouts`` is
-        the segment of the trainer's rollouts; it is needed only for `act`. Policies with the same ``seed`` and another
+        ``weights`` is the segment of the published weights; with None the caller loads weights itself. ``rollouts``,
+        which only `act` needs, is the segment of the trainer's rollouts. Policies with the same ``seed`` and another
         ``stream`` draw other random numbers. ``threads`` is the number of threads of a forward pass on the CPU.
         """
         self.algorithm = make_algorithm(settings.algorithm)
@@ -85,7 +85,7 @@ class Policy:
         self._passes = Passes(self.network, ComputePool(threads if device == "cpu" else 1), settings.precision)
         self._staging = Staging(device)
         self._read = ("observation", "state", "first") if self.state_size else ("observation",)
-        """Columns of the rows from which actions are chosen."""
+        """Columns of shared memory from which actions are chosen."""
         self._captures = settings.cuda_graphs
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._seed = (seed << 16) + stream
@@ -94,7 +94,7 @@ class Policy:
     def refresh(self, rollout: int = 0) -> None:
         """Load the newest published weights, unless they are loaded already.
 
-        With ``simulators.weights: rollout``, load the weights that were published when ``rollout`` was opened instead.
+        With ``simulators.weights: rollout``, load those that were the newest when ``rollout`` could first begin.
         """
         if self.published is None:
             return
@@ -161,9 +161,9 @@ class Policy:
         return self._passes.forward(*rows)
 
     def act(self, asked: Sequence[RowsAsked], member: int = 0) -> None:
-        """Choose actions for rows in blocks, and write actions and columns to these rows.
+        """Choose actions for environments that wait for them, and write them to shared memory.
 
-        ``member`` distinguishes the random numbers of batches whose first rows have the same group and timestep.
+        ``member`` distinguishes the random numbers of batches whose first group and time step in ``asked`` are equal.
         """
         first, group, timestep = asked[0]
         self.refresh(timestep // first.horizon)
@@ -183,7 +183,7 @@ class Policy:
 
 
 def _write(chosen: dict[str, Tensor], asked: Sequence[RowsAsked]) -> None:
-    """Write each column [N, …] to the rows. The column "state" is the state after a row: it goes to the next row."""
+    """Write each column [N, …] to shared memory. The column "state" belongs to the next time step."""
     for name, column in chosen.items():
         answers, start = column.cpu().numpy(), 0
         for blocks, group, timestep in asked:
