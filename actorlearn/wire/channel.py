@@ -155,7 +155,7 @@ class _Monitor:
 
 
 class _Guard:
-    """The admission of connections to a listening TCP socket.
+    """Decides which connections a listening TCP socket accepts, and limits their number.
 
     It has two internal sockets. On one libzmq asks whether a key is admitted (ZAP), and on the other it reports events
     of connections. libzmq has one ZAP endpoint per context, so each listening TCP socket has its own context.
@@ -193,7 +193,7 @@ class _Guard:
         return self._epoll.fileno()
 
     def attend(self) -> None:
-        """Answer libzmq's requests for admission, and count the open connections."""
+        """Answer libzmq's questions whether a key may connect, and count the open connections."""
         while True:
             try:
                 request = self._asked.recv_multipart(zmq.NOBLOCK)
@@ -272,7 +272,7 @@ def _refused(value: int) -> str:
 
 
 class _Listening:
-    """Base of listening sockets; on TCP with admission of connections."""
+    """Base of listening sockets. On TCP they check which keys may connect."""
 
     def __init__(self, kind: int, address: Ipc | Tcp, keys: ServerKeys | None, limit_bytes: int, queue: int) -> None:
         """Listen at an address; raises ChannelError if that fails."""
@@ -320,9 +320,9 @@ class _Listening:
         return self._guard.door.refusals.read() if self._guard else []
 
     def _receive(self, deadline_s: float) -> tuple[list[bytes], str] | None:
-        """Return the frames of the next message and, on TCP, its ZAP user id; None if none arrives by the deadline.
+        """Return the frames of the next message and, on TCP, the sender's key in hex; None after the deadline.
 
-        On TCP it also answers libzmq's requests for admission while it waits.
+        On TCP it also decides about new connections while it waits.
         """
         while True:
             if self._guard:
@@ -502,7 +502,7 @@ class Pulls(_TwoSockets[Pull]):
 
 
 class Dealer:
-    """The connecting end of a connection to a `Router`, with its own id.
+    """The connecting end of a connection to a `Router`; messages go in both directions.
 
     It connects again after a lost connection, and tries again until the listener admits its key.
     """
@@ -565,7 +565,7 @@ class Dealer:
 
     @property
     def trouble(self) -> str | None:
-        """Why there is no connection, as a text for people; None while connected."""
+        """The reason why there is no connection, as a text for the user; None while connected."""
         self._look()
         return self._trouble
 

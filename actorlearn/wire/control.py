@@ -33,15 +33,15 @@ class TurnedAwayError(RuntimeError):
 
 
 class Control:
-    """The child's side of the control socket.
+    """A process's connection to the supervisor: sends reports, and receives what the process should do.
 
     A process that was started by hand has no address of a supervisor; it sends and receives nothing.
     """
 
     def __init__(self, address: Ipc | None, own: ProcessId, run_id: str, *, last_words: bool = False) -> None:
-        """Connect as the process ``own``.
+        """Connect to the supervisor as the process ``own``.
 
-        With ``last_words`` the socket gets the process's second id, by which a process that dies reports its error: its
+        With ``last_words`` the process uses its second id, by which it reports the error of which it dies, because its
         socket with the first id may still be open.
         """
         self.id = own
@@ -72,7 +72,7 @@ class Control:
             self.dealer.send(encode(message))
 
     def poll(self) -> None:
-        """Read all messages that have arrived, and update ``order``.
+        """Read all messages that have arrived, and update ``order``, the newest `Order` of the supervisor.
 
         Raises TurnedAwayError if the supervisor has refused this process.
         """
@@ -87,11 +87,11 @@ class Control:
 
     @property
     def ordered(self) -> bool:
-        """Whether the newest order has not been carried out yet."""
+        """Whether the supervisor's newest `Order` has not been carried out yet."""
         return self.order.version > self.applied_version
 
     def applied(self, order: Order | None = None) -> None:
-        """Report that this process has done what ``order`` says; None: the newest order."""
+        """Report that this process has done what ``order``, a message of the supervisor, says; None: the newest one."""
         self.applied_version = (order or self.order).version
         self._acknowledge()
 

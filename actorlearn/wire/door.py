@@ -44,7 +44,7 @@ _FORMER_ROUTES = 8
 
 @dataclass(frozen=True)
 class Pair:
-    """A public key and its secret key, of 32 bytes each."""
+    """A public and a secret Curve25519 key, of 32 bytes each."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -52,7 +52,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ServerKeys:
-    """The keys of a listening end."""
+    """The keys with which a listening socket encrypts, and by which it decides who may connect."""
 
     pair: Pair
     allowed: Callable[[bytes], str | None] = field(repr=False)
@@ -63,7 +63,7 @@ class ServerKeys:
 
 @dataclass(frozen=True)
 class ClientKeys:
-    """The keys of a connecting end."""
+    """The keys with which a connecting socket encrypts, and by which it knows the listener."""
 
     pair: Pair
     server: bytes
@@ -71,7 +71,7 @@ class ClientKeys:
 
 
 class RefusedError(Exception):
-    """A message is refused; the text is the reason, for the log of this end and for the sender."""
+    """A received message is not admitted; the text is the reason, for the log of this end and for the sender."""
 
 
 @dataclass
@@ -85,10 +85,9 @@ class _Peer:
 
 
 class Refusals:
-    """Refusals to be logged: equal ones are counted, and each text is returned at most once a minute."""
+    """Log lines about refused connections and messages: equal ones are counted, and returned at most once a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without refusals; ``clock`` returns seconds."""
         self._clock = clock
         self._counts: dict[str, int] = {}
         """Text of each unread refusal -> how often it occurred."""
@@ -98,9 +97,9 @@ class Refusals:
         """Text -> clock in seconds when it was last read."""
 
     def note(self, text: str, stands: Callable[[], bool] = lambda: True) -> None:
-        """Count a refusal. If ``stands`` returns False when refusals are read, it is forgotten.
+        """Count a refusal for the log. It is left out if ``stands`` returns False when the log lines are read.
 
-        So nothing is logged if, for example, a key has been added to the list meanwhile.
+        So nothing is logged if, for example, the key has been added to the list meanwhile.
         """
         known = self._counts.keys() | self._told.keys()
         if text not in known and len(known) >= _MOST_TOLD:
@@ -109,7 +108,7 @@ class Refusals:
         self._counts[text] = self._counts.get(text, 0) + 1
 
     def read(self) -> list[str]:
-        """Return the new refusals, one line each, except texts that were returned within the last minute."""
+        """Return a log line for each new refusal, except for texts that were returned within the last minute."""
         now_s = self._clock()
         self._counts = {text: count for text, count in self._counts.items() if self._stand[text]()}
         self._stand = {text: self._stand[text] for text in self._counts}
@@ -121,13 +120,13 @@ class Refusals:
 
 
 class Door:
-    """Decides for one listening socket which keys and messages are admitted; remembers the connection of each peer.
-
-    A peer is a sender, identified by its id.
-    """
+    """Decides for one listening socket which keys may connect and which messages are accepted."""
 
     def __init__(self, keys: ServerKeys, limit_bytes: int) -> None:
-        """Admit messages of at most ``limit_bytes`` from the keys that ``keys.allowed`` knows at that moment."""
+        """Accept messages of at most ``limit_bytes`` from senders whose public key is on the list, ``keys.allowed``.
+
+        The list may change at any time, and is read again for each message.
+        """
         self._keys, self._limit_bytes = keys, limit_bytes
         self._peers: dict[str, dict[str, _Peer]] = {}
         """Name of a key -> id -> peer."""
@@ -148,7 +147,7 @@ class Door:
         return [_ZAP_VERSION, request_id, b"200", b"OK", key.hex().encode(), b""]
 
     def sender(self, user_id: str, frames: list[bytes]) -> str:
-        """Return the name of the key that sent a message; ``user_id`` is that of the ZAP answer.
+        """Return the name of the key that sent a message; ``user_id``, from libzmq, is this key in hexadecimal digits.
 
         Raises RefusedError if the key was revoked or the message is too large.
         """
@@ -164,10 +163,10 @@ class Door:
     def enter(
         self, route: bytes, user_id: str, frames: list[bytes], connected: Callable[[bytes], bool]
     ) -> tuple[str, bytes]:
-        """Return the peer's id and the body of a message; raises RefusedError if the message is not admitted.
+        """Return the sender's id and the body of a message; raises RefusedError if the message is not accepted.
 
-        ``route`` is libzmq's id of the connection, and ``user_id`` that of the ZAP answer. ``connected`` returns
-        whether the connection with a route is still open.
+        ``route`` is libzmq's id of the connection, and ``user_id`` the sender's key in hexadecimal digits.
+        ``connected`` returns whether the connection with a route is still open.
         """
         name = self.sender(user_id, frames[-1:])
         if len(frames) != _FRAMES or len(frames[1]) != SESSION_BYTES or len(frames[0]) > _ID_BYTES:
@@ -204,7 +203,7 @@ class Door:
 
 
 def new_session() -> bytes:
-    """Return a random session for a connecting end."""
+    """Return random bytes by which the listener tells this connecting socket from another one with the same id."""
     return secrets.token_bytes(SESSION_BYTES)
 
 

@@ -60,11 +60,11 @@ class Endpoints:
         return {each.id.number: each for each in self._listed() if each.id.role == role}
 
     def endpoint(self, id: ProcessId) -> Endpoint | None:
-        """Return key and addresses of a process; None if the newest `Order` does not list this start of it."""
+        """Return key and addresses of a process; None if the newest `Order` does not list it, or after a restart."""
         return next((each for each in self._listed() if each.id == id), None)
 
     def pull(self, host: str, limit_bytes: int) -> Pulls:
-        """Open a socket for messages from other processes, on a free port of ``host``, and report its address.
+        """Open a socket for messages that need no answer, on a free port of ``host``, and report its address.
 
         Raises ChannelError if that fails.
         """
@@ -85,11 +85,11 @@ class Endpoints:
         return opened
 
     def begin(self, generation: int) -> None:
-        """Report that this learner, in mode sync, now exchanges with the learners of `Order.generation` only."""
+        """Report that this learner, in mode sync, now exchanges only with the learners of this `Order.generation`."""
         self._listens(None, None, generation)
 
     def closed_hub(self, generation: int) -> None:
-        """Report that the socket of `router` for this generation is closed, unless a newer generation has begun."""
+        """Report that the socket of `router` for these learners is closed, unless there is a newer one."""
         if self._said.generation == generation:
             self._listens(None, None, generation)
 

@@ -48,7 +48,7 @@ class NodeKeys(NamedTuple):
 
 
 class AllowList:
-    """The public keys that may connect, with their names, from a folder whose files may change at any time."""
+    """The list of public keys that may connect, with their names, read from a folder whose files may change."""
 
     def __init__(self, folder: Path) -> None:
         """Read the folder; raises KeysError if its list cannot be used."""
@@ -153,7 +153,7 @@ def revoke(folder: Path, name: str) -> None:
 
 
 def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:
-    """Make a file with this mode; raises OSError with its name if it exists."""
+    """Make a key file with this mode; raises OSError with its name if it exists."""
     lines = [f"{word} {value if isinstance(value, str) else value.hex()}\n" for word, value in said.items()]
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w") as out:
@@ -195,7 +195,7 @@ def _pair(file: Path, said: Mapping[str, str]) -> Pair:
 
 
 def _key(file: Path, said: Mapping[str, str], word: str) -> bytes:
-    """Return the key after ``word`` in a key file; raises KeysError, without the value, if there is no valid key."""
+    """Return the key after the word ``word`` in a key file; raises KeysError, without the value, if it is not valid."""
     try:
         key = bytes.fromhex(said.get(word, ""))
     except ValueError:
