@@ -58,14 +58,14 @@ class Sample(NamedTuple):
 
 
 class Replay:
-    """A replay buffer, which one process, the trainer, uses.
+    """A replay buffer in shared memory, with a ring buffer of time steps for each environment.
 
-    A cell is the index of a row in all rings together: ring * rows per ring + index in the ring. R in shapes is the
-    number of rings.
+    Only one process, the trainer, uses it. A cell is the index of a time step in all rings together: ring * steps per
+    ring + index in the ring. R in shapes is the number of rings.
     """
 
     def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
-        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler of rings * rows cells.
+        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler for as many cells as it has.
 
         ``settings`` determine returns. Raises ValueError if a ring is too short for the margin and one sequence.
         """
@@ -107,7 +107,7 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Number of rollouts that have been flushed: all below this number, as given to ``flush``."""
+        """Number of rollouts of which all time steps can be drawn: all with a smaller number."""
         return int(self._flushed.now.rollouts[0])
 
     @property
@@ -172,7 +172,7 @@ class Replay:
     def _stored_again(
         self, given: RingsGiven, first: NDArray[np.bool_], frame: NDArray[Any], head: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return [B] whether step 0 of a block, with ``first`` and ``frame`` [B, …], overwrites the last stored step.
+        """Return [B] whether step 0 of a rollout, with ``first`` and ``frame`` [B, …], overwrites the last stored step.
 
         It does if both are the same time step: no rollout is missing between them, step 0 begins no game and, if
         another owner stored the last step, the frames are equal. Without a missing rollout it also overwrites a step
@@ -318,8 +318,8 @@ class Replay:
     def _observations(self, cell: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the observations in a sample's cells, in memory that the next call for as many cells overwrites.
 
-        After the L rows of an item, observations from the first cut on are set to zero: no return reaches them, and
-        they may be those of another game or of none.
+        After the L steps of a sequence, observations from the end of the game on are set to zero: no return reaches
+        them, and they may be those of another game or of none.
         """
         count = cell.size
         if count not in self._out:

@@ -18,7 +18,7 @@ from actorlearn.replay.rings import OWNER_BYTES
 
 
 class FlushRecord(NamedTuple):
-    """State of each of R rings, and of the whole replay, after a flush."""
+    """How far a replay is filled: the state of each of R ring buffers after the newest flush."""
 
     shown: NDArray[np.int64]
     """Position below which all rows of a ring have been flushed [R]."""
@@ -43,7 +43,7 @@ def flushed_fields(rings: int) -> list[Field]:
 
 
 class Flushed:
-    """Reader and writer of the record. The previous record can be read until the next commit begins."""
+    """Reads and writes a replay's `FlushRecord` in shared memory. The previous one is kept until the next commit."""
 
     def __init__(self, segment: Segment) -> None:
         self._record = CommittedRecord(segment["flushes"], *(segment[name] for name in FlushRecord._fields))
@@ -68,9 +68,9 @@ class Flushed:
 
     @property
     def followed(self) -> bool:
-        """Whether the sampler has been brought up to date with the newest flush."""
+        """Whether the sampler knows the time steps of the newest flush."""
         return bool(self._sampled[0] == self.flushes)
 
     def follow(self, ahead: int = 0) -> None:
-        """Mark the sampler as up to date with the newest flush, or with one that will be committed ``ahead`` later."""
+        """Mark the sampler as knowing the newest flush, or one that will be committed ``ahead`` flushes later."""
         self._sampled[0] = self.flushes + ahead

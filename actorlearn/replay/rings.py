@@ -20,7 +20,7 @@ _INCARNATION = re.compile(r"\.\d+(?=/|$)")
 
 
 class RingsGiven(NamedTuple):
-    """The ring buffers [B] in which an owner's environments store a rollout."""
+    """The ring buffers of a replay, by index [B], in which a group of B environments stores a rollout."""
 
     rings: NDArray[np.int64]  # [B]
     goes_on: bool
@@ -30,13 +30,13 @@ class RingsGiven(NamedTuple):
 
 
 class Rings:
-    """The owners of R rings, one ring for each environment.
+    """Assigns the R ring buffers of a replay to environments, one to each.
 
-    A new owner gets the free rings that have not been used for the longest time.
+    The environments of a group get them together. A new group gets those that have not been used for the longest time.
     """
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
-        """Use arrays [R], which are changed: ``owner`` of each ring, or FREE, and ``following``, its next rollout."""
+        """Use arrays [R], which are changed: each ring's ``owner``, or FREE, and its next rollout, ``following``."""
         self.owner = owner
         self.following = following
 
@@ -71,13 +71,13 @@ class Rings:
         return RingsGiven(rings, goes_on, inherited)
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners; rings that are kept for one of them (``expect_heirs``) stay so."""
+        """Free the rings of all but these owners and of those that are restarted as one of them (``expect_heirs``)."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
             self.owner[self.of(owner)] = FREE
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings until its simulator is restarted, which continues from the same state."""
+        """Keep each owner's rings for the same simulator after its restart, when it continues its games."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 

@@ -110,7 +110,7 @@ def replay_fields(shape: ReplayShape) -> list[Field]:
 
 
 def column_fields(shape: ReplayShape) -> list[Field]:
-    """Return the fields with a value for each time step, [rings, rows, …]; states are [rings, rows / every, size]."""
+    """Return the layout of the arrays of time steps, [rings, rows, …]; of states [rings, rows / every, size]."""
     rows = (shape.rings, shape.rows)
     states = (shape.rings, shape.rows // shape.every, shape.state_size)
     poison = 0xA5 if shape.observation_dtype == "uint8" else float("nan")
