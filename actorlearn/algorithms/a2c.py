@@ -26,7 +26,7 @@ from actorlearn.algorithms.specs.a2c import A2CSettings
 
 
 class A2C(ActorCritic):
-    """Policy gradient with n-step advantages, a value regression and an entropy bonus, from on-policy rollouts.
+    """Advantage actor-critic: policy gradient with n-step advantages, a value regression and an entropy bonus.
 
     Acting records only actions: the trainer's forward pass recomputes the log-probabilities and values.
     """

@@ -25,7 +25,10 @@ MOST_PRIORITY = 1e6
 
 
 class C51(QLearning):
-    """K network outputs for each action: logits of the atoms. Dueling heads are combined before the softmax."""
+    """Categorical DQN: learns a distribution over K returns (atoms) for each action, whose logits the network returns.
+
+    Dueling heads are combined before the softmax.
+    """
 
     Settings = C51Settings
     settings: C51Settings

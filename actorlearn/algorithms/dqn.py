@@ -18,7 +18,7 @@ from actorlearn.algorithms.specs.dqn import DQNSettings
 
 
 class DQN(QLearning):
-    """A network output for each action: its expected return."""
+    """Deep Q-network: learns the expected return of each action from a replay buffer."""
 
     Settings = DQNSettings
     settings: DQNSettings

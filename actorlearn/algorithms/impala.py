@@ -22,7 +22,7 @@ from actorlearn.algorithms.vtrace import corrected
 
 
 class IMPALA(ActorCritic):
-    """Policy gradient with V-trace advantages, regression of the values on V-trace targets, and an entropy bonus."""
+    """Actor-critic with V-trace advantages, regression of the values on V-trace targets, and an entropy bonus."""
 
     Settings = IMPALASettings
     settings: IMPALASettings

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LagClass:
-    """A range of policy lags, in updates."""
+    """A range of policy lags, in updates, for which metrics are recorded separately."""
 
     name: str
     """Suffix that this class adds to the name of a metric."""

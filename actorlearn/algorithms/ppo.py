@@ -50,7 +50,7 @@ A single infinite ratio would make the gradient of the whole minibatch NaN, even
 
 
 class PPO(ActorCritic):
-    """Several epochs over a batch; clipping the probability ratio keeps the policy near the acting policy."""
+    """PPO: several epochs over a rollout; clipping the probability ratio keeps the policy near the acting policy."""
 
     Settings = PPOSettings
     settings: PPOSettings

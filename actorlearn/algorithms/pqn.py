@@ -34,7 +34,7 @@ from actorlearn.algorithms.specs.pqn import PQNSettings
 
 
 class PQN(ActionValues):
-    """A network output for each action, its expected return, learned from rollouts of many environments."""
+    """Q-learning from rollouts of many environments, without replay buffer or target network."""
 
     Settings = PQNSettings
     settings: PQNSettings

@@ -40,7 +40,7 @@ class ActionValues:
     """Base of the value-based algorithms: a value for each action, and the choice of the best action."""
 
     def __init__(self, settings: AlgorithmSettings, numbers: int, dueling: bool) -> None:
-        """Set how many ``numbers`` the network gives for each action, and whether it has dueling heads."""
+        """Set how many ``numbers`` the network returns for each action, and whether it has dueling heads."""
         self.settings = settings
         self.numbers = numbers
         self.dueling = dueling
@@ -87,13 +87,13 @@ class ActionValues:
         return outputs["value"].unsqueeze(-2) + numbers - numbers.mean(-2, keepdim=True)
 
     def numbers_of(self, outputs: Mapping[str, Tensor], action: Tensor) -> Tensor:
-        """Return the n numbers of the given ``action`` […], […, n]."""
+        """Return the n numbers that the network has returned for each ``action`` […], as […, n]."""
         numbers = self.per_action(outputs)
         chosen = action[..., None, None].expand(*action.shape, 1, self.numbers)
         return numbers.gather(-2, chosen).squeeze(-2)
 
     def numbers_of_played(self, outputs: Mapping[str, Tensor], batch: Batch) -> Tensor:
-        """Return the n numbers of each action that was taken, [T, B, n].
+        """Return the n numbers that the network has returned for each action that was taken, [T, B, n].
 
         Raises ValueError unless ``outputs`` are [T, B, size] for a batch of [T, B] transitions.
         """
@@ -128,7 +128,7 @@ class QLearning(ActionValues):
         return {}
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
-        """Return the targets for s; ``following`` [1, B, n]: the target network's numbers of the best action in s'."""
+        """Return the targets for s; ``following`` [1, B, n]: the target network's output for the best action in s'."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:

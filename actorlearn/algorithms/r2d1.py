@@ -36,7 +36,7 @@ from actorlearn.algorithms.specs.r2d1 import R2D1Settings
 
 
 class R2D1(QLearning):
-    """A network output for each action, h(expected return), learned from sequences."""
+    """Recurrent DQN: learns the rescaled expected return of each action from sequences in a replay buffer."""
 
     Settings = R2D1Settings
     settings: R2D1Settings

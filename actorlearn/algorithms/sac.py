@@ -33,7 +33,7 @@ LOG_DEVIATIONS = (-20.0, 2.0)
 
 
 class SAC:
-    """A policy that maximises reward and entropy, and two critics that evaluate its actions."""
+    """Soft actor-critic: a policy that maximises reward and entropy, and two critics that evaluate its actions."""
 
     Settings = SACSettings
     prepared_rows = 0

@@ -71,7 +71,7 @@ def _is_state(name: Any, part: Any) -> bool:
 
 @contextmanager
 def unchanged(algorithm: Algorithm, method: str) -> Iterator[None]:
-    """Raise ValueError if the block changes the algorithm's state; ``method`` names what it calls, for the error."""
+    """As a context manager, raise ValueError if the algorithm's state changes; ``method`` is for the error."""
     before = {name: part.clone() for name, part in declared_by(algorithm).items()}
     yield
     after = declared_by(algorithm)

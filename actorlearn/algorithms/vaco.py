@@ -32,7 +32,7 @@ from actorlearn.algorithms.vtrace import corrected
 
 
 class VACO(ActorCritic):
-    """Several epochs over a batch; leaving out transitions keeps the policy near the acting policy."""
+    """PPO without clipping: it leaves out transitions instead, to keep the policy near the acting policy."""
 
     Settings = VACOSettings
     settings: VACOSettings
