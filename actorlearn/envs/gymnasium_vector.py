@@ -53,7 +53,7 @@ PLAYABLE = "playable"
 
 
 class GymnasiumVector(CheckedRows):
-    """B environments that a vector environment of gymnasium steps together."""
+    """Adapts a vector environment of gymnasium, which steps B environments together, to this project's `VectorEnv`."""
 
     interface = "gymnasium.vector.VectorEnv"
 
