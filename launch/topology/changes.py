@@ -20,7 +20,7 @@ _KWARGS = "env.kwargs"
 
 
 def flat(topology: Tree) -> dict[str, Any]:
-    """Return a topology as one flat mapping: section.key -> value.
+    """Return a topology as a flat mapping from dotted key, such as ``optimizer.name``, to value.
 
     The path of a stored environment (``actorlearn/envs/pickled.py``) is left out, because the folder of a run may be
     moved; its SHA-256 remains.

@@ -64,7 +64,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, ...]] = {
 
 
 def unasked(env: Tree) -> Spaces:
-    """Return empty properties without making an environment; defaults then depend on its id alone."""
+    """Return no properties, for callers that make no environment; defaults then depend on its id alone."""
     del env
     return Spaces()
 
@@ -126,9 +126,9 @@ def _spec(registry: Any, tree: Tree, key: str) -> Any:
 
 
 def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask) -> tuple[str, ...]:
-    """Return the kinds of environments whose defaults apply, the finer kind first.
+    """Return the kinds of environments whose defaults apply, the most specific first: continuous before vector.
 
-    Calls ``ask`` only if a key is missing whose default depends on the finer kind.
+    Calls ``ask`` only if a key is missing whose default depends on the spaces of the environment.
     """
     finer = [like for like, whole in FINER.items() if whole == env.like]
     numbers = [algorithm.defaults.get(like, {}) for like in finer]
@@ -139,10 +139,10 @@ def _likes(tree: Tree, env: EnvironmentSpec, algorithm: AlgorithmSpec, ask: Ask)
 
 
 def _mixed(tree: Tree, env: EnvironmentSpec, ask: Ask) -> Tree:
-    """Return the defaults of section ``model`` for observations of several parts, of which at least one is an image.
+    """Return the defaults of section ``model`` for observations that combine images with other parts.
 
-    Returns {} for other observations, or if the topology names another network than ``MIXED``. Calls ``ask`` only if
-    neither the topology nor the kind of environments names a network.
+    For other observations, or if the topology names another network than ``MIXED``, returns {}. Calls ``ask`` only if
+    the network may be ``MIXED`` and the topology does not give ``model.images``.
     """
     given = section(tree, "model")
     name = given.get("name", "" if "model" in env.defaults else MIXED.name)

@@ -40,12 +40,12 @@ BASES: Mapping[str, Struct] = {
 
 
 def choice_key(name: str) -> str:
-    """Return the key that holds the choice of a section of CHOSEN."""
+    """Return the key that selects what a section of CHOSEN describes, such as ``name`` of ``algorithm``."""
     return "id" if name == "env" else "name"
 
 
 class Key(NamedTuple):
-    """A key of a section, or the items of a list."""
+    """The type and the description of a key of a topology, or of an item of a list."""
 
     kind: inspect.Type
     """Type of the key's value, without annotations."""
@@ -89,7 +89,7 @@ def keys_of(section: Struct) -> dict[str, Key]:
 
 
 def structs_of(name: str) -> dict[str, Struct]:
-    """Return the structs of a section of CHOSEN: name of the choice -> struct."""
+    """Return the struct of settings for each choice of a section of CHOSEN, such as each algorithm, by its name."""
     return {spec.name: spec.settings for spec in CHOSEN[name].specs()}
 
 
@@ -126,7 +126,7 @@ def learns_from_replay(tree: Mapping[str, Any]) -> bool:
 
 
 def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a raw topology in which 1e6 is 1_000_000 wherever a key takes integers and no other numbers."""
+    """Return a copy of a raw topology in which keys that take integers but no floats have 1_000_000 instead of 1e6."""
     made = dict(tree)
     for name, value in made.items():
         if name in CHOSEN and isinstance(value, dict):
@@ -144,7 +144,7 @@ def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def integers_in(section: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return a copy of a section in which 1e6 is 1_000_000, as in ``with_integers``; ``keys``: all that it may have."""
+    """Return a copy of a section with integers as in ``with_integers``; ``keys``: all keys that it may have."""
     return {name: _integers(value, keys[name].kind) if name in keys else value for name, value in section.items()}
 
 
@@ -174,7 +174,7 @@ def _kind_of_role(role: str) -> inspect.Type | None:
 
 
 def key_of(kind: inspect.Type) -> Key:
-    """Return a type with its annotations as a key; for a union, the annotations of its first annotated part."""
+    """Return the key that a type and its annotations describe; a union has those of its first annotated type."""
     if isinstance(kind, inspect.Metadata):
         schema, inner = kind.extra_json_schema or {}, key_of(kind.type)
         return Key(
@@ -219,7 +219,7 @@ def _below(key: Key, part: str | int) -> Key | None:
 
 
 def items_of(kind: inspect.Type, count: int) -> list[inspect.Type]:
-    """Return the types of ``count`` items of a list; empty for other types."""
+    """Return the type of each item of a list with ``count`` items, or of a tuple; empty for other types."""
     if isinstance(kind, inspect.ListType | inspect.VarTupleType):
         return [kind.item_type] * count
     return list(kind.item_types) if isinstance(kind, inspect.TupleType) else []

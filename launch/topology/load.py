@@ -117,10 +117,10 @@ def tree(topology: Topology) -> dict[str, Any]:
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the ``values`` that an earlier version has saved, by section.key, with those ``keys`` added that it lacks.
+    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that its version lacked.
 
-    An added key gets its default, with which a run behaves as before the key existed; ``earlier.py`` has the
-    exceptions. ``topology`` determines the structs of the sections.
+    With its default, a key changes nothing about an older run; for exceptions, the value in ``earlier.py`` is added.
+    ``topology`` determines the structs of the sections.
     """
     made = dict(values)
     for name in keys:
@@ -147,7 +147,7 @@ def dump(topology: Topology) -> str:
 
 
 def sizes(topology: Topology) -> dict[str, int]:
-    """Return the number of learners, and the environments and the steps of a batch of all learners together."""
+    """Return the number of learners, of their environments, and of the steps in their batches, each in total."""
     learners, environments = topology.learners.count, topology.learners.count * topology.simulators.environments
     return {
         "learners": learners,
@@ -157,7 +157,7 @@ def sizes(topology: Topology) -> dict[str, int]:
 
 
 def in_all(topology: Topology) -> str:
-    """Return the numbers of `sizes` in words, in all and for each learner."""
+    """Return the numbers of `sizes` as a phrase; with several learners, also the numbers of each."""
     learners, environments, steps = sizes(topology).values()
     if learners == 1:
         several, many = ("s" if number > 1 else "" for number in (environments, steps))
@@ -169,7 +169,7 @@ def in_all(topology: Topology) -> str:
 
 
 def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
-    """Return the topology, or the problems with it if there are any."""
+    """Return the topology with the resolved values; if they have problems, return the problems instead."""
     if found := [*problems(resolved)]:
         return found
     values, found = settings(resolved)
@@ -180,7 +180,7 @@ def _made(resolved: dict[str, Any]) -> Topology | list[Problem]:
 
 
 def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults.Ask) -> dict[str, Any]:
-    """Return the resolved topology without the refused keys, so that an error message can show their defaults."""
+    """Return the resolved topology with defaults instead of refused values, so that an error message can show them."""
     remaining = copy.deepcopy(raw)
     for path, *_ in found:
         section: Any = remaining

@@ -28,7 +28,7 @@ def asked(topology: Topology) -> LearnersAsked:
 
 
 def sharing(topology: Topology) -> GossipSettings | None:
-    """Return the section ``gossip`` if learners share experience (``gossip.experience`` above 0); else None."""
+    """Return the section ``gossip`` if learners send each other rollouts (``gossip.experience`` > 0); else None."""
     section = asked(topology).section
     return section if isinstance(section, GossipSettings) and section.experience else None
 

@@ -28,7 +28,7 @@ _ARGUMENTS, _FILE = ("env", "kwargs"), (STORED_FILE, STORED_HASH)
 
 
 class Override(NamedTuple):
-    """A change of one key, and the place where it was given, which errors name."""
+    """An override of one key, with the place where it was given, so that error messages can name it."""
 
     text: str
     """``section.key=value``."""
@@ -53,7 +53,7 @@ def expand(overrides: Sequence[str | Override]) -> list[Override]:
 
 
 def placed(overrides: Sequence[str | Override]) -> list[Override]:
-    """Return overrides with their places; those that are only text were given on the command line."""
+    """Return each override as an `Override`; those that are plain text come from the command line."""
     return [override if isinstance(override, Override) else Override(override) for override in overrides]
 
 
@@ -102,7 +102,7 @@ def apply(override: Override, raw: Tree, origins: dict[Path, Origin], others: Se
 
 
 def _with_algorithm(raw: Tree, overrides: Sequence[Override]) -> Tree:
-    """Return the resolved topology with the algorithm that the overrides name, even if they do so last; changes raw."""
+    """Apply the overrides of the algorithm to ``raw``, and return the topology with the defaults for it."""
     for override in overrides:
         if override.text.lstrip().startswith("algorithm"):
             with suppress(TopologyError):

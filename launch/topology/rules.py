@@ -28,7 +28,7 @@ Refusals = Iterator[tuple[str, str, str]]
 
 
 def broken(topology: Topology) -> Iterator[Problem]:
-    """Yield a problem for each refusal of a rule; the single values of the topology must be valid."""
+    """Yield a problem for each rule that a topology breaks; each value must be valid by itself."""
     for rule in RULES:
         for key, why, way_out in rule(topology):
             path = tuple(int(part) if part.isdigit() else part for part in key.split("."))
@@ -73,7 +73,7 @@ def delays_grow(topology: Topology) -> Refusals:
 
 
 def spinning_is_given_longer(topology: Topology) -> Refusals:
-    """Of each role, the limit ``spin_s`` must be at least ``hang_s`` (``launch/supervision/hangs.py``)."""
+    """For each role, the limit ``spin_s`` must be at least ``hang_s`` (``launch/supervision/hangs.py``)."""
     for hang_s, spin_s, keys, _ in topology.limits.values():
         if spin_s < hang_s:
             hang = f"{keys}hang_s".rpartition(".")[2]
@@ -115,7 +115,7 @@ def rules_of_the_mode(topology: Topology) -> Refusals:
 
 
 def experience_is_corrected(topology: Topology) -> Refusals:
-    """Shared experience needs an algorithm with probability ratios, and at most as many rows as environments."""
+    """``gossip.experience`` needs an algorithm with probability ratios, and cannot exceed a learner's environments."""
     shared = sharing(topology)
     if shared is None:
         return
@@ -231,7 +231,7 @@ def inference_batches_that_fill(topology: Topology) -> Refusals:
 def weights_of_rollouts(topology: Topology) -> Refusals:
     """With ``simulators.weights: rollout``, one version of the weights acts in a whole rollout.
 
-    This version must be kept until the rollout is complete, so there must be as many slots as open rollouts.
+    This version must be kept until the rollout is complete, so at most ``SLOTS`` rollouts may be open at once.
     """
     if topology.simulators.weights == "newest":
         return

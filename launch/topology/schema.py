@@ -292,7 +292,7 @@ class ReportSection(Section, frozen=True, kw_only=True):
 
 
 class Limits(NamedTuple):
-    """Seconds of silence after which a process of a role hangs (``launch/supervision/hangs.py`` defines silence)."""
+    """Seconds of silence (``launch/supervision/hangs.py``) after which a process of a role is treated as hanging."""
 
     hang_s: float
     """Limit for a process that uses no processor time."""

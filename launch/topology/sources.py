@@ -43,7 +43,7 @@ def read(path: str) -> bytes:
 
 
 def _meant(path: str) -> str:
-    """Return the path that was probably meant by a missing one; empty if there is none.
+    """Return the file that the user probably meant, for an error message about a missing one; "" if none is similar.
 
     It is the topology in the same folder with the most similar name, or else the shipped topology of this name.
     """

@@ -57,7 +57,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place where a value was given."""
+    """The file and line, or the override, that gives a value, so that error messages can name it."""
 
     source: str
     """Name of a file, COMMAND_LINE or ARGUMENT."""

@@ -133,15 +133,15 @@ def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
 
 
 def no_such_key(path: Path) -> str:
-    """Return the rule that an unknown key breaks."""
+    """Return the rule of the error for an unknown key, as text."""
     parent, word = path[:-1], str(path[-1])[:MAX_SHOWN]
     return f"{f'section {dotted(parent)}' if parent else 'a topology'} has no key {show(word)}"
 
 
 def nearest_key(path: Path, siblings: Iterable[str], resolved: Mapping[str, Any]) -> str:
-    """Return the remedy for an unknown key: the nearest known key that the algorithm of a resolved topology reads.
+    """Return the remedy for an unknown key: the most similar known key that the topology's algorithm reads.
 
-    ``siblings``: the keys of the section. The remedy is for all algorithms if ``resolved`` names none that exists.
+    ``siblings``: the keys of the section. If ``resolved`` names no algorithm that exists, keys of all are considered.
     """
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     section = resolved.get("algorithm")
@@ -309,7 +309,7 @@ def _missing(key: Key, path: Path) -> Problem:
 
 
 def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iterator[Problem]:
-    """Yield problems by the part of the union that fits the value's type; by the first part if none fits."""
+    """Yield problems of a value whose type is a union, checked by the type in it that fits, or else by the first."""
     parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
     if value is None and len(parts) < len(kind.types):
         return
@@ -321,7 +321,7 @@ def _of_union(value: Any, key: Key, kind: inspect.UnionType, path: Path) -> Iter
 
 
 def _or(key: Key, parts: list[inspect.Type]) -> dict[str, str]:
-    """Return the ``words`` of a key, with true and false as other accepted values if its union has a bool."""
+    """Return the ``words`` of a key; if a type in its union is bool, they also say that true and false are accepted."""
     truth = any(isinstance(part, inspect.BoolType) for part in parts)
     return {"or": "true or false", **key.words} if truth else {**key.words}
 
