@@ -45,7 +45,7 @@ class Addresses:
 
     @property
     def progress(self) -> Shm:
-        """The progress segment, with the signs of life of all processes."""
+        """The progress segment, with the heartbeats of all processes."""
         return self.segment("progress")
 
     def segment(self, name: str) -> Shm:
@@ -61,11 +61,11 @@ class Addresses:
         return self.each(kind).of(learner)
 
     def blocks(self, simulator: ProcessId) -> Shm:
-        """Return the address of the segment with the blocks of one incarnation of a simulator."""
+        """Return the address of the segment into which a simulator writes rollouts; it changes at each restart."""
         return self.segment(simulator.socket_id)
 
     def wakeup(self, process: ProcessId) -> Pipe:
-        """Return the wakeup of a process, which all its incarnations share."""
+        """Return the address of the pipe that wakes a process up; it stays the same when the process is restarted."""
         return self.folders.wakeup(process.name)
 
     def checkpoints(self, learner: int) -> Path:
@@ -73,11 +73,11 @@ class Addresses:
         return directory_of(self.run_dir / "checkpoints", learner)
 
     def states(self, learner: int) -> Path:
-        """Return the folder for snapshots of a learner's simulators, until they are put into a checkpoint."""
+        """Return the folder in which snapshots of a learner's simulators wait until a checkpoint takes them."""
         return self.checkpoints(learner) / ".states"
 
     def settings(self, process: ProcessId) -> Path:
-        """Return the settings file of one incarnation of a process."""
+        """Return the path of the settings file of a process; each restart of the process has a file of its own."""
         return self.run_dir / "settings" / f"{process.socket_id}.json"
 
 

@@ -38,7 +38,7 @@ With fewer rows, converting the weights to bfloat16 takes as much time as the pa
 
 @dataclass(frozen=True)
 class Choice:
-    """The value of a key that is ``auto``, or that follows from the machine or from an override, and the reason."""
+    """A value that actorlearn sets for a key, instead of ``auto`` or by machine or override, with the reason."""
 
     key: str
     value: Any
@@ -60,7 +60,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[Topology, list[Choice]]:
-    """Return the topology without any ``auto``, and the choices; ``flags``: instruction sets of the processor."""
+    """Return the topology with a value for each ``auto``, and the choices; ``flags``: instruction sets of the CPU."""
     trainer, inference = topology.trainer, topology.inference
     learned = rows_learned(topology)
     acts_on = inference.device if inference.count else "cpu"  # simulators that run the policy themselves use the CPU
@@ -81,9 +81,9 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 
 
 def rows_learned(topology: Topology) -> int:
-    """Return the number of rows in one pass of the trainer's network.
+    """Return the number of observations in one forward pass of the trainer's network.
 
-    For a single transition these are two, because the next observation is a row too.
+    A single transition of a replay has two of them, because the network also sees the next observation.
     """
     replay, algorithm = topology.replay, topology.algorithm
     if replay and isinstance(algorithm, OffPolicySettings):
@@ -93,9 +93,9 @@ def rows_learned(topology: Topology) -> int:
 
 
 def rows_answered(topology: Topology) -> int:
-    """Return the number of rows in one pass of the network that acts.
+    """Return the largest number of observations in one forward pass of the network that acts.
 
-    It runs in an inference server (the number is that of the largest), or in each simulator if there are no servers.
+    This network runs in an inference server, or in each simulator if there are no servers.
     """
     simulators, inference = topology.simulators, topology.inference
     members = -(-simulators.count // inference.count) if inference.count else 1
@@ -122,8 +122,8 @@ def crowding(topology: Topology, cores: float) -> str:
 def emulated(topology: Topology, flags: Collection[str]) -> str:
     """Return a warning if bf16 is set on a processor that only emulates it; else empty.
 
-    Measured on one core of such an AMD EPYC with the NIPS network: learning took 4.6 ms a row in bf16 and 0.9 ms in
-    fp32; acting took 2.3 ms and 0.16 ms.
+    Measured on one core of such an AMD EPYC with the NIPS network: an observation took 4.6 ms to learn from in bf16
+    and 0.9 ms in fp32, and 2.3 and 0.16 ms to act on.
     """
     trainer, inference = topology.trainer, topology.inference
     on = {"trainer": trainer.device, "inference": inference.device if inference.count else "cpu"}
@@ -143,11 +143,10 @@ def misfits(topology: Topology, flags: Collection[str], cores: float) -> list[st
 
 
 def never_reached(topology: Topology) -> Iterator[str]:
-    """Yield warnings about what a run of ``total_steps`` never reaches.
+    """Yield a warning for each event that ``total_steps`` is too small for, with a remedy.
 
-    It may be a second update, a replay with enough steps to learn from, or the end of exploration.
-
-    The warnings do not prevent a run: a short trial of a topology shows whether its processes work.
+    Events are the second update, the start of learning from a replay, and the end of exploration. A run may start
+    in spite of the warnings, because a short trial shows whether its processes work.
     """
     total_steps, exploration = topology.total_steps, getattr(topology.algorithm, "exploration", None)
     batch = sizes(topology)["batch_steps"]
@@ -197,12 +196,12 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
 
 
 def _for_kind(like: str) -> str:
-    """Return the kind of environments for which a maximum holds, in words."""
+    """Return a phrase with the kind of environments for which the maximum number of simulators holds."""
     return "for Atari games" if like == "atari" else "for environments with cheap steps, also on a larger machine"
 
 
 def _precision(topology: Topology, device: str, rows: int, flags: Collection[str]) -> tuple[str, str]:
-    """Return the number type that is fastest for a pass over ``rows`` rows on a device, and the reason."""
+    """Return the fastest precision for a forward pass over ``rows`` observations on a device, and the reason."""
     if not MODELS.spec(topology.model.name).convolutional:
         large = [spec.name for spec in MODELS.specs() if spec.convolutional]
         return (
@@ -264,7 +263,7 @@ def _layout(topology: Topology, device: str, precision: str, rows: int, flags: C
 
 
 def with_values(topology: Topology, choices: Iterable[Choice]) -> Topology:
-    """Return the topology with the chosen values; its record of the keys that the user has set is not changed."""
+    """Return the topology with the chosen values; it still lists the same keys as set by the user."""
     sections: dict[str, dict[str, Any]] = {}
     for choice in choices:
         section, _, name = choice.key.partition(".")

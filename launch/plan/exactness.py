@@ -1,7 +1,7 @@
 """Exact resume: whether a resumed run ends with the weights of an uninterrupted run, and if not, the reason.
 
 The answer follows from the topology and the description of environment and network. For an exact resume, checkpoints
-also contain the environments, rows and random generators of each simulator (``processes/simulator_snapshots.py``).
+also contain the state of each simulator (``actorlearn/processes/simulator_snapshots.py``).
 """
 
 from __future__ import annotations

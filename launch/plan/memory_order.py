@@ -12,7 +12,7 @@ ORDERED = ("x86_64", "AMD64")
 
 
 def disorder(machine: str = "") -> str:
-    """Return the problem with a processor's order of stores; empty if there is none.
+    """Return why shared memory may be read wrongly on a processor that reorders stores; empty on a suitable one.
 
     ``machine``: the processor's name as uname gives it; empty: that of this machine.
     """

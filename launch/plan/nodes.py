@@ -62,7 +62,7 @@ def need_of(topology: Topology, description: Description) -> Need:
 
 
 def share_out(machines: Mapping[str, NodeResources]) -> dict[str, NodeResources]:
-    """Return the resources of each node, after nodes that share cores or memory have got equal shares of these."""
+    """Return the resources of each node; nodes that share cores or memory each get an equal part of them."""
     on_cores = Counter(machine.cores_id for machine in machines.values())
     in_memory = Counter(machine.shm_id for machine in machines.values())
     return {
@@ -101,7 +101,7 @@ def place_learners(
 def find_uneven(
     placed: Mapping[int, str], machines: Mapping[str, NodeResources], need: Need
 ) -> tuple[int, str, str] | None:
-    """Return a learner that should move, its new node, and the reason; None if no move makes the load more even.
+    """Return a learner that should move, its new node, and the reason; None if no move spreads the load better.
 
     ``machines``: the nodes that may have learners. A move is possible to a node that has room and at least two learners
     fewer, if more cores are left there after the move than on the learner's node before it. Of the possible moves, the
@@ -125,7 +125,7 @@ def find_uneven(
 
 
 def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
-    """Return a warning if defaults follow this machine's cores and nodes have another number of cores; else empty."""
+    """Return a warning if defaults depend on this machine's cores and nodes have more or fewer; else empty."""
     by_cores = {f"{section}.{key}" for section, key in BY_CORES}
     left = [choice.key for choice in choices if choice.key in by_cores]
     others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
@@ -139,5 +139,5 @@ def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResource
 
 
 def fits(machine: NodeResources, need: Need, there: int) -> bool:
-    """Whether a node that has ``there`` learners has the memory and the GPUs for one more."""
+    """Whether a node has the memory and the GPUs for one more learner; ``there``: number of learners it has."""
     return need.shm_bytes * (there + 1) <= machine.shm_bytes and need.gpus * (there + 1) <= machine.gpus

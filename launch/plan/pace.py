@@ -42,11 +42,11 @@ def update_s(topology: Topology, step_s: float, cores: float) -> float:
 
 
 def more_simulators(topology: Topology, description: Description, cores: Cores) -> list[Choice]:
-    """Return the count of simulators and their environments for a slow environment; empty for others.
+    """Return the number of simulators, and of environments in each, for a slow environment; empty for others.
 
     The defaults have few simulators, for environments whose steps are cheap; a simulator of a slow environment keeps a
     core busy. The number of environments in all stays as it is, so that the run learns from the same batches. Keys that
-    the user has set are kept. If the default is one simulator for each core already, only its reason is another one.
+    the user has set are kept. If the default is one simulator for each core already, only its reason is replaced.
     """
     simulators, here = topology.simulators, topology.learners_of_a_node
     if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:

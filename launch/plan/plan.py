@@ -44,7 +44,7 @@ class NodeMessage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
 
 
 class Start(NodeMessage, frozen=True):
-    """Start an incarnation of a process; answered by Spawned or NotSpawned."""
+    """The order to start or restart a process; it is answered by Spawned or NotSpawned."""
 
     process: ProcessId
     index: Annotated[int, Meta(ge=0, lt=ROWS)]
@@ -56,21 +56,21 @@ class Start(NodeMessage, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name that all incarnations of the process share."""
+        """Name of the process; a restart does not change it."""
         return self.process.name
 
     @property
     def incarnation(self) -> int:
-        """Number of the incarnation."""
+        """Number of restarts of the process before this start."""
         return self.process.incarnation
 
 
 @dataclass(frozen=True)
 class PlannedProcess:
-    """One process of the run, with all its incarnations."""
+    """One process of the run; it stays the same object when the process is restarted."""
 
     id: ProcessId
-    """Identity of its first incarnation."""
+    """Identity of the process at its first start."""
     index: int
     """Row in the progress segment (``actorlearn/memory/progress.py``); the row of a process that has left is reused."""
     env: Env | None = None
@@ -78,7 +78,7 @@ class PlannedProcess:
 
     @property
     def name(self) -> str:
-        """Name that all its incarnations share."""
+        """Name of the process; a restart does not change it."""
         return self.id.name
 
     @property
@@ -87,13 +87,13 @@ class PlannedProcess:
         return ROLES.spec(self.id.role)
 
     def start(self, incarnation: int, resume: bool = False) -> Start:
-        """Return the action that starts an incarnation."""
+        """Return the order that starts the process; ``incarnation``: number of its restarts so far."""
         return Start(self.id.again(incarnation), self.index, resume, self.env)
 
 
 @dataclass(frozen=True)
 class PlannedSegment:
-    """A segment of shared memory, as `actorlearn check` shows it."""
+    """A segment of shared memory that the run will need, as `actorlearn check` lists it."""
 
     name: str
     bytes: int
@@ -103,7 +103,7 @@ class PlannedSegment:
 
 @dataclass(frozen=True)
 class Resumption:
-    """What a resumed run continues from; a new run has only ``began_s``."""
+    """The checkpoints and the time from which a resumed run continues; for a new run, only ``began_s`` is set."""
 
     began_s: float = 0.0
     """CLOCK_MONOTONIC at the start of the run, in seconds; for a resumed run, now minus the time it took so far."""
@@ -118,13 +118,13 @@ class Resumption:
     begins_anew: str = ""
     """Reason why simulators of a resumed run begin new games; empty if they do not."""
     changed: Changes = field(default_factory=dict)
-    """Keys of the topology that differ from those of the run's last life."""
+    """Keys of the topology that differ from those with which the run was last started."""
     stretched: str = ""
     """The schedules that end at other steps than before, with the earlier and the new end; empty if there are none."""
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learner that is not resumed, because it was detached in an earlier life -> name of its trainer."""
+    """Learner that is not resumed, because it was detached before -> name of its trainer."""
     learners_so_far: int = 0
     """Number of learners that the run has had. The next attached learner gets this number, and has no checkpoints."""
 
@@ -136,7 +136,7 @@ class Resumption:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a run, computed from topology, description, machine and run folder."""
+    """The processes, devices and shared memory of a run, computed before it starts; supervisor and nodes follow it."""
 
     topology: Topology
     """The topology of the run, without any ``auto``."""
@@ -157,7 +157,7 @@ class Plan:
 
     @property
     def block_shape(self) -> BlockShape:
-        """Shape of every simulator's segment."""
+        """Shape of the shared memory into which each simulator writes rollouts."""
         return block_shape(self.topology, self.description)
 
     @property
@@ -194,7 +194,7 @@ class Plan:
 
     @property
     def expected_shape(self) -> dict[str, str]:
-        """Values that a simulator must report about itself to be admitted, by key."""
+        """Values, by key, that a simulator must report when it connects; a simulator with others is refused."""
         horizon, simulators = self.topology.algorithm.horizon, self.topology.simulators
         return shape_to_match(self.topology.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 

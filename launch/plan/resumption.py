@@ -48,7 +48,7 @@ _SHAPED_BY = {
 
 
 def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any]) -> Resumption:
-    """Return the checkpoints from which a run continues; ``detached``: names of processes detached in earlier lives.
+    """Return the checkpoints from which a run continues; ``detached``: names of processes that the user has detached.
 
     ``before``: the topology with which the run was last started, as plain values. Raises RunError if there is no
     checkpoint, if the run has learned from more than total_steps steps, or if saved weights or a saved replay do not
@@ -86,10 +86,10 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
 
 
 def refuse_fewer_steps(run_dir: Path, topology: Topology, chosen: Mapping[int, Path]) -> None:
-    """Refuse total_steps before the environment is tried, if it is clear from which checkpoint the run continues.
+    """Raise RunError if the checkpoint to resume has more steps than total_steps, before the environment is tried.
 
-    ``chosen``: learner -> checkpoint that the user has chosen; empty for the newest ones. Of several learners, whose
-    newest checkpoints may be of other steps, `find_resumption` decides.
+    ``chosen``: learner -> checkpoint that the user has chosen; empty for the newest ones. The newest checkpoints of
+    several learners may differ in steps, so they are left to `find_resumption`.
     """
     if chosen:
         _refuse_learned(run_dir, topology, max(map(steps_of, chosen.values())))
@@ -100,7 +100,7 @@ def refuse_fewer_steps(run_dir: Path, topology: Topology, chosen: Mapping[int, P
 
 
 def _refuse_learned(run_dir: Path, topology: Topology, env_steps: int) -> None:
-    """Refuse total_steps below the steps of the checkpoint from which the run continues."""
+    """Raise RunError if total_steps is below the steps of the checkpoint from which the run continues."""
     if env_steps > topology.total_steps:
         raise RunError(
             f"total_steps = {number(topology.total_steps)}: {run_dir.name} has already learned from {env_steps:,} steps; "
@@ -109,7 +109,7 @@ def _refuse_learned(run_dir: Path, topology: Topology, env_steps: int) -> None:
 
 
 def _stretched(before: Mapping[str, Any], topology: Topology) -> str:
-    """Return a warning about schedules that now end at other steps, with a remedy; empty if there are none."""
+    """Return a warning that schedules end at other steps than before the resume, with a remedy; else empty."""
     was = before.get("schedule_steps") or before.get("total_steps")
     now = topology.schedule_steps or topology.total_steps
     found = [*_schedules(topology)]
@@ -136,7 +136,7 @@ def _schedules(topology: Topology) -> Iterator[str]:
 
 
 def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[Found], str]:
-    """Return the checkpoints for an exact resume of all learners, and ""; else an empty list and the reason."""
+    """Return the checkpoints for an exact resume of all learners, and ""; if there are none, [] and the reason."""
     if not plan.exact:
         return [], exactness.reason(plan.choices)
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
@@ -150,7 +150,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
 
 
 def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str, Any]) -> None:
-    """Refuse a topology whose network, optimizer or algorithm has other tensors than the checkpoints."""
+    """Raise RunError if the topology's network, optimizer or algorithm has other tensors than the checkpoints."""
     parts = dict(plan.description.tensors)
     if not mode(plan.topology).made_by.startswith("actorlearn."):
         parts.pop("optimizer", None)  # the mode of a plug-in decides what it saves
@@ -161,7 +161,7 @@ def _refuse_other_shapes(plan: Plan, found: Iterable[Found], before: Mapping[str
 
 
 def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]) -> str:
-    """Return in words the first tensor that has different shapes in a checkpoint and a topology; empty without one."""
+    """Return a phrase about a tensor whose shape in a checkpoint does not fit the topology; empty if all fit."""
     saved: dict[str, tuple[int, ...]] = {}
     with suppress(ValueError, OSError):  # then the trainer reports the damage
         saved = read_shapes(checkpoint)
@@ -183,7 +183,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _way_back(before: Mapping[str, Any], topology: Topology) -> str:
-    """Return the changed keys on which the shapes of tensors may depend, and how to resume in spite of them."""
+    """Return the remedy for tensors that do not fit: the changed keys that may be the cause, and what to do."""
     now, changed = tree(topology), []
     for section in CHOSEN:
         choice, has = f"{section}.{choice_key(section)}", flat({section: now[section]})
@@ -201,7 +201,7 @@ def _way_back(before: Mapping[str, Any], topology: Topology) -> str:
 
 
 def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
-    """Refuse a topology whose replay has another shape than a saved one; the trainer checks the rest."""
+    """Raise RunError if the topology's replay has another shape than a saved one; the trainer checks the rest."""
     if plan.topology.replay is None:
         return
     planned = replay_shape(plan.topology, plan.description, plan.topology.replay)

@@ -113,7 +113,7 @@ def processes_of_learners(topology: Topology, numbers: Sequence[int], first_simu
 
 
 def settings_for(plan: Plan, start: Start) -> ProcessSettings:
-    """Return the settings of an incarnation of a process."""
+    """Return the settings of a process that is about to be started."""
     role = plan_of(ROLES.spec(start.process.role))
     common = CommonSettings(
         id=start.process,
@@ -153,12 +153,12 @@ def own_weights(topology: Topology) -> bool:
 
 
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
-    """Return the id of a learner's trainer; its name has no number if it can only be the sole trainer of the run."""
+    """Return the id of a learner's trainer; its name has a number only if the run may have several trainers."""
     return trainer_id(learner, sole=not mode(topology).several(topology.learners.count))
 
 
 def server_of(topology: Topology, simulator: ProcessId) -> ProcessId:
-    """Return the id of a simulator's inference server; number 0 if the simulator runs the policy itself."""
+    """Return the id of a simulator's inference server; without servers, an unused id of number 0."""
     servers = topology.inference.count
     number = simulator.learner * servers + simulator.number % max(servers, 1)
     return ProcessId("inference", number, simulator.learner)
@@ -190,7 +190,7 @@ def _simulator(plan: Plan, common: CommonSettings, start: Start) -> SimulatorSet
 
 
 def _resumes(plan: Plan, process: ProcessId) -> str:
-    """Return the path of the snapshot from which a simulator continues; empty if it begins new games."""
+    """Return the path of the snapshot from which a simulator continues its games; empty if it begins new ones."""
     folder = plan.resumption.goes_on_from.get(process.learner) if process.incarnation == 0 else None
     path = folder / snapshot_of(process.name) if folder else None
     return str(path) if path and path.exists() else ""
@@ -308,7 +308,7 @@ def _evaluator(plan: Plan, common: CommonSettings, _start: Start) -> EvaluatorSe
 
 
 def recording(run_dir: Path, description: Description) -> Recording:
-    """Return the folder for recorded games, and the pictures per second of a film: as fast as on the Atari console."""
+    """Return the folder for recorded games, and the frames per second of films; Atari plays at console speed."""
     return Recording(
         folder=str(run_dir / FILMS), pictures_per_s=FRAMES_PER_S / max(description.frames_per_step, LEAST_FRAMES)
     )

@@ -23,7 +23,7 @@ def environments(topology: Topology) -> int:
 
 
 def block_shape(topology: Topology, description: Description) -> BlockShape:
-    """Return the shape of a simulator's segment."""
+    """Return the shape of the shared memory into which a simulator writes rollouts."""
     return BlockShape(
         groups=topology.simulators.groups,
         blocks=topology.simulators.blocks,
@@ -56,7 +56,7 @@ def replay_shape(topology: Topology, description: Description, numbers: ReplaySe
 
 
 def learner_segments(topology: Topology, description: Description) -> dict[str, tuple[list[Field], str]]:
-    """Return the kinds of segments that each learner has: kind -> (fields, contents in words)."""
+    """Return the segments that each learner has, by kind: (fields, contents in words)."""
     weights, slots = weights_fields(description.weights), slots_in_words(description.weights, "weights")
     kinds = {
         "weights": (weights, slots),
@@ -80,13 +80,13 @@ def learner_segments(topology: Topology, description: Description) -> dict[str, 
 
 
 def run_segments(topology: Topology, description: Description) -> list[tuple[str, list[Field], str]]:
-    """Return the segments that a run has once: (name, fields, contents in words)."""
+    """Return the segments that all learners of a run share, as (name, fields, contents in words)."""
     made = [("progress", progress_fields(len(SECTIONS)), f"heartbeats of {ROWS} processes")]
     return [*mode(topology).run_segments(asked(topology), _sizes(topology, description)), *made]
 
 
 def server_segments(topology: Topology, description: Description) -> list[tuple[str, list[Field], str]]:
-    """Return the segments that parameter servers make themselves: (name, fields, contents in words)."""
+    """Return the segments that parameter servers create themselves, as (name, fields, contents in words)."""
     return [*mode(topology).server_segments(asked(topology), _sizes(topology, description))]
 
 
