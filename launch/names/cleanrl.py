@@ -1,4 +1,4 @@
-"""The table of CleanRL's names: the fields of ``Args`` in six of its scripts. ``library.py`` says how it is used."""
+"""The hyperparameters of CleanRL, the fields of ``Args`` in six of its scripts, as a table for ``library.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints for error messages: the key of a topology that is meant if a user writes the name of another library."""
+"""Finds the key that a user means who writes another library's name for a hyperparameter, for error messages."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ NAMED_ELSEWHERE = {
 
 
 def hint(word: str, algorithm: str, same: Iterable[str] = ()) -> str:
-    """Return a hint for a name of another library: its key, or why there is none; "" for an unknown name.
+    """Return the remedy for an unknown key that is a hyperparameter of another library, such as ``n_steps``.
 
-    ``algorithm``: the value of ``algorithm.name``; if there is no such algorithm, the hint is for all. ``same``: the
-    keys of this name, which are proposed if the libraries know no key.
+    The remedy is the key with the same meaning, or the reason why there is none; "" if no library has the name.
+    ``algorithm``: value of ``algorithm.name``; if no such algorithm exists, keys of all algorithms are proposed.
+    ``same``: dotted keys whose last part is ``word``, proposed if no library has a key for it.
     """
     if word in OPTIONS:
         return OPTIONS[word]
@@ -88,7 +89,7 @@ def hint(word: str, algorithm: str, same: Iterable[str] = ()) -> str:
 
 
 def read_by(algorithm: str, keys: Iterable[str]) -> list[str]:
-    """Return those of the keys that have a meaning for an algorithm; all if there is no such algorithm."""
+    """Return those keys that an algorithm uses; if there is no such algorithm, return all of them."""
     try:
         spec = ALGORITHMS.spec(algorithm)
     except ValueError:
@@ -104,15 +105,14 @@ def _has(spec: AlgorithmSpec, key: str) -> bool:
 
 
 def _algorithms(library: Library, name: Name) -> set[str]:
-    """Return the algorithms for which an entry of a library's table is valid, by their names in actorlearn."""
+    """Return actorlearn's names of the algorithms for which an entry of a library's table is valid."""
     return {library.names_here[algorithm] for algorithm in name.algorithms}
 
 
 def _counterpart(entries: list[tuple[Library, Name]], several: bool) -> str:
-    """Return the keys for a name, with remarks on the values.
+    """Return the keys in a name's table entries as text, with remarks on their values.
 
-    ``entries``: the entries of the name in the libraries' tables. ``several``: whether the name has also other
-    counterparts; the algorithms of these entries are then added.
+    ``several``: whether the message also has other keys for the name; then the text lists the entries' algorithms.
     """
     keys = [key for key in entries[0][1].keys if all(key in name.keys for _, name in entries)]
     algorithms = sorted(set().union(*(_algorithms(library, name) for library, name in entries)))

@@ -1,6 +1,6 @@
 """Converts hyperparameters of another library into keys of a topology, by a table of the library's names. Pure.
 
-The table gives for each name its counterpart, the keys with the same meaning, and how its value becomes their values.
+For each name, the table has its counterpart, the keys with the same meaning, and how its value becomes their values.
 The tables are used for ``actorlearn.from_stable_baselines3`` and ``actorlearn.from_cleanrl``, for hints in error
 messages, and for two pages of docs/.
 """
@@ -29,15 +29,15 @@ Convert = Callable[[Any, Values], Keys]
 
 
 class NoCounterpartError(Exception):
-    """No key has the effect of a value; the text is the reason. Other values of the name may have a counterpart."""
+    """No key has the effect of this value of a hyperparameter, though one may for other values. The text says why."""
 
 
 class OtherNameError(ValueError):
-    """A value cannot be converted because that of another name is wrong, which is the first argument; then the rule."""
+    """A value cannot be converted because another hyperparameter is wrong; arguments: its name, and the rule."""
 
 
 class Name(NamedTuple):
-    """A name of another library, with its meaning for some of the library's algorithms."""
+    """A hyperparameter of another library, and the keys that have the same effect for some of its algorithms."""
 
     name: str
     algorithms: tuple[str, ...]
@@ -52,7 +52,7 @@ class Name(NamedTuple):
     """The library's default, unless ``Library.other_defaults`` has one for the algorithm."""
 
     def converted(self, values: Values) -> Keys:
-        """Return the keys for the value of this name; raises NoCounterpartError."""
+        """Return the keys with the effect of this hyperparameter's value; raises NoCounterpartError if none have it."""
         if self.convert is not None:
             return self.convert(values[self.name], values)
         if not self.keys:
@@ -71,7 +71,7 @@ class Converted(NamedTuple):
 
 @dataclass(frozen=True)
 class Library:
-    """Another library: its names, and how it differs from actorlearn."""
+    """The hyperparameters of another library, and their counterparts in actorlearn."""
 
     title: str
     table: tuple[Name, ...]
@@ -83,7 +83,7 @@ class Library:
     """Algorithm of the library -> value of ``algorithm.name``. It has all algorithms that can be converted."""
 
     def of(self, algorithm: str) -> dict[str, Name]:
-        """Return the entries for one algorithm by name; raises ValueError if it cannot be converted."""
+        """Return the hyperparameters of an algorithm by name; raises ValueError if the table does not have it."""
         if algorithm not in self.names_here:
             known = ", ".join(self.names_here)
             way_out = did_you_mean(str(algorithm), self.names_here, f"they are {known}")
@@ -120,21 +120,21 @@ class Library:
         return Converted(keys, left_out)
 
     def _wrong(self, name: str, values: Values, defaults: Values, rule: str) -> ValueError:
-        """Return the error that the value of a name is wrong; a remedy is added to a ``rule`` without one."""
+        """Return the error for a wrong value of a hyperparameter; if ``rule`` has no remedy, one is added."""
         example = "" if defaults[name] is None else f", for example its default, {defaults[name]!r}"
         way_out = "" if "; " in rule else f"; write a value that {self.title} accepts{example}"
         return ValueError(f"{name}: {values[name]!r:.100}: {rule}{way_out}")
 
 
 def count(name: str, algorithms: tuple[str, ...], key: str, default: int) -> Name:
-    """Return an entry whose value is a whole number; a float such as 1e6 becomes an integer."""
+    """Return a table entry for a hyperparameter that is a whole number; a float such as 1e6 becomes an integer."""
     return Name(name, algorithms, (key,), "", lambda value, _: {key: integer(value)}, default)
 
 
 def without(
     names: str, algorithms: tuple[str, ...], why: str, convert: Convert | None = None, default: Any = None
 ) -> Iterator[Name]:
-    """Yield entries for names that have no counterpart.
+    """Yield table entries for hyperparameters that have no counterpart.
 
     ``names``: the names, separated by spaces. ``why``: the reason. ``convert``: returns {} for values that need no key;
     None: all values except the default are reported as left out.
@@ -150,7 +150,7 @@ def integer(value: Any) -> int:
 
 
 def whole(name: str, values: Values) -> int:
-    """Return the value of another name as an integer; raises OtherNameError if it is not whole."""
+    """Return the value of the hyperparameter ``name`` as an integer; raises OtherNameError if it is not whole."""
     try:
         return integer(values[name])
     except ValueError as error:
@@ -158,7 +158,7 @@ def whole(name: str, values: Values) -> int:
 
 
 def number(value: Any) -> float:
-    """Return a number, which may be given as text; raises ValueError if it is none."""
+    """Return a number or its text as a float; raises ValueError for anything else."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -166,7 +166,7 @@ def number(value: Any) -> float:
 
 
 def only(accepted: Collection[Any], why: str) -> Convert:
-    """Return a conversion for a name without a key: it accepts some values, and refuses others for a reason."""
+    """Return a conversion that needs no key for the accepted values, and for others raises NoCounterpartError."""
 
     def convert(value: Any, _: Values) -> Keys:
         if value not in accepted:
@@ -187,7 +187,7 @@ def switch(on: Keys, off: Keys) -> Convert:
 
 
 def learning_starts(value: Any, values: Values) -> Keys:
-    """Convert ``learning_starts``: learning cannot begin before the replay has a whole minibatch."""
+    """Convert ``learning_starts``, raised to ``batch_size``, as the replay must have a whole minibatch."""
     return {"replay.learning_starts_steps": max(integer(value), whole("batch_size", values))}
 
 
@@ -197,19 +197,19 @@ def random_start(value: Any, values: Values) -> Keys:
 
 
 def nothing(_value: Any, _values: Values) -> Keys:
-    """Return no keys: a conversion for names whose values are used elsewhere or follow from others."""
+    """Return no keys, for a hyperparameter that other conversions use or that follows from others."""
     return {}
 
 
 def environments(value: Any, _: Values) -> Keys:
-    """Convert a number of environments: they are divided between two simulators if it is even, else one has all."""
+    """Convert a number of environments into two simulators with half of them each, or one if the number is odd."""
     environments = integer(value)
     processes = 1 if environments % 2 else 2
     return {"simulators.count": processes, "simulators.envs": environments // processes}
 
 
 def epsilon_steps(value: Any, values: Values) -> Keys:
-    """Convert the share of all steps in which epsilon falls into a number of steps."""
+    """Convert ``value``, the part of total_timesteps in which epsilon falls, into a number of steps."""
     if values["total_timesteps"] is None:
         raise ValueError("it is a share of total_timesteps, which is missing; give total_timesteps too")
     return {"algorithm.epsilon_steps": max(1, round(number(value) * whole("total_timesteps", values)))}

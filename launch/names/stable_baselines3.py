@@ -1,4 +1,4 @@
-"""The table of Stable-Baselines3's names; ``library.py`` says how it is used.
+"""The hyperparameters of Stable-Baselines3, as a table for ``library.py``.
 
 It has the arguments of PPO, A2C, DQN and SAC, of their ``learn`` and policies, and the names of RL Baselines3 Zoo.
 """
@@ -53,8 +53,8 @@ _TORCH_EPSILON = 1e-8
 def read_python(text: str) -> Any:
     """Return the value of a Python expression, such as "dict(net_arch=[64], activation_fn=nn.ReLU)".
 
-    RL Baselines3 Zoo writes values so. No code is run: a name such as nn.ReLU becomes its last word, as text. Raises
-    ValueError if the expression has anything but literals, names and dict(...).
+    RL Baselines3 Zoo has such values. No code is run: a name such as nn.ReLU becomes the text "ReLU". Raises ValueError
+    if the expression has anything but literals, names and dict(...).
     """
     try:
         return _literal(ast.parse(text.strip(), mode="eval").body)
@@ -163,7 +163,7 @@ def _ratio(value: Any, values: Values) -> Keys:
 
 
 def _own_rmsprop(values: Values) -> bool:
-    """Whether A2C trains with torch's RMSProp: if ``use_rms_prop`` is true and ``optimizer_class`` is not given."""
+    """Whether A2C would train with torch's RMSProp: only with ``use_rms_prop`` and without ``optimizer_class``."""
     return bool(values.get("use_rms_prop")) and values["optimizer_class"] is None
 
 
@@ -213,7 +213,7 @@ def _optimizer_numbers(value: Any, values: Values) -> Keys:
 
 
 def _word(value: Any) -> str:
-    """Return the name of a class without its module; the class may be given as text."""
+    """Return the name of a class without its module; ``value``: the class or its dotted name."""
     return str(getattr(value, "__name__", value)).rpartition(".")[2]
 
 
