@@ -1,4 +1,4 @@
-"""Converts the arguments of ``train`` and ``start`` into a topology and overrides, as the command line has them.
+"""Converts the arguments of ``train`` and ``start`` into a topology and overrides, like those of the command line.
 
 If the user has not named a file with a topology, one is written into the run's folder. An environment that other
 processes cannot import, such as a class in a notebook, is stored there too.
@@ -40,7 +40,7 @@ _ID = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 @dataclass(frozen=True)
 class Asked:
-    """The run that the arguments of ``train`` or ``start`` ask for."""
+    """The topology and the overrides of a run that is to be started, from the arguments of ``train`` or ``start``."""
 
     overrides: tuple[Override, ...]
     path: str = ""
@@ -51,12 +51,12 @@ class Asked:
     """Class or function that makes the environment, if other processes cannot import it; the topology names it."""
 
     def check(self) -> Topology:
-        """Return the checked topology; raises TopologyError. The environment is not made for this."""
+        """Return the topology if it is valid, else raise TopologyError. This makes no environment."""
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         return parse(text, self.overrides, self.path or ARGUMENT)
 
     def write(self, folder: Path) -> str:
-        """Return the path of the topology; if the caller has named no file, write it into the run's folder before.
+        """Return the path of the topology's file; if the caller has named none, write one into the run's folder.
 
         Raises ValueError if the class or function of the environment cannot be stored.
         """
@@ -75,10 +75,10 @@ class Asked:
 
 
 def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
-    """Return the run that the arguments of ``train`` or ``start`` ask for.
+    """Return the arguments of ``train`` or ``start``, converted; ``first``: environment or topology.
 
-    Raises RunError if the first argument is of no type in ``First``, if two different algorithms are given, and if a
-    callback is given as a key.
+    Raises RunError if ``first`` has no type in ``First``, if two different algorithms are given, or if a callback is
+    given as a key.
     """
     stored = _maker(first)
     changes = {**({} if algorithm is None else {_ALGORITHM: algorithm}), **keys}
@@ -102,14 +102,14 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
 
 
 def overrides(changes: Mapping[str, Any]) -> tuple[Override, ...]:
-    """Return changes of keys as overrides; None becomes null."""
+    """Return the overrides for changes, dotted key -> value; None becomes null."""
     return tuple(Override(f"{key}={literal(_plain(value))}", Origin(ARGUMENT)) for key, value in changes.items())
 
 
 def _maker(first: object) -> Maker | None:
-    """Return the class or function of the environment if it must be stored; None if others can import it by a name.
+    """Return ``first`` if it makes environments and other processes cannot import it, so that it is stored; else None.
 
-    Raises RunError for an environment that has been made already, and for a value that names no environment.
+    Raises RunError for an environment object, and for a value that names no environment.
     """
     if isinstance(first, str | os.PathLike | Mapping):
         return None

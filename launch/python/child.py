@@ -39,7 +39,7 @@ _running: list[Process] = []
 def start(
     folder: Path, topology: str, overrides: Sequence[Override], resume_at: str | int | None = None
 ) -> tuple[RunFolder, Process]:
-    """Start a run in a folder that has been made; when its supervisor has accepted it, return the run and the child.
+    """Start a run in an existing folder, wait until its supervisor accepts it, and return the run and the supervisor.
 
     ``topology``: path of the topology. ``resume_at``: the checkpoint from which the run in the folder is continued;
     None: a new run. Raises RunError if the request is wrong, and FailedError if the supervisor fails; no process of the
@@ -94,7 +94,7 @@ def _spawn(folder: Path, words: Sequence[str], writes: int, resume_at: str | int
 
 
 def _own_folders() -> list[str]:
-    """Return the folders from which only this program imports, such as that of its script, so that the run can too."""
+    """Return the import folders of this program that other programs lack, such as its script's, to pass to the run."""
     shared = [Path(prefix).resolve() for prefix in {sys.prefix, sys.base_prefix}]
     folders = [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry or ".")]
     return [
@@ -114,7 +114,7 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
 def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int, resume_at: str | int | None) -> int:
     """Run a topology in a folder, or resume the run there from a checkpoint; return the exit status.
 
-    The child process calls this. ``errors``: descriptor of the pipe to which an error is written before it is raised.
+    The child process calls this. ``errors``: descriptor of the pipe that takes an error to the user's program.
     """
     from launch.command_group import WRONG, expected_status, message
     from launch.commands import run

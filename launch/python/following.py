@@ -1,4 +1,4 @@
-"""Reads what a run adds to its files, and calls the callbacks of the user's program with it.
+"""Reads new reports and events in a run's files, and calls the callbacks of the user's program with them.
 
 The run does not wait for callbacks: while one of them works, later reports and events wait in the files.
 """
@@ -51,10 +51,10 @@ def _name(call: object) -> str:
 
 
 class Follower:
-    """Reads each report and event of a run once, in the order of their times."""
+    """Reads the reports and events of a run, each once and in the order of time, and passes them to callbacks."""
 
     def __init__(self, found: RunFolder, from_start: bool) -> None:
-        """``from_start``: whether callbacks also get the reports and events that are in the files already."""
+        """``from_start``: whether callbacks also get the reports and events that are already in the run's files."""
         self._rows, self._events = found.metrics(), found.events()
         self.view: RunView = identify(found)
         """A view of the run with its newest report."""
@@ -62,11 +62,11 @@ class Follower:
             self._new()
 
     def resumed(self, found: RunFolder) -> None:
-        """Read the topology of the run again after a resume, which may have changed keys such as total_steps."""
+        """Read the topology again, because a resume of the run may have changed keys such as total_steps."""
         self.view = replace(identify(found), row=self.view.row)
 
     def look(self, caller: Caller, callbacks: Callbacks) -> bool:
-        """Call the callbacks with ``caller`` and each new report or event; return False if one has returned False."""
+        """Call the callbacks with ``caller`` and each new report or event; return False if a callback returns False."""
         results = []
         for kind, values in self._new():
             if call := callbacks.get(kind):

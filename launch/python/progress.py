@@ -38,7 +38,7 @@ class TerminalBar:
 
 
 class LastLine:
-    """Prints the newest state in one line at the end, because output that is not a terminal cannot be redrawn."""
+    """Prints one line with the newest report at the end, for output that is no terminal and cannot be redrawn."""
 
     def __init__(self, view: RunView) -> None:
         self._view = view
@@ -48,7 +48,7 @@ class LastLine:
         self._view = view
 
     def close(self) -> None:
-        """Print the line; the width of a terminal does not cut it."""
+        """Print the newest report in one line, however long it is."""
         print(f"{printable(self._view.name)}: {line(self._view)}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""``Run``: a living or ended run as a Python object, whose methods do what the commands do."""
+"""``Run``: a living or ended run as a Python object, whose methods do what the commands of ``actorlearn`` do."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Callback = Callable[["Run", Values], object]
 
 
 class Film(NamedTuple):
-    """The film of a game; a notebook shows it."""
+    """A file with the film of a game, which a notebook shows."""
 
     path: Path
     """Path of the MP4."""
@@ -70,7 +70,7 @@ class Run:
     def __init__(
         self, found: find.RunFolder, process: subprocess.Popen[bytes] | None = None, *, from_start: bool = False
     ) -> None:
-        """``process``: the supervisor, if this program has started it. ``from_start``: as for ``Follower``."""
+        """``process``: the supervisor, if this program started it. ``from_start``: callbacks also get old reports."""
         self._folder = found.path
         self._process = process
         self._follower = Follower(found, from_start)
