@@ -37,7 +37,7 @@ class Choices:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values with which the topology is tried before the sweep starts: here all values."""
+        """Values that are checked with the topology before the sweep starts: all values of the list."""
         return self.values
 
     def draw(self, random: Random) -> Any:
@@ -45,9 +45,9 @@ class Choices:
         return random.choice(self.values)
 
     def move(self, value: Any, factors: Sequence[float], random: Random) -> Any:
-        """Return the value before or after this one in the list, at random; at an end it may stay the same.
+        """Return the value before or after ``value`` in the list, at random; at an end of the list it may stay.
 
-        ``factors`` are not used; ``Range.move`` uses them.
+        ``factors`` has no effect here; ``Range.move`` uses it.
         """
         del factors
         place = self.values.index(value) + random.choice((-1, 1))
@@ -76,7 +76,7 @@ class Range:
 
     @property
     def examples(self) -> Sequence[Any]:
-        """Values with which the topology is tried before the sweep starts: the lowest and the highest."""
+        """Values that are checked with the topology before the sweep starts: the lowest and the highest."""
         return (self.low, self.high)
 
     def draw(self, random: Random) -> float:
@@ -121,14 +121,14 @@ def draw(axes: Sequence[Axis], random: Random) -> Values:
 
 
 def written(values: Values) -> str:
-    """Return values as a text by which they can be compared: equal values have equal texts."""
+    """Return the values of a trial as text, so that trials with equal values can be recognised."""
     return json.dumps(values, sort_keys=True)
 
 
 def draw_different(axes: Sequence[Axis], seed: int, count: int) -> list[Values]:
-    """Return ``count`` different random combinations; with a larger count, the result begins with the same ones.
+    """Return ``count`` different random combinations; a larger ``count`` only appends more.
 
-    The axes must have at least ``count`` combinations (``count_all``); otherwise this does not end.
+    The axes must have at least ``count`` combinations (``count_all``), or else the function never returns.
     """
     random = Random(seed)
     found: dict[str, Values] = {}

@@ -17,11 +17,11 @@ from launch.sweeps.keys import PopulationKeys
 
 
 class Wait:
-    """The next step if nothing can be started before a run has ended."""
+    """The decision to start nothing until a run has ended."""
 
 
 class Over:
-    """The next step if nothing is left to do."""
+    """The decision that the sweep is over, because nothing is left to start."""
 
 
 WAIT, OVER = Wait(), Over()
@@ -57,10 +57,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class Population:
-    """A search by population-based training, one generation of members after another.
+    """A search by population-based training: in each generation, every seed has one member, a trial with one run.
 
-    A population has a place for each seed. The member at a place in a generation is a trial with one run; its number is
-    ``generation * len(seeds) + place``.
+    The number of a member's trial is ``generation * len(seeds) + place``; ``place`` is the index of its seed.
     """
 
     axes: Sequence[Axis]
@@ -72,9 +71,9 @@ class Population:
     """Number of generations."""
 
     def choose(self, history: History) -> Choice:
-        """Return the next member; WAIT until all runs of the generation before have ended.
+        """Return the trial of the next member, or WAIT while a run of the previous generation has not ended.
 
-        OVER after the last generation, or if no member of the generation before has a score.
+        After the last generation, or if no member of the previous generation has a score, return OVER.
         """
         number, size = len(history.trials), len(self.seeds)
         generation, place = divmod(number, size)
@@ -98,7 +97,7 @@ class Population:
         return [RunId(trial.number, self.seeds[trial.number % len(self.seeds)])]
 
     def generation(self, trial: int) -> int:
-        """Return the generation of a trial, from 0."""
+        """Return the number of a trial's generation, from 0."""
         return trial // len(self.seeds)
 
 
@@ -109,19 +108,19 @@ def next_generation(
     before: Sequence[Values],
     scores: Sequence[float | None],
 ) -> list[tuple[Values, int]]:
-    """Return, for each place of a population, the values of the next member and the place of its parent.
+    """Return, for each member of the next generation, its values and the index of the member it continues from.
 
     This is the exploit and explore step of population-based training (Jaderberg et al. 2017, arXiv 1711.09846). As in
     the paper, truncation selection replaces the worst members: each continues from the weights and values of one of the
     best members (exploit), and each of these values is multiplied by one of two factors (explore). The other members
     continue from their own weights, with the same values.
 
-    The paper compares a member whenever it is ready, with members at other steps. Here a generation ends when all its
-    members have ended. So members are compared at equal steps, they can run one after another on few cores, and the
-    result does not depend on timing.
+    In the paper, each member is compared as soon as it is ready, with members at other steps. Here a generation ends
+    when all its members have ended. So members are compared at equal steps, they can run one after another on few
+    cores, and the result does not depend on timing.
 
-    ``generation``: number of the next generation, from 1. ``before``, ``scores``: values and scores of the generation
-    before it, by place; higher scores are better. Members without a score (None) are the worst, and no other member
+    ``generation``: number of the next generation, from 1. ``before``, ``scores``: values and scores of the previous
+    generation's members; higher scores are better. Members without a score (None) are the worst, and no other member
     continues from them. At least one member must have a score.
     """
     by_score = sorted((score, -place) for place, score in enumerate(scores) if score is not None)
@@ -146,7 +145,7 @@ def next_generation(
 def open_runs(search: Search, history: History) -> list[RunId]:
     """Return the runs of chosen trials that have not ended, in the order of trials.
 
-    Runs of a dropped trial are included only if they have been started: they are still to be stopped.
+    Runs of a trial that the stopping rule has dropped are included only if they must still be stopped.
     """
     found = [run for trial in history.trials.values() for run in search.runs(trial) if run not in history.ended]
     return [run for run in found if run.trial not in history.dropped or run in history.starts]
@@ -157,8 +156,8 @@ def next_step(
 ) -> RunId | Choice:
     """Return the run to start; if there is none, a new trial; if there is neither, WAIT or OVER.
 
-    Runs that have been started before come first, to be continued. ``alive``: runs that are alive. ``set_aside``: runs
-    that a user has stopped; they are not started again before the next `actorlearn sweep` of this file.
+    Runs that have been started before, and must be continued, come first. ``set_aside``: runs that a user has stopped;
+    they are not started again before the next `actorlearn sweep` of this file.
     """
     ready = [run for run in open_runs(search, history) if run not in alive and run not in set_aside]
     ready = [run for run in ready if run.trial not in history.dropped]

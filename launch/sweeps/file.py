@@ -90,7 +90,7 @@ class Sweep:
         return [*pins, *own, *_overrides("vary", values, self.origins)]
 
     def overrides_of_nodes(self) -> list[str]:
-        """Return the overrides of ``nodes.*`` keys, which a continued run takes anew from the sweep file."""
+        """Return the overrides of ``nodes.*`` keys, which replace those of a run that is continued."""
         return [f"{key}={literal(value)}" for key, value in self.keys.overrides.items() if _of_nodes(key)]
 
     def topology(self, values: Values) -> Topology:
@@ -139,12 +139,12 @@ def read(path: Path) -> Sweep:
 
 
 def in_words(values: Values) -> str:
-    """Return the values of a trial as a user would give them on the command line."""
+    """Return the values of a trial as overrides on a command line, such as ``algorithm.horizon=16``."""
     return " ".join(f"{key}={literal(value)}" for key, value in values.items()) or "values of the topology"
 
 
 def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
-    """Return why a sweep cannot continue after its file was edited; "" if it can.
+    """Return why a sweep cannot continue with its edited file; "" if it can.
 
     ``before``: the keys with which the sweep was started. A sweep may be extended: seeds may be appended, and
     ``search.trials`` may grow. It may also continue on other machines: ``at_once`` and overrides of ``nodes`` may

@@ -20,7 +20,7 @@ from launch.runs.find import RunFolder
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run that is not alive has ended, as its folder tells."""
+    """The status and the score with which a run has ended, read from its folder."""
 
     status: str
     """finished, stopped or failed; died if it was killed; empty if the folder contains no run."""
@@ -34,7 +34,7 @@ class RunOutcome:
 
 
 def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
-    """Return how a run that is not alive has ended.
+    """Return how a run has ended; it must not be alive.
 
     ``metric``: the column of metrics.jsonl that is the score. ``end_steps``: environment steps at which the run is
     finished.
@@ -75,8 +75,8 @@ def read_points(folder: Path, metric: str) -> Points:
 def go_on_from(parent: Path, folder: Path) -> None:
     """Make a run folder with the checkpoints of another run, so that a resume continues from them; raises OSError.
 
-    The folder appears only when it is complete. Checkpoint files are replaced and removed, but never modified. So both
-    folders can share them, and hard links are made instead of copies where the file system allows it.
+    The folder appears only when it is complete. It has hard links to the checkpoint files where the file system allows
+    it, else copies. Links are safe because checkpoint files are replaced and removed, but never modified.
     """
     beside = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(beside, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""The history of a sweep: the facts in its file sweep.jsonl, and the state that follows from them. Pure.
+"""The history of a sweep: the events in its file sweep.jsonl, and the state that follows from them. Pure.
 
-A fact is for example the choice of a trial, or the end of a run. It is recorded before anything depends on it: the
-values of a trial before its first run starts, the end of a run before its score is used. All decisions are functions
-of the history and of the runs that are alive. So a sweep that is killed at any moment and started again makes the same
-decisions as one that was not killed.
+An event (class `Fact`) is for example the choice of a trial, or the end of a run. It is recorded before anything
+depends on it: the values of a trial before its first run starts, the end of a run before its score is used. All
+decisions are functions of the history and of the runs that are alive. So a sweep that is killed at any moment and
+started again makes the same decisions as one that was not killed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ FORMAT = 1
 
 
 class RunId(NamedTuple):
-    """One run of a sweep."""
+    """Identifies a run of a sweep."""
 
     trial: int
     seed: int
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
-    """One fact, a line of sweep.jsonl."""
+    """Base of the events that sweep.jsonl records, one JSON object on each line."""
 
     time: str = ""
     """Wall time at which the fact was recorded; no decision depends on it."""
 
 
 class Begun(Fact, frozen=True, kw_only=True, tag="begun"):
-    """The sweep was started: its first fact."""
+    """The sweep was started; this is the first event of its history."""
 
     format: int
     version: str
@@ -48,7 +48,7 @@ class Begun(Fact, frozen=True, kw_only=True, tag="begun"):
 
 
 class Trial(Fact, frozen=True, kw_only=True, tag="chosen"):
-    """The values of a trial were chosen."""
+    """A trial, one combination of values that is trained with every seed; recorded when the values are chosen."""
 
     number: int = msgspec.field(name="trial")
     values: Mapping[str, Any]
@@ -113,7 +113,7 @@ AnyFact = Begun | Trial | Started | Ended | Dropped | Retried
 
 @dataclass
 class History:
-    """The state of a sweep: the facts of sweep.jsonl, ordered by the trial or the run that they are about."""
+    """The state of a sweep: the events of sweep.jsonl by trial or by run."""
 
     begun: Begun | None = None
     trials: dict[int, Trial] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class History:
     dropped: dict[int, Dropped] = field(default_factory=dict)
 
     def add(self, fact: AnyFact) -> None:
-        """Add the next fact; raises ValueError if it contradicts the facts before it."""
+        """Add the next event; raises ValueError if it contradicts earlier ones."""
         if (self.begun is None) != isinstance(fact, Begun):
             raise ValueError("the start of the sweep must be recorded exactly once, on the first line of its history")
         if isinstance(fact, Begun):

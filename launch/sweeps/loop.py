@@ -1,7 +1,7 @@
 """The loop of a sweep: starts runs when there is room, watches them, and records how they end.
 
-``decisions.py`` decides which run is next, and ``stopping.py`` which trials end early. A life of the sweep is one
-execution of `actorlearn sweep`. If its process is killed, the runs continue, and the next life finds them.
+``decisions.py`` decides which run is next, and ``stopping.py`` which trials end early. If the process of `actorlearn
+sweep` is killed, the runs continue, and the next `actorlearn sweep` of the same file finds them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JUDGE_EVERY_S = 5.0
 ASK_EVERY_S = 2.0
 """Seconds after which a run that is asked to stop is asked again."""
 MOST_STARTS = 3
-"""Most starts of a run from the same checkpoint in one life of the sweep; if it dies again, it counts as failed."""
+"""Most starts of a run from the same checkpoint in one execution; if it dies again, it counts as failed."""
 REFUSED = (1, 2)
 """Exit statuses of a run that was refused, or failed, before it could write a summary."""
 INTERRUPTED = 130
@@ -44,7 +44,7 @@ INTERRUPTED = 130
 
 
 class Loop:
-    """One life of a sweep: it first finds the runs that are still alive, and ends when nothing is left to do."""
+    """One execution of a sweep, which first finds the runs that an earlier one has left alive."""
 
     def __init__(self, sweep: Sweep, state: State, topology: Path, slots: Slots, say: Callable[[str], None]) -> None:
         """Start nothing yet; ``topology``: the file from which all runs start; ``say``: prints a line."""
@@ -56,13 +56,13 @@ class Loop:
         self._tell = say
         self._alive: set[RunId] = set()
         self._set_aside: set[RunId] = set()
-        """Runs that a user has stopped; the next life of the sweep continues them."""
+        """Runs that a user has stopped; the next execution of the sweep continues them."""
         self._left_out: set[str] = set()
-        """Hosts on which the node of a run did not start; only the next life of the sweep uses them again."""
+        """Hosts on which the node of a run did not start; only the next execution of the sweep uses them again."""
         self._stranded = False
         """Whether runs remain, but no host is left for them."""
         self._starts: Counter[tuple[RunId, int]] = Counter()
-        """Number of starts in this life, by run and the steps from which it continued."""
+        """Number of starts in this execution, by run and the steps from which it continued."""
         self._asked_s: dict[RunId, float] = {}
         """When each run was last asked to stop."""
         self._judged_s = self._began_s
@@ -75,7 +75,7 @@ class Loop:
     def retry(self) -> None:
         """Allow failed runs to be started again.
 
-        In a population, failed runs of earlier generations are left: the next generation has been chosen without them.
+        In a population, only the newest generation is retried, because it was chosen without the earlier failed runs.
         """
         search, newest = self._search, len(self._history.trials) - 1
         for run in [run for run, ended in self._history.ended.items() if ended.status == "failed"]:
@@ -85,7 +85,7 @@ class Loop:
             self._state.add(Retried(trial=run.trial, seed=run.seed))
 
     def run(self) -> int:
-        """Run the sweep until nothing is left to do, or until a signal has stopped all runs; return the exit status."""
+        """Start and watch runs until nothing is left to do, or a signal has stopped all; return the exit status."""
         signals = Signals()
         try:
             self._find_living()
@@ -104,7 +104,7 @@ class Loop:
         return self._state.path.parent / self.name(run)
 
     def name(self, run: RunId) -> str:
-        """Return the name of a run and of its folder."""
+        """Return the name of a run's folder."""
         if isinstance(self._search, Population):
             return f"{self._sweep.name}-g{self._search.generation(run.trial):03}-s{run.seed}"
         return f"{self._sweep.name}-{run.trial:03}-s{run.seed}"
@@ -210,10 +210,10 @@ class Loop:
         return self._slots.free([self._history.starts[run][-1] for run in self._alive], self._left_out)
 
     def _gone(self, run: RunId) -> None:
-        """Handle a run that is no longer alive: record its end if its folder tells that it has finished or failed.
+        """Handle a run that is no longer alive: if it has finished, failed or been refused, record its end.
 
-        A run without its nodes, and a run that died, is left to be started again. A run that a user has stopped is set
-        aside. A run that was refused at its start has failed.
+        If it died or its nodes did not start, it will be started again. If a user has stopped it, the next execution
+        of the sweep continues it.
         """
         if self._settle(run) or self._stopping:
             return
@@ -232,7 +232,7 @@ class Loop:
             self._say(run, f"died; its newest checkpoint has {outcome.env_steps:,} steps")
 
     def _leave_out(self, run: RunId, outcome: RunOutcome) -> None:
-        """Stop using the hosts of a run whose nodes did not start there: other runs would end there too."""
+        """Stop using the hosts of a run whose nodes did not start there, because other runs would fail there too."""
         started = self._history.starts[run][-1]
         if started.hosts:
             self._left_out |= {*started.hosts}
@@ -245,14 +245,14 @@ class Loop:
         return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
 
     def _stop_at(self, run: RunId) -> int | None:
-        """Return the steps at which a member of a population ends its generation; None for other searches."""
+        """Return the steps at which a population's run ends; None for other searches, whose runs end at total_steps."""
         if not isinstance(self._search, Population):
             return None
         end = (self._search.generation(run.trial) + 1) * self._search.keys.every_steps
         return min(end, self._sweep.base.total_steps)
 
     def _settle(self, run: RunId) -> bool:
-        """Record the end of a run that is not alive, if its folder tells that the run is over; return whether it is."""
+        """Record the end of a run that is not alive, if it finished, failed or was dropped; return whether it did."""
         outcome = self._outcome(run)
         status: Status
         if outcome.status == "finished":

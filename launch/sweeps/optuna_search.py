@@ -1,7 +1,7 @@
 """The search by Optuna (Akiba et al. 2019): its TPE sampler proposes the values of trials from the scores so far.
 
 No state of Optuna is kept between proposals: a new sampler is given the whole history each time. Its random numbers
-follow from the seed and the trial's number. So a proposal is a function of the history, also in a later life of the
+follow from the seed and the trial's number. So a proposal is a function of the history, also after a restart of the
 sweep. Optuna is an optional dependency, and is imported only when a sweep uses it.
 """
 
@@ -27,7 +27,7 @@ _NO_TIME = datetime(2000, 1, 1)
 
 
 class OptunaSearch:
-    """Proposes values from the scores so far."""
+    """The search in which Optuna proposes the values of the next trial from the scores so far."""
 
     def __init__(self, axes: Sequence[Axis], keys: OptunaKeys, seeds: Sequence[int], sign: int) -> None:
         """Import Optuna; raises RunError if it is not installed. ``sign``: 1 if a higher score is better, else -1."""
@@ -46,7 +46,7 @@ class OptunaSearch:
     def choose(self, history: History) -> Choice:
         """Return the next trial, with values that no earlier trial has.
 
-        OVER if there are ``search.trials`` trials, or if Optuna proposes no new values.
+        If there are ``search.trials`` trials, or if Optuna proposes no new values, return OVER.
         """
         number = len(history.trials)
         known = number, len(history.ended)
@@ -79,7 +79,7 @@ class OptunaSearch:
         }
 
     def _distributions(self) -> dict[str, Any]:
-        """Return Optuna's distribution for each axis; for a list, that of the index, as values may have any type."""
+        """Return Optuna's distribution for each axis; for a list, it draws the index, as values may have any type."""
         kinds, found = self._optuna.distributions, {}
         for axis in self._axes:
             if isinstance(axis, Choices):
@@ -90,7 +90,7 @@ class OptunaSearch:
         return found
 
     def _as_optunas(self, trial: Trial, history: History) -> Any:
-        """Return a trial as an object of Optuna: complete, pruned, failed or running, with its score if it has one."""
+        """Return a trial as Optuna's object, with its state (complete, pruned, failed or running) and score, if any."""
         states = self._optuna.trial.TrialState
         score, dropped = history.score(trial.number), history.dropped.get(trial.number)
         own: dict[str, Any] = {"state": states.RUNNING}

@@ -3,10 +3,10 @@
 Each run is an ordinary ``actorlearn run`` or ``resume`` in its own session, so it survives the end of the sweep and
 Ctrl-C in its terminal. Its output goes to a file next to its folder.
 
-A later life of the sweep must find the runs that are still alive. For this, the output file is locked while any process
-has it open for output (``launch/machine/locks.py`` describes this lock). The output files of the nodes that an engine
-has started for a run are locked in the same way, because nodes live a moment longer than a killed head. A run is alive
-if one of these locks is held.
+A sweep that is started again must find the runs that are still alive. For this, the output file is locked while any
+process has it open for output (``launch/machine/locks.py`` describes this lock). The output files of the nodes that an
+engine has started for a run are locked in the same way, because nodes live a moment longer than a killed head. A run is
+alive if one of these locks is held.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANSWER_S = 2.0
 
 
 class Processes:
-    """The processes of a sweep's runs, whether this life of the sweep has started them or an earlier one."""
+    """The processes of a sweep's runs, started by this execution of the sweep or by an earlier one."""
 
     def __init__(self) -> None:
         self._popened: dict[Path, subprocess.Popen[bytes]] = {}
@@ -64,7 +64,7 @@ class Processes:
         return somebody_prints_to(log_of(folder)) or shells_live(folder)
 
     def returncode(self, folder: Path) -> int | None:
-        """Return the exit status of a run that has ended; None if it is alive, or if an earlier life started it."""
+        """Return the exit status of a run; None if it is alive, or if an earlier execution of the sweep started it."""
         process = self._popened.get(folder)
         return None if process is None else process.poll()
 

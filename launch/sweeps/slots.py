@@ -50,7 +50,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class Slots:
-    """The number of runs at once, and the GPUs and hosts that are divided among them."""
+    """The number of runs that a sweep may have at once, and the GPUs and hosts that are divided among them."""
 
     at_once: int
     """Most runs at once."""
@@ -68,8 +68,8 @@ class Slots:
     def free(self, living: Sequence[Started], left_out: Collection[str] = ()) -> Slot | None:
         """Return the slot for one more run besides the living ones; None if there is no room for it.
 
-        It gets the GPU and the hosts with the fewest runs; of hosts that are listed several times, the runs are divided
-        by that number. ``living``: the last start of each living run. ``left_out``: hosts that no further run may use.
+        It has the GPU and the hosts with the fewest runs; a host that is listed n times may have n times as many runs.
+        ``living``: the last start of each living run. ``left_out``: hosts that no further run may use.
         """
         if len(living) >= self.at_once:
             return None
@@ -139,7 +139,7 @@ def _check_engine(nodes: NodesSection, folder: Path, engine: EngineSpec, keys: P
 def _slots_of_hosts(nodes: NodesSection, wanted: int | None, words: Sequence[str]) -> Slots:
     """Return the slots on the hosts in ``nodes.hosts``.
 
-    There are as many as the hosts allow, and as this machine's memory allows: the heads of all runs are here.
+    Their number is limited by the hosts, and by this machine's memory, because the heads of all runs are here.
     ``wanted``: the key ``at_once`` of the sweep file.
     """
     if wanted is not None:
@@ -164,7 +164,7 @@ def _slots_here(sweep: Sweep) -> Slots:
 
 @dataclass(frozen=True)
 class Room:
-    """The cores, memory and GPUs that a machine has, or that a run takes."""
+    """The cores, memory and GPUs that a machine offers to runs, or that a run needs."""
 
     cores: float
     memory_bytes: int
@@ -196,7 +196,7 @@ def taken_by(topology: Topology) -> Room:
 
 
 def count_at_once(run: Room, machine: Room) -> tuple[int, str]:
-    """Return how many runs fit on a machine at once, at least one, and in words the resource that bounds the number."""
+    """Return how many runs fit on a machine at once, at least one, and the resource that limits the number, as text."""
     bounds = {
         f"{machine.cores:g} cores, of which a run takes {run.cores:g}": machine.cores / run.cores,
         f"{machine.memory_bytes / _GIB:.1f} GiB of memory, of which a run takes about {run.memory_bytes / _GIB:.1f}": (

@@ -1,7 +1,7 @@
-"""The file sweep.jsonl of a sweep: its facts (``history.py``), one JSON object on each line.
+"""The file sweep.jsonl of a sweep: its events (``history.py``), one JSON object on each line.
 
 Lines are only appended. Each is appended by one write, and flushed to disk before anything depends on it. So a kill can
-truncate only the last line, on which nothing depends yet; the next life of the sweep removes such a line.
+truncate only the last line, on which nothing depends yet; when the sweep is started again, it removes such a line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATE_FILE = "sweep.jsonl"
 
 
 class State:
-    """The history of a sweep and its file, which no other process can extend within ``with State(folder) as state``."""
+    """The history of a sweep and its file; within ``with State(folder)``, the file is locked for other processes."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / STATE_FILE
@@ -53,7 +53,7 @@ class State:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the file; if it has no facts, remove it, and its folder too if the folder is then empty."""
+        """Unlock the file; if it has no events, remove it, and its folder too if the folder is then empty."""
         if self._file is not None:
             self._file.close()
         with suppress(OSError):
@@ -63,7 +63,7 @@ class State:
         os.close(self._lock)
 
     def add(self, fact: AnyFact) -> None:
-        """Add a fact to the history and to the file, and flush it to disk; raises OSError if it cannot be written."""
+        """Add an event to the history and the file, and flush it to disk; raises OSError if it cannot be written."""
         assert self._file is not None, "add facts within the block"
         self.history.add(fact)
         self._file.append(msgspec.json.encode(msgspec.structs.replace(fact, time=now())) + b"\n")

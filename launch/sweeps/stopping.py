@@ -34,7 +34,7 @@ class TrialCurve(NamedTuple):
 def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
     """Return the mean of the learning curves of a trial's runs.
 
-    None if there are none, if one is empty, or if they have no step in common.
+    If there are no curves, if one is empty, or if they have no step in common, return None.
     """
     if not seeds or not all(len(points) for points in seeds):
         return None
@@ -48,7 +48,7 @@ def mean_curve(seeds: Sequence[Points]) -> TrialCurve | None:
 def judge(
     keys: MedianKeys, sign: int, trial: int, curve: TrialCurve, whole: Mapping[int, TrialCurve]
 ) -> Dropped | None:
-    """Apply the rule to a trial at the last step of its curve; return the fact that the trial is dropped, or None.
+    """Apply the rule to a trial at the last step of its curve; return `Dropped` if the trial must end, else None.
 
     ``sign``: 1 if a higher score is better, -1 if a lower one is. ``whole``: curves of the finished trials, by number.
     """

@@ -24,7 +24,7 @@ _NARROWEST = 4
 
 @dataclass(frozen=True)
 class TrialRow:
-    """One trial; for a population, a member of the last generation."""
+    """The results of one trial over its seeds; for a population, of a member of the last generation."""
 
     trial: int
     values: Mapping[str, Any]
@@ -53,7 +53,7 @@ class TrialRow:
 
 
 def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
-    """Return the rows of the table, best first; trials that are not whole come last.
+    """Return the results of all trials, best first; trials with unfinished or failed runs come last.
 
     For a population, return only the last generation. ``sign``: 1 if a higher score is better, -1 if a lower one is.
     """
@@ -70,9 +70,9 @@ def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
 
 
 def lineage(history: History, trial: int) -> list[Trial]:
-    """Return the ancestors of a member of a population, earliest first, and then the member itself.
+    """Return the trials from whose checkpoints a member of a population descends, earliest first, and its own last.
 
-    Each continued from the checkpoint of the one before it.
+    Each continued from the checkpoint of the previous one.
     """
     found = [history.trials[trial]]
     while (parent := found[-1].parent) is not None:
@@ -119,7 +119,7 @@ def _widest(cells: list[str]) -> int:
 
 
 def as_json(found: list[TrialRow]) -> list[dict[str, Any]]:
-    """Return the rows as plain values."""
+    """Return the results as plain values for JSON."""
     return [
         {**asdict(row), "score": row.score, "deviation": row.deviation, "error": row.error or None} for row in found
     ]
