@@ -16,7 +16,7 @@ class NodeAccounts:
     """The counts of steps of each learner, from the nodes on which it has ended."""
 
     def __init__(self, checkpoints: Path, outlived: bool) -> None:
-        """``outlived``: whether what a learner has learned outlives its trainer (`ModeSpec.outlived`)."""
+        """``outlived``: whether a learner's updates survive the end of its trainer (`ModeSpec.outlived`)."""
         self._checkpoints, self._outlived = checkpoints, outlived
         self._there: dict[int, LearnerSteps] = {}
         """Steps of each learner on its last node, if it has ended there."""
@@ -29,11 +29,11 @@ class NodeAccounts:
         self._there |= accounts
 
     def miss(self, why: str) -> None:
-        """Record why the steps of a learner cannot be known any more; the first reason is kept."""
+        """Record why the steps of a learner are unknown for good; of several reasons, the first is kept."""
         self._unknown = self._unknown or why
 
     def move(self, learner: int) -> None:
-        """Count, for a learner that begins on another node, the steps that its newest checkpoint does not contain."""
+        """Count the steps that a learner loses by a move to another node, because its checkpoint lacks them."""
         if (there := self._there.pop(learner, None)) is None:
             return
         saved = saved_steps(self._checkpoints, learner)
@@ -44,7 +44,7 @@ class NodeAccounts:
         self._moved[learner] = {reason: before.get(reason, 0) + lost.get(reason, 0) for reason in before | lost}
 
     def all(self) -> dict[int, LearnerSteps] | str:
-        """Return the counts of steps of each learner; if they are not known, the reason in words.
+        """Return the counts of steps of each learner; if they are unknown, return the reason.
 
         Call it when all nodes have ended.
         """

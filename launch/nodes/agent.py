@@ -1,11 +1,11 @@
 """The agent of a node: joins the head of a run, carries out its actions, and reports events of its machine.
 
-It sends five heartbeats within a lease, also between two actions of the head, because on a busy machine each start of
-a process may take seconds. The lease counts from the time at which the newest answered heartbeat was sent, by this
-machine's clock, which also advances while the machine sleeps. An agent that was suspended or is cut off
-therefore finds its lease over before the head treats the node as lost. It then ends its processes, and joins again when
-the head can be reached. If the agent is killed, its processes end at once; if it is suspended, they end with the lease
-(``launch/spawning/guardian.py``).
+It sends five heartbeats within a lease (``nodes.lease_s``), also between two actions of the head, because on a busy
+machine each start of a process may take seconds. The lease counts from the time at which the newest answered heartbeat
+was sent, by this machine's clock, which also advances while the machine sleeps. An agent that was suspended or is cut
+off therefore finds its lease over before the head treats the node as lost. It then ends its processes, and joins again
+when the head can be reached. If the agent is killed, its processes end at once; if it is suspended, they end with the
+lease (``launch/spawning/guardian.py``).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def machine() -> NodeResources:
 
 
 class Epoch:
-    """One epoch of a node (``messages.py``): its stream, outbox, lease, and its workspace once Prepare has arrived."""
+    """The state of an agent from its admission to the run until its node leaves or is lost (``messages.py``)."""
 
     def __init__(self, welcome: Welcome, sent_s: float) -> None:
         self.number, self.run_id, self.lease_s = welcome.epoch, welcome.run_id, welcome.lease_s
@@ -105,23 +105,23 @@ class Epoch:
 
     @property
     def at_work(self) -> NodeWorkspace | None:
-        """The workspace from Prepare until its processes have ended; None otherwise."""
+        """The workspace while the node may have processes: from Prepare until the head ends the run; else None."""
         return self.workspace if self.ending_s is None else None
 
     @property
     def over(self) -> bool:
-        """Whether its lease has run out; False after the head has ended the run, because no processes are left.
+        """Whether the lease has run out; False after the head has ended the run, because no processes are left.
 
-        When the node is ready, it has no processes yet, and waits as long as a lease for the answer to a heartbeat.
+        After Prepare, when no process has been started, the node waits for a whole lease for an answer of the head.
         """
         return self.ending_s is None and clock_s() - max(self.alive_s, self.ready_s) >= self.lease_s
 
     @property
     def may_act(self) -> bool:
-        """Whether actions of the head are carried out: only during the first half of the lease.
+        """Whether actions of the head are carried out: during the first half of the lease, and at the end of the run.
 
-        After the lease, the head may have declared this node lost. Shortly before its end, the guardian might end a
-        process while it is being started.
+        After the lease, the head may have declared this node lost. Shortly before the lease ends, the guardian might
+        end a process while it is being started.
         """
         return self.ending_s is not None or clock_s() - self.alive_s < self.lease_s / 2
 
@@ -132,12 +132,12 @@ class Epoch:
 
     @property
     def left(self) -> bool:
-        """Whether a stopped node can leave: the head has the checkpoints of its trainers, or the time limit is over."""
+        """Whether a stopped node can leave: its trainers' checkpoints are at the head, or the time limit is over."""
         saved = self.workspace is None or not self.workspace.trainers
         return self.leaves_s is not None and ((saved and self.outbox.empty) or clock_s() >= self.leaves_s)
 
     def answered(self, sent_s: float) -> None:
-        """Renew the lease from ``sent_s``, the time at which an answered heartbeat was sent."""
+        """Renew the lease after an answered heartbeat; ``sent_s``: when the heartbeat was sent, by ``clock_s``."""
         self.alive_s = max(self.alive_s, sent_s)
         if self.at_work is not None:
             self.at_work.lease(self.alive_s + self.lease_s)
@@ -149,13 +149,13 @@ class Epoch:
 
 
 class Agent:
-    """The agent of one node; it ends when the run is over, or when it has been without a head for too long."""
+    """Carries out the head's actions on one node; it ends with the run, or after ``patience_s`` without a head."""
 
     def __init__(self, line: Dealer, head: str, folder: Path, patience_s: float, show: Callable[[str], None]) -> None:
-        """Do not join yet.
+        """Prepare the agent; `run` joins.
 
-        ``line`` is connected to the host ``head``. ``folder``: for its files; ``patience_s``: seconds without a head
-        after which it gives up; ``show``: shows a line to a person.
+        ``line``: socket that is connected to the host ``head``. ``folder``: for the node's files. ``patience_s``:
+        seconds without a head after which the agent gives up. ``show``: prints a message for the user.
         """
         self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
         self._agent_id = secrets.token_hex(8)
@@ -174,7 +174,7 @@ class Agent:
         self._turn_s = time.monotonic()
 
     def run(self, signals: Signals) -> int:
-        """Take turns until the run is over; returns the exit status."""
+        """Join the run, and carry out the head's actions until the run is over; return the exit status."""
         try:
             while self.exit_status is None:
                 self._wait(signals.fd)
@@ -187,14 +187,14 @@ class Agent:
             self.leave()
 
     def _wait(self, signals_fd: int) -> None:
-        """Wait for at most TURN_S for signals, messages of the head, and events of processes; not if actions wait."""
+        """Wait at most TURN_S for signals, messages and events; if actions of the head are pending, do not wait."""
         workspace, ready = self.epoch and self.epoch.at_work, select.poll()
         for fd in (signals_fd, int(self._line.socket.fd), *(workspace.node.fds if workspace else ())):
             ready.register(fd, select.POLLIN)
         ready.poll(0 if self.epoch and self.epoch.frames and self.epoch.may_act else TURN_S * 1000)
 
     def asked_to_stop(self) -> None:
-        """Let the learners of this node save, then leave; leave at once without learners, or at the second call."""
+        """Let the learners of this node save, then leave. Without learners, or at the second call, leave at once."""
         epoch = self.epoch
         if self._stopping or epoch is None or epoch.at_work is None:
             self._stop_now()
@@ -257,7 +257,7 @@ class Agent:
             self._note_trouble(self._line.trouble, now_s)
 
     def _note_trouble(self, trouble: str | None, now_s: float) -> None:
-        """Show why the head does not answer: a refusal at once, others after TROUBLE_S, because it may be late."""
+        """Tell the user why the head does not answer: a refusal at once, other reasons after TROUBLE_S."""
         if trouble is None:
             self._troubled_s = None
             return
@@ -355,7 +355,7 @@ class Agent:
             epoch.workspace.do(action)
 
     def _end_processes(self, epoch: Epoch) -> dict[int, LearnerSteps]:
-        """End all processes, and return the steps of the node's learners; empty if they have been returned before."""
+        """End all processes, and return the step counts of the node's learners; {} if an earlier call returned them."""
         if (workspace := epoch.at_work) is None:
             return {}
         epoch.ending_s = clock_s()

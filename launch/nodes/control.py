@@ -19,7 +19,7 @@ MOST_MESSAGES = 1000
 
 
 class ControlSocket:
-    """A socket that turns received messages into events, and sends messages to processes and command lines."""
+    """The socket of a node on which it receives messages of its processes and commands, and answers them."""
 
     def __init__(self, address: Ipc) -> None:
         """Bind the socket, accessible to its owner only; raises ChannelError."""
@@ -33,11 +33,11 @@ class ControlSocket:
         return self._router.fd
 
     def admit(self, process: ProcessId) -> None:
-        """Accept messages of this incarnation of a process."""
+        """Accept messages of a process that was just started."""
         self._peers |= dict.fromkeys((process.socket_id, process.last_words_id), (process.name, process.incarnation))
 
     def forget(self, key: Key) -> None:
-        """Ignore further messages of an incarnation, because it has ended."""
+        """Ignore further messages of a process that has ended; ``key``: its name and number of restarts."""
         self._peers = {peer: own for peer, own in self._peers.items() if own != key}
 
     def read(self, patience_s: float = 0.0) -> Iterator[ev.Received | ev.ClientRequest | ProtocolWarning]:
@@ -62,7 +62,7 @@ class ControlSocket:
                 yield ev.ClientRequest(peer, message)
 
     def send(self, peer: str, message: Message) -> None:
-        """Send a message. It may be lost: the supervisor repeats orders, and a lost Reply has no reader any more."""
+        """Send a message. It may be lost, but the supervisor repeats orders, and a lost Reply has no reader."""
         self._router.send(peer, encode(message))
 
     def close(self) -> None:

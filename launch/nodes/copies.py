@@ -1,8 +1,8 @@
-"""Copies checkpoint folders between machines, and writes a file that names the checkpoints that belong together.
+"""Copies checkpoint folders between machines, and writes ``set.json``, which names the checkpoints to resume from.
 
-The parts of the files are sent in order. The sender reads a part when there is room to send it. It reads from hard
-links, so that a folder is copied completely even if it is removed in the meantime. The receiver writes to a temporary
-folder, checks the files against the manifest of the checkpoint, and renames the folder.
+Each file is sent in pieces, in order. The sender reads a piece when there is room to send it. It reads from hard links,
+so that a folder is copied completely even if it is removed in the meantime. The receiver writes to a temporary folder,
+checks the files against the manifest of the checkpoint, and renames the folder.
 
 Each checkpoint arrives from its node separately, so the newest checkpoints of the learners may have different steps.
 The file ``set.json`` names one checkpoint of each learner from which the run can be resumed. It is replaced after a
@@ -42,11 +42,11 @@ FLUSHED_BYTES = 32 << 20
 
 
 class CopyError(ValueError):
-    """A copied folder is incomplete, or a part does not continue its file."""
+    """A copied folder is incomplete, or a received piece does not continue its file."""
 
 
 class Outgoing:
-    """A checkpoint folder that is sent to another machine."""
+    """The sender's copy of a checkpoint folder to another machine; `messages` yields what must be sent."""
 
     def __init__(
         self, run_dir: Path, folder: Path, present: Sequence[str] = (), held_back: ev.Received | None = None
@@ -74,7 +74,7 @@ class Outgoing:
             shutil.rmtree(self._links, ignore_errors=True)
 
     def messages(self) -> Iterator[FileChunk | CopyDone | NodeWarning]:
-        """Yield the parts of all files, each read when it is requested, then CopyDone; NodeWarning after an error."""
+        """Yield the pieces of all files, each read when it is requested, then CopyDone; NodeWarning after an error."""
         self._begun = True
         if self._withdrawn:
             return
@@ -93,16 +93,16 @@ class Outgoing:
 
 
 class Arriving:
-    """Checkpoint folders that a sender copies into the folder of a run."""
+    """The receiver's side of the copies from one sender: it writes checkpoint folders into the folder of a run."""
 
     def __init__(self, run_dir: Path, sender: str) -> None:
-        """``sender``: identifies the sender in the names of temporary folders."""
+        """``sender``: a text that is unique to the sender, for the names of temporary folders."""
         self._run_dir, self._sender = run_dir, sender
         self._hashes: dict[Path, Any] = {}
         """SHA-256 of the received part of each file. Hashing a large file at its end would delay the heartbeats."""
 
     def take(self, part: FileChunk) -> None:
-        """Write a part of a file; raises OSError, and CopyError if bytes before it are missing."""
+        """Write a piece of a file; raises OSError, and CopyError if bytes before it are missing."""
         beside = self._beside(part.folder)
         path = beside / part.file
         if path.parent != beside:
@@ -122,9 +122,9 @@ class Arriving:
                 os.fdatasync(file.fileno())
 
     def finish(self, done: CopyDone) -> Path:
-        """Check a received folder and put it in its place, on disk; returns its path.
+        """Check a received folder, move it to the run's checkpoints, and return its path.
 
-        Raises OSError or CopyError; the received parts are then removed.
+        Raises OSError or CopyError; the received pieces are then removed.
         """
         beside, folder = self._beside(done.folder), self._run_dir / done.folder
         try:
@@ -140,13 +140,13 @@ class Arriving:
         return folder
 
     def drop(self, folder: str) -> None:
-        """Remove the received parts of a folder; raises CopyError if it is not the folder of a checkpoint."""
+        """Remove the received pieces of a folder; raises CopyError if it is not the folder of a checkpoint."""
         beside = self._beside(folder)
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
 
     def remove_older(self, done: CopyDone, kept: Collection[Path]) -> None:
-        """Remove the checkpoints that the sender no longer has, except those in ``kept``; raises OSError."""
+        """Remove the run's checkpoints that the sender no longer has, except those in ``kept``; raises OSError."""
         folder = self._run_dir / done.folder
         for old in folders(folder.parent):
             if old.name not in done.present and old not in kept and old != folder:
@@ -168,7 +168,7 @@ class Arriving:
 def remove_unfinished(run_dir: Path, sender: str = "") -> None:
     """Remove incomplete folders: those of one sender, or by default all, which a killed head may have left.
 
-    By default also remove the links of all copies that are sent, so that no removed checkpoint keeps its disk space.
+    By default also remove the hard links of all copies that were being sent, because they keep disk space in use.
     """
     for left in (run_dir / "checkpoints").glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -84,7 +84,7 @@ NodeEvent = ev.Event | ev.Note | ProtocolWarning
 
 @dataclass
 class Moving:
-    """A learner that is moving: its trainer saves and ends, its other processes are killed, and then it is released."""
+    """The move of a learner between nodes: its trainer saves and ends, the others are killed, its memory is removed."""
 
     learner: int
     node: str
@@ -96,7 +96,7 @@ class Moving:
 
 
 class Head:
-    """The nodes of a run, as one `Node`."""
+    """The `Node` of a run on several machines: it forwards actions to the agents of nodes, and their events back."""
 
     def __init__(
         self,
@@ -162,9 +162,9 @@ class Head:
     # Actions --------------------------------------------------------------------------------------------------------
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Send an action to the node that it concerns; the resulting event comes later, also if it cannot be sent.
+        """Send an action to the node that it concerns, and return None; the resulting event comes later.
 
-        The exception is a Kill of a process that waits for a node: it returns Exited.
+        Only a Kill of a process that still waits for a node returns its event, Exited, at once.
         """
         if isinstance(action, ev.Move):
             self._move(action)
@@ -206,7 +206,7 @@ class Head:
             self._note_placed(learner, name, why)
 
     def _note_placed(self, learner: int, name: str, why: str) -> None:
-        """Note that a learner is placed on a node; it does not wait for one any more."""
+        """Report that a learner is placed on a node, and that it does not wait for one any more."""
         self._waiting.pop(learner, None)
         said = f"learner {learner} on {name}{why}"
         self._waiting_events.append(ev.Note("placed", cause=said, fields={"learner": learner, "node": name}))
@@ -232,10 +232,7 @@ class Head:
         node.do(start, own.learner)
 
     def _bring(self, start: Start, node: RemoteNode) -> None:
-        """Copy a learner's checkpoints to a node if the process needs them and they are not there; raises OSError.
-
-        Also record that the node has the learner.
-        """
+        """Record that a node has a learner; copy its checkpoints there if the process needs them; raises OSError."""
         learner = start.process.learner
         new, learns = learner not in node.has, ROLES.spec(start.process.role).learns
         continues = new and learner in self._plan.resumption.goes_on_from
@@ -261,11 +258,11 @@ class Head:
         return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
     def _node_for(self, start: Start) -> RemoteNode | None:
-        """Return the node for a process: that of its learner, which is placed again if its node is lost or leaving.
+        """Return the node for a process: that of its learner; if this is lost or leaving, choose another node.
 
-        Returns None if no node has room. Also returns None while the learner has processes on a leaving node, because
+        If no node has room, return None. Also return None while the learner has processes on a leaving node, because
         that node sends the counts of the learner's steps only when these have ended. A process that belongs to no
-        learner goes to the node of the first learner that has a node.
+        learner goes to the node of the first learner that has one.
         """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
         if role.spread:
@@ -292,9 +289,9 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is spread over the nodes: the same as before, or the next in turn.
+        """Return the node of a process whose role is distributed over the nodes: the same as before, or the next.
 
-        Returns None if all nodes are lost or leaving.
+        If all nodes are lost or leaving, return None.
         """
         names, own = sorted(name for name, node in self.nodes.items() if not node.leaving), start.process
         if names and self._spread.get(own.name) not in names:
@@ -302,9 +299,9 @@ class Head:
         return self.nodes.get(self._spread.get(own.name, ""))
 
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
-        """Copy a learner's checkpoints to a node, in front of all other messages about this learner.
+        """Send a learner's checkpoints to a node, before any other message about this learner.
 
-        A learner without checkpoints begins from those of learner 0.
+        If the learner has none, it begins from those of learner 0.
         """
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
@@ -358,7 +355,7 @@ class Head:
             node.outbox.send(time.monotonic(), partial(self._router.send, name))
 
     def _note_waiting(self) -> ev.Note:
-        """Start the wait for nodes; returns the note with the address at which they can join."""
+        """Start the wait for nodes, and return a note with the address at which they can join."""
         self._waited_s = time.monotonic()
         reached = {"address": str(self._router.address), "keys": str(self._keys)}
         nodes = f"{self._wanted.count} node{'s' if self._wanted.count > 1 else ''}"
@@ -490,7 +487,7 @@ class Head:
         self._start_unplaced()
 
     def _refuse(self, name: str, join: Join | JoinOfAnyVersion, reason: str) -> Iterator[NodeEvent]:
-        """Refuse an agent for good; yields a note, once for each reason."""
+        """Refuse an agent, which must not try again; yield a note unless the last refusal had the same reason."""
         self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=reason, final=True)))
         if self._refused.get(name) != reason:
             self._refused[name] = reason
@@ -521,7 +518,7 @@ class Head:
         self._start_unplaced()  # those of a learner that was moving from this node
 
     def _drop_waiting(self, node: RemoteNode) -> list[Key]:
-        """Forget the starts that wait and belong to learners of a lost node; returns their names and incarnations."""
+        """Cancel the waiting starts of a lost node's learners; return the keys of these processes."""
         lost = {start.process.learner for start in node.living.values() if _of_learner(start)}
         waiting = [start for start in self._unplaced if _of_learner(start) and start.process.learner in lost]
         self._unplaced = [start for start in self._unplaced if start not in waiting]
@@ -532,7 +529,7 @@ class Head:
         node.has -= end.accounts.keys()
 
     def _forget(self, node: RemoteNode, why: str) -> None:
-        """Remove a node. If it has not sent the steps of its learners, record ``why`` as the reason."""
+        """Remove a node; if it has not sent the step counts of its learners, record that they are unknown, and why."""
         del self.nodes[node.name]
         node.arriving.close()
         if node.has:
@@ -541,7 +538,7 @@ class Head:
     # Moves ----------------------------------------------------------------------------------------------------------
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
-        """Yield Uneven if a learner should move to another node; ignore nodes that joined within the last lease."""
+        """Yield Uneven if a learner should move to another node; nodes that have just joined do not count yet."""
         settled_s = time.monotonic() - self._wanted.lease_s
         settled = [name for name, node in self.nodes.items() if not node.leaving and node.joined_s <= settled_s]
         machines = {name: machine for name, machine in self._machines().items() if name in settled}
@@ -585,7 +582,7 @@ class Head:
                 node.put(ReleaseLearner(moving.learner), moving.learner)
 
     def _released(self, node: RemoteNode, released: LearnerReleased) -> Iterator[NodeEvent]:
-        """Complete a move: its processes can restart on the other node, or here if it has no room any more."""
+        """Complete a move: the learner's processes restart on the new node, or on the old one if that has no room."""
         moving = self._moving
         if moving is None or moving.node != node.name or moving.learner != released.learner:
             raise MessageError(
@@ -628,7 +625,7 @@ class Head:
             file.write(part.data)
 
     def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
-        """Put a received checkpoint in its place, and then report that it was saved."""
+        """Move a received checkpoint to the run's checkpoints, and then report that it was saved."""
         saved = done.held_back
         start = node.living.get((saved.name, saved.incarnation)) if saved else None
         if saved is None or start is None or not isinstance(saved.message, Saved):
@@ -676,7 +673,7 @@ class Head:
         remove_unfinished(self._addresses.run_dir)
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the steps of all learners, from the nodes' accounts; the reason if they are not known."""
+        """Return the step counts of all learners, which their nodes have sent; if they are unknown, the reason."""
         return self._accounts.all()
 
     def close(self) -> None:

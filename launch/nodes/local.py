@@ -34,14 +34,13 @@ LAST_WORDS_S = 0.05
 
 
 class LocalNode:
-    """The processes of a run on this machine.
+    """The `Node` for this machine: it starts, watches and ends the processes of a run here.
 
-    It writes ``settings/`` in the run's folder, and makes segments in the run's folder of shared memory, which must
-    exist.
+    It writes ``settings/`` in the run's folder, and segments in the run's folder of shared memory, which must exist.
     """
 
     def __init__(self, plan: Plan, spawner: Spawner) -> None:
-        """Make the segments that a run has once, and open the control socket; ``end`` closes the spawner.
+        """Make the segments that all learners share, and open the control socket; ``end`` closes the spawner.
 
         Raises SharedMemoryFull or ChannelError.
         """
@@ -80,7 +79,7 @@ class LocalNode:
 
     @property
     def living(self) -> list[Start]:
-        """The starts of living processes, with the row of each in the progress segment."""
+        """The orders that started the living processes; each has the process's index in the progress segment."""
         return [living.start for living in self._living.values()]
 
     @property
@@ -90,7 +89,7 @@ class LocalNode:
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections] that processes have spent, as counted in the progress segment."""
+        """Nanoseconds [process index, section] that processes have spent in each section of their work."""
         return self._segments["progress"]["section_ns"]
 
     def do(self, action: NodeAction) -> ev.Event | None:
@@ -126,7 +125,7 @@ class LocalNode:
         return self._removed.pop(learner, LearnerSteps(counts=StepCounts()))
 
     def learner_steps(self) -> dict[int, LearnerSteps]:
-        """Return the steps of all learners that the run has had; call it after ``end``, when no counts change."""
+        """Return the step counts of all learners, also of removed ones; call it after ``end``, when they are final."""
         found = {learner: self._account(learner) for learner in self.learners | self._removed.keys()}
         for member in self._members.values():
             found[member.id.learner].in_flight += _in_flight(member, found[member.id.learner])
@@ -161,9 +160,9 @@ class LocalNode:
         return ev.Spawned(name, incarnation, pid, member)
 
     def _create_member(self, simulator: ProcessId) -> Member:
-        """Make the segment with the blocks of one incarnation of a simulator.
+        """Make the segment into which a simulator writes rollouts.
 
-        Each incarnation has a segment of its own, so that late writes of an earlier one have no effect.
+        A restarted simulator gets a new segment, so that late writes of its predecessor have no effect.
         """
         plan, addresses = self._plan, self._plan.addresses
         member = Member(
@@ -178,7 +177,7 @@ class LocalNode:
         return member
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Remove the segments of ended simulators; steps in them that no trainer has counted stay in flight."""
+        """Remove the segments of ended simulators; steps in them that no trainer has counted remain in flight."""
         for id in ids:
             if member := self._members.pop(id, None):
                 self._removed[member.id.learner] = steps = self._account(member.id.learner)
@@ -195,7 +194,7 @@ class LocalNode:
                 segment.close()
 
     def _account(self, learner: int) -> LearnerSteps:
-        """Return the steps that a learner's trainer has counted, and the steps in flight of its removed simulators."""
+        """Return the steps that a learner's trainer has counted, and those in flight of its removed simulators."""
         removed = self._removed.get(learner, LearnerSteps(counts=StepCounts()))
         if (segment := self._segments.get(f"account-{learner}")) is None:
             return msgspec.structs.replace(removed)
@@ -217,7 +216,7 @@ class LocalNode:
             yield event
 
     def _reap(self, keys: list[Key]) -> Iterator[ev.Event | ProtocolWarning]:
-        """Reap ended processes; yields their last messages before their exits."""
+        """Reap ended processes; yield their last messages, and then their exits."""
         exits = [(key, self.spawner.reap(key)) for key in keys]
         if any(returncode >= 0 for _, returncode in exits):
             yield from self._read(LAST_WORDS_S)

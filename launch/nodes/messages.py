@@ -48,7 +48,7 @@ Accounts = Annotated[dict[Count, LearnerSteps], Meta(max_length=ROWS)]
 
 
 class Join(Message, frozen=True):
-    """An agent asks to be a node of the run; repeated until it is answered."""
+    """Sent by an agent that wants to be a node of the run; repeated until it is answered."""
 
     protocol: int
     version: Name
@@ -68,7 +68,7 @@ class JoinOfAnyVersion(msgspec.Struct, frozen=True, kw_only=True, tag="Join"):
 
 
 class Welcome(Message, frozen=True):
-    """The agent with this session is now a node of the run, in this epoch."""
+    """Answer to a Join: the agent with this session is now a node of the run, in this epoch."""
 
     session: Name
     run_id: Name
@@ -77,7 +77,7 @@ class Welcome(Message, frozen=True):
 
 
 class JoinRefused(Message, frozen=True):
-    """The agent with this session is refused."""
+    """Answer to a Join: the agent with this session is refused."""
 
     session: Name
     reason: Text
@@ -96,7 +96,7 @@ class NodeHeartbeat(Message, frozen=True):
 
 
 class NodeLeft(Message, frozen=True):
-    """An agent was stopped and its processes have ended. If this message is lost, the head waits for its lease."""
+    """Sent by a stopped agent when its processes have ended. If it is lost, the head waits for the lease's end."""
 
     epoch: Count
     accounts: Accounts = msgspec.field(default_factory=dict)
@@ -110,7 +110,7 @@ class NodeHeartbeatAck(Message, frozen=True):
 
 
 class Fenced(Message, frozen=True):
-    """The epoch is over: the agent must end its processes, and may join again."""
+    """The head has ended the epoch: the agent must end its processes, and may join again."""
 
     epoch: Count
 
@@ -122,7 +122,7 @@ class Prepare(NodeMessage, frozen=True):
     description: Description
     exact: bool
     elapsed_s: float
-    """Seconds that the run has taken so far, its earlier lives included."""
+    """Seconds that the run has taken so far, including those before a resume."""
     resumed: bool = False
     env_steps: Count = 0
     goes_on_from: dict[int, FilePath] = msgspec.field(default_factory=dict)

@@ -39,25 +39,25 @@ class Node(Protocol):
 
     @property
     def section_ns(self) -> NDArray[np.int64]:
-        """Nanoseconds [rows, sections] that each process has spent in each section, by its row."""
+        """Nanoseconds [process index, section] that each process has spent in each section of its work."""
 
     def do(self, action: NodeAction) -> ev.Event | None:
-        """Carry out an action; returns the resulting event, or None if there is none or it comes later."""
+        """Carry out an action; return the resulting event, or None if there is none or it comes later."""
 
     def events(self, now_s: float, gap_s: float) -> Iterator[ev.Event | ev.Note | ProtocolWarning]:
-        """Yield the events since the last call, in order; ``gap_s``: seconds before this call when nothing could run.
+        """Yield the events since the last call; ``gap_s``: seconds before it in which this process could not run.
 
         The first event is Begin, once processes can be started. The caller reports notes and warnings.
         """
 
     def add_learners(self, learners: Collection[int]) -> None:
-        """Make the segments of learners, or choose nodes for them; does so for all, or for none and raises an error.
+        """Make the segments of learners, or choose nodes for them.
 
-        Raises OSError or TopologyError.
+        If this fails for one of them, raises OSError or TopologyError, and does nothing for the others.
         """
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:
-        """Return the counts of steps of all learners that the run has had; if they are not known, the reason in words.
+        """Return the step counts of all learners that the run has had; if they are unknown, return the reason.
 
         Call it after ``end``.
         """

@@ -1,4 +1,4 @@
-"""Queues of messages in front of a stream (``stream.py``). The queues are called lanes, and are served in turn.
+"""Queues of messages that wait to be put into a stream (``stream.py``). The queues are called lanes.
 
 A lane keeps its order, so a message behind the copy of a checkpoint waits until the copy ends. Other lanes do not wait.
 """
@@ -22,7 +22,7 @@ If a message is lost, up to this many are sent again.
 
 
 class Outbox:
-    """Lanes of messages and of copies; the messages of a copy are made when there is room to send them."""
+    """Sends messages and copies of checkpoints from several lanes in turn; a copy is read when there is room for it."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -34,7 +34,7 @@ class Outbox:
         return not self._lanes and not self._stream.waiting
 
     def waits(self, lane: str) -> bool:
-        """Whether a lane has messages that were not given to the stream."""
+        """Whether a lane has messages that are not in the stream yet."""
         return lane in self._lanes
 
     def put(self, lane: str, message: NodeMessage | Iterator[NodeMessage]) -> None:
@@ -47,7 +47,7 @@ class Outbox:
         self._lanes[lane] = waiting
 
     def pump(self) -> None:
-        """Give the stream messages while it has room, from one lane after the other."""
+        """Move messages to the stream while it has room, from one lane after the other."""
         room = MOST_AHEAD - len(self._stream.waiting)
         while room > 0 and self._lanes:
             lane = next(iter(self._lanes))

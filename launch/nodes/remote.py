@@ -1,4 +1,4 @@
-"""A node as the head sees it in one epoch: the messages for its agent, and its living processes."""
+"""The head's record of a node in one epoch: the messages for its agent, and its living processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from launch.supervision import events as ev
 
 @dataclass
 class RemoteNode:
-    """One node, from its welcome until it leaves or is lost."""
+    """The head's record of a node, from its admission until it leaves or is lost."""
 
     name: str
     """Name that its key gives it."""
@@ -51,7 +51,7 @@ class RemoteNode:
 
     @property
     def prepared(self) -> bool:
-        """Whether its agent has carried out the first message, which is Prepare; before, the node has no processes."""
+        """Whether the agent has carried out Prepare, the first message; until then, the node has no processes."""
         return self.stream.acknowledged > 0
 
     @property

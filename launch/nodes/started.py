@@ -1,4 +1,4 @@
-"""A head whose nodes are started by an engine."""
+"""A head whose nodes are started by an engine, such as ssh or Slurm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASK_EVERY_S = 1.0
 
 
 class EngineHead(Head):
-    """A head whose nodes an engine starts, once the head listens. The caller closes the engine after the head."""
+    """A head that has an engine start its nodes when it listens. The caller closes the engine after the head."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class EngineHead(Head):
     def events(self, now_s: float, gap_s: float) -> Iterator[NodeEvent]:
         """Yield the head's events, and a note for each node that has ended for good.
 
-        Yields CannotRun if a node ends before the run has begun, and once no node is left.
+        If a node ends before the run has begun, or if no node is left, yield CannotRun.
         """
         for event in super().events(now_s, gap_s):
             self._can_run |= isinstance(event, ev.Begin)

@@ -65,7 +65,7 @@ class Stream:
 
     @property
     def waiting(self) -> list[bytes]:
-        """Messages of this end that are not acknowledged, in order; the other end may have accepted some of them."""
+        """Messages of this end that are not acknowledged yet, in order; the other end may have accepted some."""
         return list(self._kept)
 
     def put(self, body: bytes) -> None:
@@ -93,7 +93,7 @@ class Stream:
     def take(self, frame: Numbered, now_s: float) -> bytes | None:
         """Return the message of a frame if its number is the next one, else None.
 
-        Raises StreamError, and changes nothing, for a frame that is not of this stream.
+        If the frame is not of this stream, raises StreamError and changes nothing.
         """
         if frame.epoch != self.epoch:
             raise StreamError(f"the frame is of epoch {frame.epoch}, but the node is in epoch {self.epoch}")

@@ -48,7 +48,7 @@ _OMITTED = b"\n[... %d bytes are omitted; the complete log is on the node]\n"
 
 
 class NodeWorkspace:
-    """One epoch of a node, from Prepare to its end."""
+    """The processes, shared memory and sockets of a node in one epoch, from Prepare to its end."""
 
     def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox, head: str) -> None:
         """Make folder, shared memory, sockets and node; ``head``: the host that this machine connects to.
@@ -105,7 +105,7 @@ class NodeWorkspace:
                 self._outbox.put(result.name, result)
 
     def listen(self, now_s: float, gap_s: float) -> None:
-        """Put the events of the node into the outbox."""
+        """Put new events of the node's processes into the outbox."""
         for event in self.node.events(now_s, gap_s):
             if isinstance(event, ev.ClientRequest):
                 text = "this is a node of a run; send the request to its head, where `actorlearn run` was started"
@@ -130,7 +130,7 @@ class NodeWorkspace:
                 self._outbox.put("logs", LogChunk(path.name, data))
 
     def sections(self) -> list[tuple[int, list[int]]]:
-        """Return the row of each living process, and the nanoseconds that it has spent in each section."""
+        """Return the index of each living process, and the nanoseconds that it has spent in each section."""
         rows = [start.index for start in self.node.living]
         return [(row, self.node.section_ns[row].tolist()) for row in rows]
 
@@ -199,8 +199,8 @@ class NodeWorkspace:
 def _lane(event: ev.OfProcess) -> str:
     """Return the lane of the outbox for an event of a process.
 
-    A copy of a checkpoint delays all messages behind it in its lane. Other learners in mode sync wait for a trainer's
-    messages about its generation, so these messages have a lane of their own.
+    A copy of a checkpoint delays all messages behind it in its lane. In mode sync, other learners wait for a trainer's
+    message that it takes part or has left, so such messages have a lane of their own.
     """
     message = event.message if isinstance(event, ev.Received) else None
     waited_for = isinstance(message, Left) or (isinstance(message, Listens) and message.generation > 0)
