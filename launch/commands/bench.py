@@ -25,7 +25,7 @@ _CHECKOUT = "papers and other programs are measured in a checkout, with python -
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:
     """Run the suite ``name``, or list all suites if it is None; return the exit status.
 
-    ``words``: topology and overrides, or names of runs or rows; ``wanted``: the other fields of a SuiteRequest.
+    ``words``: topology and overrides, or names of runs or tasks; ``wanted``: the other fields of a SuiteRequest.
     """
     if name is None:
         show_list(SUITES)
@@ -49,7 +49,7 @@ def show_list(suites: Mapping[str, Suite]) -> None:
 
 
 def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, Any]:
-    """Return the fields topology, overrides and names of a SuiteRequest, from the words of the command line.
+    """Return the fields topology, overrides and names of a SuiteRequest; ``words``: arguments of the command line.
 
     Raises RunError for a topology that the suite does not take, and TopologyError for an invalid one.
     """
@@ -93,7 +93,7 @@ def measure(name: str, suite: Suite, request: SuiteRequest, json: bool) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of -o if it does not exist; raises RunError."""
+    """Make the folder that option -o names, if it does not exist; raises RunError if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

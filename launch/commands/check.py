@@ -61,7 +61,7 @@ def check(topology: str, overrides: list[str], json: bool, everything: bool = Fa
 
 
 def summary(loaded: Topology, made: Plan) -> list[str]:
-    """Return lines that describe the run, and a line for each warning.
+    """Return a description of the run as lines of text, followed by one line for each warning.
 
     ``loaded``: the topology as the user has written it. ``made``: the plan; its topology also has the values that
     actorlearn chose.
@@ -112,7 +112,7 @@ def warnings(made: Plan) -> list[str]:
 
 
 def learning_rate(topology: Topology) -> str:
-    """Return a text on the learning rate and its schedule, before it is scaled by learners and batch size."""
+    """Return a phrase with the learning rate and its schedule, before it is scaled by learners and batch size."""
     settings, end = topology.optimizer, topology.schedule_steps or topology.total_steps
     first, final, warmup = settings.learning_rate, settings.rate_at_end, settings.warmup_steps
     before = f"0 to {first:g} in {warmup:,} steps, then " if warmup else ""
@@ -170,10 +170,10 @@ def optimizer(made: Plan) -> dict[str, float]:
 
 
 def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table]:
-    """Return the tables to print: that of the keys that the user has set.
+    """Return the tables to print: one of the keys that the user has set.
 
-    With ``everything``, return the tables of processes, of shared memory and of all keys instead. ``loaded``: the
-    topology as the user has written it.
+    If ``everything`` is true, return tables of processes, shared memory and all keys instead. ``loaded``: the topology
+    as the user has written it.
     """
     values = _dotted(tree(made.topology))
     if everything:
@@ -193,7 +193,7 @@ def _environment(topology: Topology, found: Description) -> str:
 
 
 def _network(topology: Topology) -> str:
-    """Return the name of the network, and which parts of a flat observation are images for it."""
+    """Return a phrase with the network's name, and the parts of a flat observation that it treats as images."""
     images = [str([*image.shape]) for image in getattr(topology.model, "images", ())]
     what = f", with convolutions for {'image' if len(images) == 1 else 'images'} {', '.join(images)}" if images else ""
     return f"network {topology.model.name}{what}"

@@ -34,7 +34,7 @@ WIDE = 200
 
 @dataclass(frozen=True)
 class Compared:
-    """A group of runs, with the values of the compared column at steps that all compared runs have reached."""
+    """A group of runs that differ only in name and seed, and their values of a metric at steps that all reached."""
 
     group: RunGroup
     numbers: Numbers
@@ -52,7 +52,7 @@ class Compared:
 
     @property
     def middle(self) -> Interval:
-        """Interquartile mean over runs at the last step, with its interval; with a single run, the width is 0."""
+        """Interquartile mean over runs at the last step, with its confidence interval; for one run, its width is 0."""
         return interval(interquartile_mean, [self.last.tolist()])
 
     def better_than(self, other: Compared) -> Interval:
@@ -86,7 +86,7 @@ def compare(words: Sequence[str], column: str, output: Path | None, json: bool) 
 
 
 def _read(runs: Sequence[RunFolder], column: str) -> tuple[Numbers, list[Compared], list[str]]:
-    """Return the steps at which runs are compared, the groups, and for each run that does not count the reason.
+    """Return the steps at which runs are compared, the groups, and for each run left out the reason.
 
     Raises RunError for a run without a topology.
     """
@@ -143,7 +143,7 @@ def _show(column: str, steps: Numbers, groups: Sequence[Compared], names: Sequen
 
 
 def _interval(found: Interval, *groups: Compared) -> dict[str, float | None]:
-    """Return an interval for JSON; low and high are None if one of the groups has a single run, without a spread."""
+    """Return an interval as plain values; if one of the groups has a single run, low and high are None."""
     alone = any(len(its.last) == 1 for its in groups)
     return {**found._asdict(), **({"low": None, "high": None} if alone else {})}
 

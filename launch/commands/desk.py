@@ -44,7 +44,7 @@ def desk(folder: Path, port: int, changes: bool) -> int:
 
 
 def _share_one_heap() -> None:
-    """Make all threads allocate from one heap, because glibc's heap for each thread keeps memory that is free.
+    """Make all threads allocate from one heap, because glibc's heaps for each thread keep freed memory.
 
     With these heaps, the memory of a desk grew by 6 MB in an hour.
     """

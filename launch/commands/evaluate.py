@@ -114,8 +114,8 @@ def settings(
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process, from the run's files and the options; raises RunError.
 
-    The environment and the network are not tried, because the run has saved the shapes of observations and actions.
-    Only the speed of a film has to be asked of the environment.
+    Environment and network are not built, because the run has saved the shapes of observations and actions. Only for a
+    film the environment is asked for its speed.
     """
     run.refuse_missing("evaluate", at)
     topology = load_saved(run.path / find.TOPOLOGY_FILE)
@@ -137,7 +137,7 @@ def settings(
 
 
 def _shapes(run: RunFolder, topology: Topology) -> PolicySettings | Description:
-    """Return the shapes that a run has saved. For a run of a version that saved none, its environment is tried."""
+    """Return the shapes that a run has saved; if its version saved none, build its environment to find them."""
     try:
         return read(run.path / POLICY_FILE, LoadSettings).policy
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def _shapes(run: RunFolder, topology: Topology) -> PolicySettings | Description:
 
 
 def play(run: RunFolder, wanted: EvaluateSettings) -> dict[str, Any]:
-    """Run the evaluating process and return its answer; raises FailedError with its last line.
+    """Run the evaluating process and return the scores; raises FailedError with its last line of output if it fails.
 
     The answer also has ``behind_steps``: how many steps the run has learned since these weights. For a living run it
     has ``age_s``, the age of the weights in seconds. For the best checkpoint it has ``best_score``, the steps at which

@@ -70,7 +70,7 @@ def _refuse(output: Path, weights_only: bool) -> None:
 def write(
     run: RunFolder, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
-    """Write the folder; return facts about the policy, its scores (None: not measured), and the names of the files.
+    """Write the folder; return the policy's description, its scores (None: not measured), and the names of the files.
 
     Raises RunError for a wrong request, and FailedError if the policy cannot be exported.
     """

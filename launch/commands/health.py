@@ -1,7 +1,7 @@
 """``actorlearn health``: reports when learning failed, by the rules of ``launch/reports/health.py``.
 
-The rules are applied to the reports of a living or ended run. Reports of earlier versions, which did not have these
-rules, can be judged too.
+The rules are applied to the reports of a living or ended run, also to those that earlier versions without these rules
+have written.
 """
 
 from __future__ import annotations

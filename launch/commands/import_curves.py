@@ -30,7 +30,7 @@ from launch.topology.load import as_text
 
 @dataclass(frozen=True)
 class Said:
-    """Facts about the logs that the user has given on the command line; they replace those in the logs."""
+    """What the user has stated about the logs on the command line; it replaces what the logs contain."""
 
     env_id: str | None = None
     algorithm: str | None = None
@@ -76,9 +76,9 @@ def import_curves(sources: Sequence[Path], folder: Path, said: Said, json: bool)
 
 
 def _complete(log: Log, said: Said) -> Log:
-    """Return the log with the facts from the command line; raises RunError if environment or algorithm is unknown.
+    """Return the log, changed by the command line; raises RunError if the environment or the algorithm is unknown.
 
-    The algorithm of the result begins with the program, so that it differs from every algorithm of actorlearn.
+    The name of the algorithm gets the program as a prefix, so that it differs from the algorithms of actorlearn.
     """
     algorithm = said.algorithm or log.algorithm
     if algorithm and " " not in algorithm:
@@ -102,7 +102,7 @@ def _complete(log: Log, said: Said) -> Log:
 
 
 def _name(log: Log) -> str:
-    """Return the name of the run folder for a log: the name of the log, else of its folder or its file."""
+    """Return the name of the run folder for a log: the log's own name, or else the name of its folder or file."""
     own = log.name or (log.source.absolute().name if log.source.is_dir() else log.source.stem)
     return re.sub(r"[^\w.-]+", "-", own).strip("-.") or "imported"
 

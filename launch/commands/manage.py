@@ -55,7 +55,7 @@ def ps(ended: bool, json: bool) -> int:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
-    """Return the runs as a table; columns for which the terminal has no room are left out."""
+    """Return a table of runs; columns for which the terminal has no room are left out."""
     folders = [find.short(Path(row["folder"]).parent) for row in rows]
     columns = {
         "run": [row["run"] for row in rows],

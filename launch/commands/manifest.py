@@ -32,7 +32,7 @@ def show(topology: str, overrides: Sequence[str], image: str, secret: str, claim
 
 
 class _Readable(yaml.SafeDumper):
-    """Writes texts of several lines as literal blocks."""
+    """Writes texts of several lines in YAML's literal style, with ``|``."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
@@ -112,7 +112,7 @@ def _pod(*, image: str, script: str, mounts: dict[str, str], volumes: Sequence[d
 
 
 def _memory() -> dict[str, Any]:
-    """Return the volume for shared memory; by default a container has only 64 MiB."""
+    """Return the volume for shared memory, because by default a container has only 64 MiB."""
     return {"name": "memory", "emptyDir": {"medium": "Memory"}}
 
 
@@ -122,6 +122,6 @@ def _keys(secret: str, files: dict[str, str]) -> dict[str, Any]:
 
 
 def _apart(name: str) -> dict[str, Any]:
-    """Return the rule that puts each node on a separate machine."""
+    """Return the Kubernetes rule that puts each node on a separate machine."""
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     return {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}

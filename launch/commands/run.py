@@ -184,7 +184,7 @@ def run_in(
     plain: bool = False,
     trial_over: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a topology in a folder that has been made, and show its progress; return the exit status.
+    """Run a topology in an existing folder, and show its progress; return the exit status.
 
     ``resume_at``: the checkpoint from which the run in the folder is continued; None: a new run. ``trial_over``: called
     before the first line is printed. Nothing is printed before the plan is accepted, so that a refusal is one line.

@@ -96,7 +96,7 @@ def _load(path: str, words: list[str]) -> Topology:
 
 
 def _given(costs: dict[str, float]) -> Costs | None:
-    """Return the costs, if all costs without defaults are given; else None, and they must be measured."""
+    """Return the costs if all that have no default are given; else None, because they must be measured."""
     stages = [costs[name] for name in simulate_keys.STAGES if name in costs]
     if len(stages) < len(simulate_keys.STAGES):
         return None

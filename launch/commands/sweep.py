@@ -70,7 +70,7 @@ def sweep(
 
 
 def _begin(asked: Sweep, state: State) -> Sweep:
-    """Record the start of a new sweep; of an earlier one, raise RunError if its files have changed since its start.
+    """Record the start of a new sweep, or continue an earlier one; raises RunError if its files have changed since.
 
     Return the sweep, with the values that depend on the machine as they were recorded.
     """
@@ -108,7 +108,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
 
 
 def _size(sweep: Sweep) -> str:
-    """Return a text with the number of trials and runs, or of generations and members."""
+    """Return a phrase with the number of trials and runs, or of generations and members."""
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
         return f"{search.generations} generations of {seeds} members"

@@ -1,7 +1,7 @@
 """``actorlearn tune``: finds the fastest process counts of a topology on this machine, and writes them as overrides.
 
-Learning does not change: the number of environments, the horizon and the blocks are those of the topology. Only the
-division of the environments among simulators, and the numbers of groups, inference servers and threads, are varied.
+Learning does not change: the number of environments, the horizon and ``simulators.blocks`` are those of the topology.
+Only the number of simulators, groups, inference servers and threads is varied.
 
 All candidates are measured briefly, then the fastest ones for longer. Finally the fastest is measured with its
 simulators pinned to cores. If it plays Atari games and EnvPool is installed, it is also measured with EnvPool.
@@ -39,7 +39,7 @@ Keys = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Tried:
-    """A candidate that was measured."""
+    """A candidate, the overrides of a topology, with the rate that was measured for it."""
 
     keys: Keys
     """Its overrides."""

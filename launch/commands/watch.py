@@ -131,7 +131,7 @@ class Tail:
             self._offset = file.tell() - sum(map(len, newest))
 
     def new(self, last: bool = False) -> Iterator[str]:
-        """Yield the lines written since the last call; an incomplete line only if this is the ``last`` call."""
+        """Yield the lines written since the last call; yield an incomplete line only if ``last`` is true."""
         with open_regular(self._path) as file:
             file.seek(self._offset)
             read = file.read()
