@@ -55,8 +55,9 @@ class R2D1(QLearning):
         values = self.values(outputs)
         if values.shape[:-1] != batch.first.shape:
             raise ValueError(
-                f"{self.settings.name}: outputs begin with {tuple(values.shape[:-1])}, but the sequences have rows "
-                f"{tuple(batch.first.shape)}: run the network on the whole prepared observation"
+                f"{self.settings.name}: the network's outputs have shape {tuple(values.shape[:-1])} (steps x "
+                f"sequences), but the batch has {tuple(batch.first.shape)}: run the network on the whole prepared "
+                "observation"
             )
         valid = batch.valid
         q = values[: len(valid)].gather(-1, played_actions(batch)[..., None]).squeeze(-1)  # [L, B]

@@ -238,7 +238,8 @@ def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
             time.sleep(0.001)
         if dealer.recv(_TIMEOUT_MS) is None:
             raise RunError(
-                "no message returned over 127.0.0.1; set simulate.message_s, simulate.byte_s and simulate.hop_s instead"
+                "the time of a message was to be measured over 127.0.0.1, but no answer arrived; set "
+                "simulate.message_s, simulate.byte_s and simulate.hop_s instead"
             )
     return (time.monotonic() - began_s) / count, (time.process_time() - began_cpu_s) / count
 

@@ -21,7 +21,7 @@ WARMUP_S = 5.0
 
 
 def emulators(request: SuiteRequest) -> SuiteReport:
-    """Simulation alone and training on an environment, with EnvPool and with ale-py or gymnasium."""
+    """Compare EnvPool with ale-py or gymnasium: the steps/s of simulation alone, and of training."""
     if find_spec("envpool") is None:
         raise FailedError("bench emulators: envpool is not installed: pip install 'actorlearn[envpool]'")
     env_id = load(request.topology, request.overrides).env.id.removeprefix("envpool:")

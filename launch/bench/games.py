@@ -262,7 +262,7 @@ def _count(games: int) -> str:
 
 
 def games_of(request: SuiteRequest) -> SuiteReport:
-    """Human-normalised scores of RUN... (default: all in runs/) next to DQN and Fast DQN, on 49 Atari games."""
+    """Compare the scores of your runs on Atari (default: all in runs/) with published scores of DQN and Fast DQN."""
     if request.names:
         return compare([read(find.find(word)) for word in request.names])
     found = []

@@ -192,7 +192,7 @@ PARTS: Mapping[str, Callable[[GpuHost, bool], Cases]] = {
 
 
 def gpu(request: SuiteRequest) -> SuiteReport:
-    """Rates on a GPU: policies in simulators or servers, by cores, with CUDA graphs, by learners; --part selects."""
+    """Measure training on a GPU with several numbers of cores, inference servers and learners, and with CUDA graphs."""
     host = GpuHost.here(request.device)
     if unknown := [name for name in request.parts if name not in PARTS]:
         raise RunError(f"--part {unknown[0]}: gpu has no such part; choose one of {', '.join(PARTS)}")

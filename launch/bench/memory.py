@@ -14,7 +14,7 @@ READINGS = 10
 
 
 def memory(request: SuiteRequest) -> SuiteReport:
-    """Resident memory of all processes and its growth over --seconds of training; shared pages count once."""
+    """Measure the memory of all processes of a run, and how much it grows in --seconds of training."""
     rows, bytes_ = [], []
     with Running(request.topology, request.overrides) as run:
         began_s = time.monotonic()

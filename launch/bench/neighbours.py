@@ -48,7 +48,7 @@ Beside = tuple[str, str]
 
 
 def neighbours(request: SuiteRequest) -> SuiteReport:
-    """Training rates next to busy loops, under a quota of 1.5 cores, and next to the run's own evaluator."""
+    """Measure how much training slows down next to busy processes or an evaluator, and with a quota of 1.5 cores."""
     return compare("neighbours", request, {})
 
 

@@ -38,7 +38,7 @@ _SPARE = 1.5
 
 
 def replay(request: SuiteRequest) -> SuiteReport:
-    """Transitions/s sampled from a full replay in minibatches of 32, uniform and prioritised, and rows/s stored."""
+    """Measure how many transitions/s are drawn from a full replay of Atari frames, and how many steps/s are stored."""
     size = 1_000_000
     if request.quick or free_bytes() < _SPARE * replay_bytes(shape_of(size)):
         size = 100_000

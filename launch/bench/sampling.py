@@ -48,7 +48,7 @@ def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
 
 
 def sampling(request: SuiteRequest) -> SuiteReport:
-    """Steps/s without learning, by simulators, environments and groups, in lock-step and free-running."""
+    """Measure the steps/s that simulators make without learning, by their number and that of their environments."""
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}
     for count, envs, groups in wanted(request):

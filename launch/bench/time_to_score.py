@@ -41,7 +41,7 @@ _TURN_S = 1.0
 
 
 def time_to_score(request: SuiteRequest) -> SuiteReport:
-    """Minutes and steps until the mean of the last 100 games reaches --score, for --seeds drawn from the clock."""
+    """Measure how many minutes and steps training takes until the mean score reaches --score, for several --seeds."""
     if request.score is None:
         raise RunError(
             "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"

@@ -27,7 +27,7 @@ ADVICE = {
 
 
 def training(request: SuiteRequest) -> SuiteReport:
-    """A topology's rate, the rates of its parts alone, time by stage, the slowest stage and keys that may help."""
+    """Measure the steps/s of training a topology, find the slowest stage, and name keys that may speed it up."""
     readings: list[Reading] = []
     pss_bytes: list[int] = []
 

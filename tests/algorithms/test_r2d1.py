@@ -190,7 +190,7 @@ def test_outputs_of_other_rows_are_refused() -> None:
     algorithm, batch = R2D1(R2D1.Settings()), sequences(4, 2, 3, 2)
     outputs = outputs_of(algorithm, 6, 3, 0)
     whole = prepared(algorithm, batch, outputs)
-    with pytest.raises(ValueError, match=r"r2d1: outputs begin with \(4, 3\), but the sequences have rows \(6, 3\)"):
+    with pytest.raises(ValueError, match=r"outputs have shape \(4, 3\).*the batch has \(6, 3\)"):
         algorithm.loss({name: output[:4] for name, output in outputs.items()}, whole, 0.0)
 
 
