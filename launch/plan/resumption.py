@@ -103,8 +103,8 @@ def _refuse_learned(run_dir: Path, topology: Topology, env_steps: int) -> None:
     """Raise RunError if total_steps is below the steps of the checkpoint from which the run continues."""
     if env_steps > topology.total_steps:
         raise RunError(
-            f"total_steps = {number(topology.total_steps)}: {run_dir.name} has already learned from {env_steps:,} steps; "
-            f"write a larger number, for example total_steps={number(2 * env_steps)}"
+            f"total_steps = {number(topology.total_steps)}: {run_dir.name} has already learned from {env_steps:,} "
+            f"steps; write a larger number, for example total_steps={number(2 * env_steps)}"
         )
 
 
