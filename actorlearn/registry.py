@@ -245,7 +245,7 @@ class PlugIns(Generic[PlugInT]):
 
 
 class Registry(PlugIns[SpecT]):
-    """A registry whose entries are chosen by a section of a topology."""
+    """A registry of parts that users choose by name, such as algorithms by ``name: ppo`` in a section of a file."""
 
     def read(self, section: Mapping[str, Any]) -> Any:
         """Convert a section of a topology to the settings of the entry that it names; raises ValueError."""

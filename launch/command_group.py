@@ -45,7 +45,7 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; for a name in ``_MEANT``, the error suggests the command of actorlearn."""
+        """Return the command. For a name that other programs use, the error names the command of actorlearn."""
         if args[0] not in self.commands and (meant := _MEANT.get(args[0])):
             ctx.fail(f"No such command {args[0]!r}; did you mean `actorlearn {meant}`?")
         return super().resolve_command(ctx, args)

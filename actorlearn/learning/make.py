@@ -52,7 +52,8 @@ def make(settings: TrainerSettings, worker: Worker | None = None) -> Learning:
         case algorithm, stored:
             raise TypeError(
                 f"algorithm.name: {algorithm.name!r} needs {'a' if stored is None else 'no'} replay, but the settings "
-                f"have {'none' if stored is None else 'one'}; see replayed in actorlearn/algorithms/settings.py"
+                f"have {'none' if stored is None else 'one'}; AlgorithmSpec.replayed says whether it needs one "
+                "(actorlearn/algorithms/settings.py)"
             )
 
 

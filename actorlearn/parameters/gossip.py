@@ -287,7 +287,7 @@ class Gossip(Alone):
         return bool(used)
 
     def _add(self, peers: Iterable[int], total: Tensor) -> dict[int, int]:
-        """Add the newest weights that ``peers`` have sent to ``total``; returns {learner: version} of those added.
+        """Add to ``total`` the newest weights that each of ``peers`` has sent; returns their {learner: version}.
 
         Unusable weights are left out. All messages are marked as used.
         """

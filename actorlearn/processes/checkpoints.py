@@ -242,7 +242,7 @@ class Checkpoints:
         self._control.send(Saved(path=str(path), env_steps=self._state.counts.env_steps, order=self._orders))
 
     def _acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the result of `TrainerState.acting`; empty if not all simulators have taken snapshots."""
+        """Return the weights that simulators act with (`TrainerState.acting`), nothing if the resume is not exact."""
         if not self._snapshots.inexact:
             try:
                 return self._state.acting()

@@ -273,7 +273,7 @@ class EvaluationSchedule:
         self._played_steps = 0
 
     def due(self, env_steps: int, last: bool = False) -> bool:
-        """Whether to evaluate weights of ``env_steps`` steps; ``last``: they are the final weights of the run."""
+        """Return whether to evaluate the weights after ``env_steps`` steps; ``last``: they are the run's final ones."""
         if self._next_steps is None:
             self._next_steps = self._after(env_steps)
         return env_steps >= self._next_steps or (last and env_steps != self._played_steps)

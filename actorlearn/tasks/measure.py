@@ -89,7 +89,7 @@ def infer(settings: MeasureSettings) -> float:
 
 
 def learn(settings: MeasureSettings) -> float:
-    """Return the environment steps per second that are learned from, with random experience and learning rate 0."""
+    """Measure learning alone: environment steps per second, on random experience and with learning rate 0."""
     if settings.trainer.replay:
         return _learn_from_replay(settings, settings.trainer.replay)
     import torch

@@ -118,7 +118,7 @@ class Parts:
         try:
             out, error = process.communicate(timeout=seconds + _LIMIT_S)
         except subprocess.TimeoutExpired:
-            raise FailedError(f"{part} alone: no answer within {seconds + _LIMIT_S:.0f} s") from None
+            raise FailedError(f"measuring {part} alone gave no result within {seconds + _LIMIT_S:.0f} s") from None
         if process.returncode == -signal.SIGKILL:
             raise FailedError(f"{part} alone: killed, or not ready within {_LIMIT_S:.0f} s")
         try:

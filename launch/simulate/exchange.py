@@ -260,7 +260,7 @@ class QuorumExchange(ServersExchange):
 
 @dataclass
 class _Edge:
-    """The numbered messages from one learner to another; while one is on its way, only the newest waits."""
+    """The messages from one learner to another. While one is in transit, only the newest of the others is kept."""
 
     sent: int = 0
     """Number of the newest message that was to be sent."""

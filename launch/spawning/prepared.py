@@ -1,8 +1,8 @@
-"""A guardian (``guardian.py``) with a fork server, started before it is needed.
+"""Starts the guardian, the process that starts all others of a run (``guardian.py``), and a fork server early.
 
 Importing torch takes more than a second of processor time. The fork server (``actorlearn/processes/fork_server.py``)
-imports it once, while this process reads a topology. The trial of the topology and the processes of the run are then
-forks of it.
+imports it once, while the command still reads and checks the YAML file of the run. The processes of the run are then
+forks of the fork server, which need not import it again.
 """
 
 from __future__ import annotations
