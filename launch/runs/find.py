@@ -7,7 +7,6 @@ its process id and its start time; both are compared, because the system reuses 
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import time
@@ -272,7 +271,7 @@ def _named(word: str) -> list[RunFolder]:
 
 def _refuse_starting(word: str) -> None:
     """Raise RunError if the word names a folder that a run has locked, but in which the run has not begun yet."""
-    inside = RUNS.glob(f"{glob.escape(word)}*") if word and not word.startswith("/") else ()
+    inside = [path for path in RUNS.iterdir() if path.name.startswith(word)] if word and RUNS.is_dir() else []
     for folder in (Path(word), *sorted(inside)):
         if is_locked(folder):
             raise RunError(
