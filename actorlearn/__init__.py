@@ -47,7 +47,7 @@ def load_policy(
     from actorlearn.acting.loaded import load  # here, because importing torch takes a second
 
     folder = Path(run_dir)
-    if folder.name == str(folder) and not folder.is_dir():  # a name; a path needs nothing of launch
+    if folder.name == str(folder) and not folder.is_dir():  # a run's name, which launch/python finds
         run_dir = __getattr__("open")(folder).folder
     return load(run_dir, learner, seed, at)
 

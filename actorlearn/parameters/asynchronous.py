@@ -54,6 +54,11 @@ class Async(Exchange):
         self.chunks = chunks[first:] + chunks[:first]  # learners that start together begin at different chunks
         self.local: dict[int, GroupedOptimizer[MultiStepAdam]] = {}
         if settings.local_steps > 1:
+            if not isinstance(optimizer, AdamSettings):
+                raise ValueError(
+                    f"exchange.local_steps: {settings.local_steps} needs optimizer.name: adam, not {optimizer.name}; "
+                    "several local steps are defined for Adam only"
+                )
             self.local = {chunk: self._optimizer_of(chunk, _local_adam) for chunk in chunks}
         self.optimizers: Mapping[int, GroupedOptimizer[Any]] = self.local or {
             chunk: self._optimizer_of(chunk, make_optimizer) for chunk in chunks
@@ -298,5 +303,5 @@ class Async(Exchange):
 
 
 def _local_adam(settings: OptimizerSettings, parameters: Tensor) -> MultiStepAdam:
-    assert isinstance(settings, AdamSettings)  # ``modes.py`` refuses others
+    assert isinstance(settings, AdamSettings)
     return MultiStepAdam(settings, parameters)

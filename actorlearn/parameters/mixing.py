@@ -11,7 +11,7 @@ also sum to 1 if every vertex has as many out-peers as in-peers, and all learner
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 Graph = Literal["none", "ring", "k-peer", "exponential", "exponential-varying", "complete", "random-matching"]
 """Graphs with a name; any other graph is given by lists of in-peers."""
+GRAPHS = (*get_args(Graph), "lists")
 DRAWS = 256
 """Number of exchanges over which `measure_mixing` computes the properties of random matching."""
 FREE_AGE = 0.5
@@ -33,14 +34,29 @@ _NOTHING = 1e-12
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a gossip graph, which says which learners average their weights."""
 
-    name: Graph | Literal["lists"] = "ring"
-    """The key ``gossip.graph`` in ``settings.py`` describes each graph."""
-    peers: Annotated[int, msgspec.Meta(ge=1)] = 1
+    name: str = "ring"
+    """One of GRAPHS; the key ``gossip.graph`` in ``settings.py`` describes each."""
+    peers: int = 1
     """For k-peer: number of in-peers of each learner."""
     lists: tuple[tuple[int, ...], ...] = ()
-    """For lists: the in-peers of each learner, which are other learners, each listed once (``modes.py``)."""
+    """For lists: the in-peers of each learner."""
     seed: int = 0
     """For random-matching: the seed."""
+
+    def __post_init__(self) -> None:
+        if self.name not in GRAPHS:
+            raise ValueError(f"graph.name: {self.name!r} must be one of {list(GRAPHS)}")
+        if self.peers < 1:
+            raise ValueError(f"graph.peers: {self.peers} must be 1 or more")
+        if bool(self.lists) != (self.name == "lists"):
+            raise ValueError(
+                f"graph.lists: must be given for graph.name 'lists' and for no other graph; graph.name is {self.name!r}"
+            )
+        for learner, peers in enumerate(self.lists):
+            if learner in peers or len(set(peers)) != len(peers) or min(peers, default=0) < 0:
+                raise ValueError(
+                    f"graph.lists: {list(peers)} of learner {learner} must be other learners, each listed once"
+                )
 
 
 class Mixing(NamedTuple):

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-import msgspec
-
 from actorlearn.metrics.registry import LEARNERS, metric
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.worker.roles import ROLES
@@ -169,10 +167,12 @@ def _edges(trainers: Sequence[Mapping[str, Any]], topology: Mapping[str, Any]) -
     named = keys if isinstance(keys, Mapping) else {}
     chosen, peers = named.get("graph", "ring"), named.get("peers", 1)
     try:
-        graph = {"name": chosen, "peers": peers} if isinstance(chosen, str) else {"name": "lists", "lists": chosen}
-        settings = msgspec.convert(graph, GraphSettings)
+        if isinstance(chosen, str):
+            graph = GraphSettings(name=chosen, peers=peers)
+        else:
+            graph = GraphSettings(name="lists", lists=tuple(map(tuple, chosen)))
         learners = sorted(by_learner)
-        return [(by_learner[peer], by_learner[own]) for own in learners for peer in neighbours(settings, learners, own)]
+        return [(by_learner[peer], by_learner[own]) for own in learners for peer in neighbours(graph, learners, own)]
     except (TypeError, ValueError):  # the file was edited by hand, or is of another version
         return []
 

@@ -243,6 +243,14 @@ def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled:
     torch.testing.assert_close(found, torch.tensor(slow[1:]), rtol=1e-5, atol=1e-6)
 
 
+def test_several_local_steps_need_adam(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"exchange\.local_steps: 2 needs optimizer\.name: adam, not rmsprop"),
+        learners(tmp_path, PAAC, 1, local_steps=2),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_an_update_that_is_not_finite_reaches_nobody(tmp_path: Path, bad: float) -> None:
     with learners(tmp_path, PAAC, 2) as ((exchange, weights), (other, _)):

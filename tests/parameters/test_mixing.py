@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import get_args
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from actorlearn.parameters.mixing import (
     DRAWS,
-    Graph,
+    GRAPHS,
     GraphSettings,
     in_peers,
     measure_mixing,
@@ -24,7 +23,7 @@ from actorlearn.parameters.mixing import (
     speed,
 )
 
-NAMED = get_args(Graph)
+NAMED = [name for name in GRAPHS if name != "lists"]
 graphs = st.builds(GraphSettings, name=st.sampled_from(NAMED), peers=st.integers(1, 5), seed=st.integers(0, 99))
 memberships = st.sets(st.integers(0, 63), min_size=1, max_size=12).map(sorted)
 
@@ -151,9 +150,20 @@ def test_the_spectral_radius_is_that_of_the_whole_product(graph: GraphSettings, 
     assert told.spectral_radius**told.period == pytest.approx(second, abs=1e-6)
 
 
-@pytest.mark.parametrize(("wrong", "key"), [({"name": "star"}, "name"), ({"peers": 0}, "peers")])
-def test_settings_refuse_graphs_there_are_not(wrong: dict[str, object], key: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=f"`\\$.{key}`"):
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "star"},
+        {"peers": 0},
+        {"name": "lists"},
+        {"lists": [[1], [0]]},
+        {"name": "lists", "lists": [[0]]},
+        {"name": "lists", "lists": [[1, 1], [0]]},
+        {"name": "lists", "lists": [[-1], [0]]},
+    ],
+)
+def test_settings_refuse_graphs_there_are_not(wrong: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError, match="graph."):
         msgspec.convert(wrong, GraphSettings)
 
 
@@ -164,7 +174,7 @@ def test_every_pair_meets_in_the_long_run_of_matchings() -> None:
 
 
 @pytest.mark.parametrize("members", [(0,), (0, 2), (1, 2, 5), (0, 1, 2, 3, 4, 6)])
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", [name for name in GRAPHS if name != "lists"])
 def test_neighbours_are_those_of_all_exchanges(name: str, members: tuple[int, ...]) -> None:
     graph = GraphSettings(name=name, peers=2)
     for learner in members:
