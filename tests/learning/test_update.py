@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
@@ -23,6 +24,8 @@ from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stepped, Stopped
 from tests.algorithms import stateful
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
+
+FIELDS = [name for name in Batch.__slots__ if name != "columns"]
 
 
 def learned_from(
@@ -223,6 +226,16 @@ def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
         torch.testing.assert_close(last[name], whole[name][-2:])
 
 
+def test_a_minibatch_of_a_batch_on_a_gpu_is_drawn_there() -> None:
+    minibatches = learning(epochs=1, minibatches=2).minibatches
+    with FakeTensorMode():  # tensors without data, which know their device; no GPU is needed
+        own = {name: torch.zeros_like(getattr(batch(), name), device="cuda") for name in FIELDS}
+        prepared = Batch(**own, columns={})
+        drawn = [minibatch.batch for minibatch in minibatches.draw(prepared, 0, 2, 0)]
+    assert [tuple(each.action.shape) for each in drawn] == [(HORIZON, ENVIRONMENTS // 2)] * 2
+    assert {each.observation.device.type for each in drawn} == {"cuda"}
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_rollout_is_learned_from_on_a_gpu_as_on_the_cpu() -> None:
@@ -231,7 +244,7 @@ def test_a_rollout_is_learned_from_on_a_gpu_as_on_the_cpu() -> None:
         made = make(msgspec.structs.replace(trainer_settings(epochs=2, minibatches=2), device=device))
         seen = batch()
         columns = {name: column.to(device) for name, column in seen.columns.items()}
-        own = {name: getattr(seen, name).to(device) for name in Batch.__slots__ if name != "columns"}
+        own = {name: getattr(seen, name).to(device) for name in FIELDS}
         made.learn(Batch(**own, columns=columns), 0, 0)
         weights.append(made.weights.detach().cpu())
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-3, atol=1e-4)
