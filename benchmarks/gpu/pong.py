@@ -16,6 +16,7 @@ from benchmarks.request import shipped
 from launch.bench.gpu import CORES, GpuHost
 from launch.bench.report import SuiteReport
 from launch.bench.running import Running
+from launch.bench.seed_table import draw
 from launch.bench.time_to_score import first_report_with
 from launch.errors import FailedError
 from launch.runs.curves import LearningCurve, read_curve
@@ -24,7 +25,8 @@ from launch.runs.find import RunFolder
 TOPOLOGY = "pong-fast.yaml"
 SCORE = 18.0
 ENVIRONMENTS = 32
-SEEDS = (1, 2, 3)
+SEEDS = 3
+"""Number of seeds; they are drawn from the clock. A continued measurement keeps the seeds that it has begun with."""
 REPORT_EVERY_S = 1.0
 QUICK_S = 5.0
 """Seconds of a run in the quick form, in which nothing is learned."""
@@ -37,19 +39,20 @@ POINTS, COLUMNS = 300, ("steps", "minutes", "score")
 
 
 def ways(host: GpuHost) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each way to act: policies in the simulators, or in an inference server on the device."""
+    """Return the keys of each way to act: with policies in the simulators, or in an inference server on the device."""
     processes = max(count for count in (1, 2, 4, 8, CORES) if count <= max(1, host.cores))
     shape = (f"simulators.count={processes}", f"simulators.envs={ENVIRONMENTS // processes}")
     trainer = f"trainer.device={host.device}"
+    server = ("inference.count=1", f"inference.device={host.device}", "simulators.groups=2")
     return {
         "policies in simulators": (*shape, trainer, "inference.count=0"),
-        "a server": (*shape, trainer, "inference.count=1", f"inference.device={host.device}"),
+        "a server, 2 groups": (*shape, trainer, *server),  # one group plays while the server acts for the other
     }
 
 
 def pong(stay: Stay) -> SuiteReport:
     """Train to the score in both ways with one seed, then with the next; runs without enough time are not begun."""
-    found, seeds = ways(stay.host), SEEDS[: 1 if stay.request.quick else None]
+    found, seeds = ways(stay.host), seeds_of(stay)
     overrides = stay.request.overrides
     keys = {f"{way}, seed {seed}": (*found[way], f"seed={seed}", *overrides) for seed, way in product(seeds, found)}
     score = SCORE if stay.request.score is None else stay.request.score
@@ -67,6 +70,13 @@ def pong(stay: Stay) -> SuiteReport:
         figures={"keys": {trial: list(own) for trial, own in keys.items()}},
         curves=curves,
     )
+
+
+def seeds_of(stay: Stay) -> list[int]:
+    """Return the seeds of earlier calls with the same folder, and new ones up to ``SEEDS``; one in the quick form."""
+    begun = dict.fromkeys(int(case.rpartition(" ")[2]) for case in stay.kept_cases())
+    seeds = [*begun, *draw(max(0, SEEDS - len(begun)))]
+    return seeds[: 1 if stay.request.quick else SEEDS]
 
 
 def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> float:

@@ -78,13 +78,22 @@ class Stay:
                     values[case].append(found.value)
         return {case: Spread(tuple(found)) for case, found in values.items() if found}
 
+    def kept_cases(self) -> list[str]:
+        """Return the case of each measurement of an earlier call of this part, whether it has failed or not."""
+        return [line.case for line in self._lines()]
+
+    def _lines(self) -> list[PartMeasurement]:
+        """Return what earlier calls of this part have kept."""
+        asked = (self.part, self.host.device, self.request.quick)
+        kept = read_results(self.request, KEPT, PartMeasurement)
+        return [line for line in kept if (line.part, line.device, line.quick) == asked]
+
     def _kept(self, cases: Mapping[str, object]) -> tuple[dict[str, list[float]], dict[str, float]]:
         """Return the kept values of each case, and the longest time in seconds that a measurement of it took."""
         values: dict[str, list[float]] = {case: [] for case in cases}
         took_s: dict[str, float] = {}
-        for line in read_results(self.request, KEPT, PartMeasurement):
-            asked = (line.part, line.device, line.quick) == (self.part, self.host.device, self.request.quick)
-            if asked and line.case in values and line.value is not None:
+        for line in self._lines():
+            if line.case in values and line.value is not None:
                 values[line.case].append(line.value)
                 took_s[line.case] = max(line.took_s, took_s.get(line.case, 0.0))
         return values, took_s

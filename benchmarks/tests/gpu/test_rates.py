@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.gpu import pong, rates
+from benchmarks.gpu.stay import Stay
+from benchmarks.tests.gpu.hosts import RICH, asked
 from launch.bench import shipped
 from launch.bench.gpu import GpuHost
 from launch.topology.load import load
@@ -28,3 +32,15 @@ def test_pong_has_the_batch_it_was_tuned_with(cores: int) -> None:
         made = load(shipped(pong.TOPOLOGY), keys)
         assert made.simulators.environments == tuned.simulators.environments
         assert (made.algorithm, made.optimizer) == (tuned.algorithm, tuned.optimizer)
+
+
+def test_seeds_of_pong_are_drawn_and_those_of_an_earlier_call_are_kept(tmp_path: Path) -> None:
+    def stay(folder: Path) -> Stay:
+        return Stay(asked(folder), RICH, "pong", minutes=1.0)
+
+    drawn = pong.seeds_of(stay(tmp_path))
+    assert len(set(drawn)) == pong.SEEDS and drawn != pong.seeds_of(stay(tmp_path))
+
+    stay(tmp_path).measure({f"a server, 2 groups, seed {drawn[0]}": lambda: 1.0}, 1, start_s=0.0)
+    again = pong.seeds_of(stay(tmp_path))
+    assert again[0] == drawn[0] and len(set(again)) == pong.SEEDS

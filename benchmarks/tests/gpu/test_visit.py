@@ -126,7 +126,7 @@ def test_the_whole_plan_can_be_tried_without_a_gpu(tmp_path: Path) -> None:
     patient = [replace(part, minutes=60.0) for part in PARTS]  # on a busy machine too
     found = dict(do(patient, request, GpuHost.here("cpu")))
     assert found.pop("tests").reason.endswith("were skipped: no CUDA device")
-    assert found.pop("pong").reason.startswith("policies in simulators, seed 1: not at 18")  # after seconds
+    assert re.match("policies in simulators, seed [0-9]+: not at 18", found.pop("pong").reason)  # after seconds
     assert {name: (each.state, each.reason) for name, each in found.items()} == dict.fromkeys(found, ("done", ""))
     for part in (part for part in PARTS if part.name != "pong"):
         assert (tmp_path / f"gpu-{part.name}.md").is_file()
