@@ -20,6 +20,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.a2c import A2CSettings
@@ -35,7 +36,7 @@ class A2C(ActorCritic):
     settings: A2CSettings
     bootstrap_rows = 1
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss and its terms, for outputs [T+1, B, size]."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
@@ -57,6 +58,5 @@ class A2C(ActorCritic):
         value_loss = mean_over(valid, error_tm1.square())
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        metrics |= fit(valid, return_tm1, value_tm1)
-        return total, {name: metric.detach() for name, metric in metrics.items()}
+        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+        return total, LazyMetrics(lambda: {**terms, **fit(valid, return_tm1, value_tm1)})

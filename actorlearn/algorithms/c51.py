@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.c51 import C51Settings
@@ -50,19 +51,21 @@ class C51(QLearning):
         place = batch.reward.unsqueeze(-1) + discount * self._support(following)
         return project(following.softmax(-1), place, self._support(following))
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss, its terms and the priorities [1, B], for outputs [1, B, size]."""
         logits = self.numbers_of_played(outputs, batch)  # [1, B, atoms]
         target = batch.columns["target"].where(batch.valid.unsqueeze(-1), 0.0)
         error = -(target * logits.log_softmax(-1)).sum(-1)  # [1, B]
         divergence = error - entropy(target)
-        metrics = {
-            "q_mean": mean_over(batch.valid, self.mean(logits.softmax(-1))),
-            "target_mean": mean_over(batch.valid, self.mean(target)),
-            "error_mean": mean_over(batch.valid, divergence),
-            "priority": divergence.clamp(LEAST_PRIORITY, MOST_PRIORITY).where(batch.valid, 0.0),
-        }
-        return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}
+        metrics = LazyMetrics(
+            lambda: {
+                "q_mean": mean_over(batch.valid, self.mean(logits.softmax(-1))),
+                "target_mean": mean_over(batch.valid, self.mean(target)),
+                "error_mean": mean_over(batch.valid, divergence),
+                "priority": divergence.clamp(LEAST_PRIORITY, MOST_PRIORITY).where(batch.valid, 0.0),
+            }
+        )
+        return self.total(batch, error), metrics
 
     def _support(self, like: Tensor) -> Tensor:
         settings = self.settings

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
 from actorlearn.algorithms.specs.dqn import DQNSettings
@@ -31,16 +32,20 @@ class DQN(QLearning):
         discount = batch.columns["discount"]
         return batch.reward + (discount * following.squeeze(-1)).where(discount != 0.0, 0.0)
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss, its terms and the priorities [1, B], for outputs [1, B, size]."""
         delta, target = self.settings.huber_delta, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)  # [1, B]
         error = huber_loss(q, target.where(batch.valid, 0.0), reduction="none", delta=delta)
         distance = (target - q).abs()
-        metrics = {
-            "q_mean": mean_over(batch.valid, q),
-            "target_mean": mean_over(batch.valid, target),
-            "error_mean": mean_over(batch.valid, distance),
-            "priority": distance.clamp(LEAST_PRIORITY, delta).where(batch.valid, 0.0),  # at most delta, as in accel_rl
-        }
-        return self.total(batch, error), {name: metric.detach() for name, metric in metrics.items()}
+        metrics = LazyMetrics(
+            lambda: {
+                "q_mean": mean_over(batch.valid, q),
+                "target_mean": mean_over(batch.valid, target),
+                "error_mean": mean_over(batch.valid, distance),
+                "priority": distance.clamp(LEAST_PRIORITY, delta).where(
+                    batch.valid, 0.0
+                ),  # at most delta, as in accel_rl
+            }
+        )
+        return self.total(batch, error), metrics

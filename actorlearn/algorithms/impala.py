@@ -14,6 +14,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.algorithms.returns import mean_over
@@ -29,7 +30,7 @@ class IMPALA(ActorCritic):
     bootstrap_rows = 1
     recorded = ("log_prob",)
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss and its terms, for outputs [T+1, B, size]."""
         self.check_shapes(outputs, batch)
         settings, valid = self.settings, batch.valid
@@ -49,8 +50,11 @@ class IMPALA(ActorCritic):
         value_loss = mean_over(valid, (traced.target_tm1 - value_tm1).square())
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        metrics["ratio_mean"] = mean_over(valid, ratio_tm1)
-        metrics |= ratio_metrics(batch, log_ratio_tm1, ratio_tm1 > settings.rho_clip)
-        metrics |= fit(valid, traced.target_tm1, value_tm1)
-        return total, {name: metric.detach() for name, metric in metrics.items()}
+        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+        def metrics() -> dict[str, Tensor]:
+            found = {**terms, "ratio_mean": mean_over(valid, ratio_tm1)}
+            found |= ratio_metrics(batch, log_ratio_tm1, ratio_tm1 > settings.rho_clip)
+            return found | fit(valid, traced.target_tm1, value_tm1)
+
+        return total, LazyMetrics(metrics)

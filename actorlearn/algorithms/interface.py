@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from actorlearn.extra_networks import ExtraNetwork
 
 
+PRIORITY = "priority"
+"""Name of the metric by which a prioritised replay draws items (`Algorithm.loss`); it is not reported."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """T transitions of B environments on one device: `action[t]` led from `observation[t]` to `observation[t+1]`."""
@@ -136,8 +140,10 @@ class Algorithm(Protocol):
         target network and, if `prepared_rows` is not 0, "<head>" from the network itself.
         """
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Return the scalar loss of a minibatch, and metrics by name, which are detached scalars.
+
+        `lazy_metrics.LazyMetrics` computes them only if they are read.
 
         ``outputs`` come from one forward pass on all observations of the minibatch, and have the same first two
         dimensions. `progress`, from 0 to 1, is the completed share of `schedule_steps`; values that change along the
@@ -204,7 +210,7 @@ class MultiNetworkAlgorithm(Protocol):
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    ) -> tuple[dict[str, Tensor], Mapping[str, Tensor]]:
         """Return a scalar loss for each network by name, and detached metrics as `Algorithm.loss` does.
 
         The gradient of a loss changes only the parameters of the network of the same name, even if the loss depends on

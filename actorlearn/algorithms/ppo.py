@@ -37,6 +37,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ratios import DIVERGENCE, ratio_metrics
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
@@ -83,7 +84,7 @@ class PPO(ActorCritic):
             columns |= {"return": return_tm1, "advantage": return_tm1 - columns["value"]}
         return batch.parted(columns)
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss and its terms, for outputs [T, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
@@ -91,30 +92,35 @@ class PPO(ActorCritic):
         log_prob = policy_tm1.log_prob(played_actions(batch))
         proximal = self.proximal(batch, log_prob.detach())
         log_ratio = (log_prob - proximal).where(valid, 0.0)
-        log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
-        weight_clip = self.settings.weight_clip
-        log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
         ratio = log_ratio.clamp(max=LARGEST_LOG).exp()
         clip = self.scheduled(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
+        unclipped, clipped = ratio, ratio.clamp(1.0 - clip, 1.0 + clip)
+        weight_clip = self.settings.weight_clip
+        if self.settings.proximal != "behaviour" or weight_clip is not None:  # otherwise all weights are 1
+            log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
+            log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
+            unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
+            clipped = log_weight.exp() * clipped
         advantage = columns["advantage"]
         if self.settings.normalize_advantage:
             advantage = normalize(valid, advantage)
 
         # Equation 7 of the paper: the smaller product, so that moving the ratio beyond the clip gains nothing.
-        clipped = log_weight.exp() * ratio.clamp(1.0 - clip, 1.0 + clip)
-        unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
         surrogate = torch.minimum(unclipped * advantage, clipped * advantage)
         policy_loss = -mean_over(valid, surrogate)
         entropy = mean_over(valid, policy_tm1.entropy())
         value_loss = mean_over(valid, self.value_error(value_tm1, columns))
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        moved = (log_prob.detach() - columns["log_prob"]).where(valid, 0.0)  # log(pi / mu)
-        metrics |= ratio_metrics(batch, moved, (ratio - 1.0).abs() > clip)
-        metrics[DIVERGENCE] = mean_over(valid, moved.exp() - 1.0 - moved)  # estimate of KL(mu, pi), never negative
-        metrics |= fit(valid, columns["return"], value_tm1)
-        return total, {name: metric.detach() for name, metric in metrics.items()}
+        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+        def metrics() -> dict[str, Tensor]:
+            moved = (log_prob - columns["log_prob"]).where(valid, 0.0)  # log(pi / mu)
+            found = {**terms, **ratio_metrics(batch, moved, (ratio - 1.0).abs() > clip)}
+            found[DIVERGENCE] = mean_over(valid, moved.exp() - 1.0 - moved)  # estimate of KL(mu, pi), never negative
+            return found | fit(valid, columns["return"], value_tm1)
+
+        return total, LazyMetrics(metrics)
 
     def proximal(self, batch: Batch, log_prob: Tensor) -> Tensor:
         """Return each action's log-probability [T, B] under pi_prox, the denominator of the clipped ratio.

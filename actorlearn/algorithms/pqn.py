@@ -28,6 +28,7 @@ from torch import Tensor
 
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.q_learning import ActionValues
 from actorlearn.algorithms.returns import lambda_returns, mean_over, outcomes
 from actorlearn.algorithms.specs.pqn import PQNSettings
@@ -60,14 +61,11 @@ class PQN(ActionValues):
         target_tm1 = lambda_returns(outcomes(batch, self.settings), value_t, self.settings.q_lambda)
         return batch.parted({**batch.columns, "target": target_tm1})
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss and its terms, for outputs [T, B, size]."""
         valid, target = batch.valid, batch.columns["target"]
         q = self.numbers_of_played(outputs, batch).squeeze(-1)
         error = target.where(valid, 0.0) - q
-        metrics = {
-            "q_mean": mean_over(valid, q),
-            "target_mean": mean_over(valid, target),
-            "error_mean": mean_over(valid, error.abs()),
-        }
-        return self.total(batch, 0.5 * error.square()), {name: metric.detach() for name, metric in metrics.items()}
+        found = {"q_mean": q, "target_mean": target, "error_mean": error.abs()}
+        metrics = LazyMetrics(lambda: {name: mean_over(valid, values) for name, values in found.items()})
+        return self.total(batch, 0.5 * error.square()), metrics

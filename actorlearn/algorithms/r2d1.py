@@ -29,6 +29,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY, QLearning
 from actorlearn.algorithms.returns import mean_over
@@ -50,7 +51,7 @@ class R2D1(QLearning):
         target = {name.removeprefix("target."): output for name, output in outputs.items()}
         return replace(batch, columns={**batch.columns, "following": self.values(target)})
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss, its terms and the priorities [1, B], for outputs [L + n, B, size]."""
         values = self.values(outputs)
         if values.shape[:-1] != batch.first.shape:
@@ -63,13 +64,15 @@ class R2D1(QLearning):
         q = values[: len(valid)].gather(-1, played_actions(batch)[..., None]).squeeze(-1)  # [L, B]
         target = self._target(values.detach(), batch)
         distance = (target - q).where(valid, 0.0)
-        metrics = {
-            "q_mean": mean_over(valid, self._returns(q)),
-            "target_mean": mean_over(valid, self._returns(target)),
-            "error_mean": mean_over(valid, distance.abs()),
-            "priority": self._priority(distance.detach().abs(), valid),
-        }
-        return self.total(batch, 0.5 * distance.square()), {name: metric.detach() for name, metric in metrics.items()}
+        metrics = LazyMetrics(
+            lambda: {
+                "q_mean": mean_over(valid, self._returns(q)),
+                "target_mean": mean_over(valid, self._returns(target)),
+                "error_mean": mean_over(valid, distance.abs()),
+                "priority": self._priority(distance.detach().abs(), valid),
+            }
+        )
+        return self.total(batch, 0.5 * distance.square()), metrics
 
     def _target(self, values: Tensor, batch: Batch) -> Tensor:
         """Return the targets h(r + discount * h^-1(value of the state reached)), [L, B]; h(r) where discount is 0."""

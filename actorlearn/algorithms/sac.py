@@ -21,6 +21,7 @@ from torch.nn.functional import softplus
 
 from actorlearn.actions import Actions, describe_actions
 from actorlearn.algorithms.interface import Batch, Networks
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.q_learning import LEAST_PRIORITY
 from actorlearn.algorithms.returns import mean_over
@@ -80,7 +81,7 @@ class SAC:
 
     def losses(
         self, networks: Networks, batch: Batch, generator: torch.Generator, progress: float
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    ) -> tuple[dict[str, Tensor], LazyMetrics]:
         """Return the loss of each network (equations 5, 9 and 18 of the paper), and metrics with priorities [1, B]."""
         observation, valid = batch.observation[0], batch.valid[0]
         log_alpha = networks["temperature"]()["log"]
@@ -97,18 +98,20 @@ class SAC:
             **{name: mean_over(valid, weight * 0.5 * d.square()) for name, d in zip(CRITICS, distance, strict=True)},
         }
         error = torch.stack(distance).abs().mean(0)
-        metrics = {
-            "q_mean": mean_over(valid, torch.stack(values).mean(0)),
-            "target_mean": mean_over(valid, target),
-            "error_mean": mean_over(valid, error),
-            "policy_loss": losses["actor"],
-            "entropy": -mean_over(valid, log_drawn),
-            "temperature": alpha.squeeze(),
-            "priority": error.clamp(min=LEAST_PRIORITY).where(valid, 0.0)[None],
-        }
+        metrics = LazyMetrics(
+            lambda: {
+                "q_mean": mean_over(valid, torch.stack(values).mean(0)),
+                "target_mean": mean_over(valid, target),
+                "error_mean": mean_over(valid, error),
+                "policy_loss": losses["actor"],
+                "entropy": -mean_over(valid, log_drawn),
+                "temperature": alpha.squeeze(),
+                "priority": error.clamp(min=LEAST_PRIORITY).where(valid, 0.0)[None],
+            }
+        )
         scale = self.settings.loss_scale * (valid.sum() if self.settings.reduction == "sum" else 1.0)
         scaled = {name: scale * loss for name, loss in losses.items()}
-        return scaled, {name: metric.detach() for name, metric in metrics.items()}
+        return scaled, metrics
 
     @torch.no_grad()
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:

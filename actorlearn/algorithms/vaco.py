@@ -23,6 +23,7 @@ from torch import Tensor
 
 from actorlearn.algorithms.actor_critic import ActorCritic, fit
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.lazy_metrics import LazyMetrics
 from actorlearn.algorithms.policies import played_actions
 from actorlearn.algorithms.ppo import LARGEST_LOG, normalize
 from actorlearn.algorithms.ratios import ratio_metrics
@@ -62,7 +63,7 @@ class VACO(ActorCritic):
         }
         return batch.parted(columns)
 
-    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss and its terms, for outputs [T, B, size]."""
         self.check_shapes(outputs, batch)
         valid, columns = batch.valid, batch.columns
@@ -87,8 +88,11 @@ class VACO(ActorCritic):
         value_loss = mean_over(valid, (columns["return"] - value_tm1).square())
 
         total = self.total(valid, policy_loss, value_loss, entropy, progress)
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-        metrics["total_variation"] = variation / 2
-        metrics |= ratio_metrics(batch, log_ratio, ~kept)
-        metrics |= fit(valid, columns["return"], value_tm1)
-        return total, {name: metric.detach() for name, metric in metrics.items()}
+        terms = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
+
+        def metrics() -> dict[str, Tensor]:
+            found = {**terms, "total_variation": variation / 2}
+            found |= ratio_metrics(batch, log_ratio, ~kept)
+            return found | fit(valid, columns["return"], value_tm1)
+
+        return total, LazyMetrics(metrics)

@@ -28,7 +28,7 @@ class LossAndMetrics(NamedTuple):
 
     loss: Tensor
     """The loss, a scalar; the sum if there are several losses."""
-    metrics: dict[str, Tensor]
+    metrics: Mapping[str, Tensor]
     """The metrics that the algorithm returned with the loss."""
 
 

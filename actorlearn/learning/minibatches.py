@@ -6,7 +6,7 @@ Each minibatch is the data of one optimizer step. Minibatches are either parts o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -105,7 +105,7 @@ class Minibatches(Carried):
         """Yield the remaining minibatches of a rollout. Each is made when it is asked for."""
         raise NotImplementedError
 
-    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
         """Record an optimizer step and its metrics; ``taken`` is False if the step was skipped as not finite."""
 
     def skipped_steps(self, prepared: Batch) -> int:
@@ -174,7 +174,7 @@ class Epochs(Minibatches):
                 batch = prepared if part is None else prepared.environments(part)
                 yield Minibatch(batch, seed=mix(mix(self._seed, rollout), number), part=part)
 
-    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
         """Record for which environments of the batch an optimizer step was taken or skipped."""
         (self._taken if taken else self._skipped)[slice(None) if minibatch.part is None else minibatch.part] = True
 

@@ -12,7 +12,7 @@ Amato (2021): the target network acts, and minibatches are drawn from rows store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.acting.exploration import mix
-from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm
+from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch, MultiNetworkAlgorithm
 from actorlearn.algorithms.settings import OffPolicySettings
 from actorlearn.learning.items import batch_of, following_outputs, without_burn_in
 from actorlearn.learning.minibatches import Minibatch, Minibatches
@@ -185,19 +185,18 @@ class Replayed(Minibatches):
             self.target.renew(rollout, number, count)
             yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
-    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: dict[str, Tensor]) -> None:
+    def note_learned(self, minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
         """Count the minibatch, update its priorities, and move a target network with Polyak averaging."""
         self._ahead += 1
         self.target.follow()
-        priority = metrics.pop("priority", None)
         if not (taken and self._prioritises and minibatch.sample is not None):
             return
-        if priority is None:
+        if PRIORITY not in metrics:
             raise ValueError(
                 f'replay.prioritised: true needs the metric "priority", which the loss of '
                 f"{self.settings.policy.algorithm.name!r} does not return; set it to false"
             )
-        self.replay.update(minibatch.sample, priority[0].cpu().numpy())
+        self.replay.update(minibatch.sample, metrics[PRIORITY][0].cpu().numpy())
 
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
         """Record that all minibatches due before this rollout are done; returns metrics."""

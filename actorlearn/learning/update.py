@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from actorlearn.algorithms.interface import Algorithm, Batch
+from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch
 from actorlearn.algorithms.ratios import DIVERGENCE, SAMPLE_SIZE
 from actorlearn.algorithms.state import DeclaredState
 from actorlearn.failpoints import hit
@@ -74,7 +74,7 @@ class Computed(NamedTuple):
     """Loss and metrics of one minibatch. The gradient is in `Learning.gradients`."""
 
     loss: Tensor
-    metrics: dict[str, Tensor]
+    metrics: Mapping[str, Tensor]
     proposed: Tensor
     """State of the algorithm (`KeepsState`) after the optimizer step, as one flat vector."""
 
@@ -158,6 +158,8 @@ class Learning:
         """Number of consecutive rollouts with an optimizer step that was skipped because it was not finite."""
         self._newest: dict[str, float] = {}
         """Metrics of the newest optimizer step; if a step of the update was skipped, of the first skipped one."""
+        self._unread: Callable[[], dict[str, float]] | None = None
+        """Computes these metrics, if they have not been read since the step. Reading them waits for a GPU."""
         self._minibatch: Batch | None = None
         """The newest minibatch of which `metrics` has not reported yet."""
         self._normalized = normalized_in(network.module)
@@ -290,9 +292,10 @@ class Learning:
                 self._step(self.learning_rates(env_steps, self._rate_share({})), self.state.vector)
         if taken:
             self.skipped = 0 if self.finite else self.skipped + 1
+        newest = self._read_newest()
         if remaining and self.algorithm_settings.divergence_limit is not None:
-            self._newest["learned_share"] = taken / remaining
-        return {**self._newest, **self.minibatches.finish(remaining, env_steps, position.used)}
+            newest["learned_share"] = taken / remaining
+        return {**newest, **self.minibatches.finish(remaining, env_steps, position.used)}
 
     def learn(self, batch: Batch, env_steps: int, rollout: int) -> dict[str, float]:
         """Make an update with a batch, without other learners; returns metrics as `pass_over` does."""
@@ -346,8 +349,8 @@ class Learning:
             self.norms.after()
         self.minibatches.note_learned(minibatch, stepped.taken, metrics)
         if self.finite:  # otherwise the metrics of the first skipped step are kept
-            self._newest = {
-                **{name: float(value) for name, value in metrics.items()},
+            self._unread = lambda: {
+                **{name: float(value) for name, value in metrics.items() if name != PRIORITY},
                 "loss": float(loss.detach()),
                 "gradient_norm": stepped.norm,  # of the whole gradient, before clipping
                 "learning_rate": share * self._rate(self.optimizer_settings, env_steps),
@@ -355,6 +358,12 @@ class Learning:
             }
         self.finite &= stepped.taken
         return True
+
+    def _read_newest(self) -> dict[str, float]:
+        """Return the metrics of the newest optimizer step, or of the first skipped one; computes them at first."""
+        if self._unread is not None:
+            self._newest, self._unread = self._unread(), None
+        return self._newest
 
     def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
         """Compute the loss and the gradient of a minibatch; changes neither the weights nor the algorithm's state."""
@@ -417,7 +426,7 @@ class Learning:
         Metrics of optimizer steps are returned by `pass_over` instead.
         """
         minibatch, self._minibatch = self._minibatch, None
-        symptoms = self.diagnosis.row(minibatch, self._newest.get("entropy")) if minibatch is not None else {}
+        symptoms = self.diagnosis.row(minibatch, self._read_newest().get("entropy")) if minibatch is not None else {}
         return {**self.exchange.metrics(), **(self.norms.row() if self.norms else {}), **symptoms}
 
     def sha256(self) -> str:
@@ -437,7 +446,7 @@ class Learning:
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write large state to files in a checkpoint's folder, and return plain values; raises OSError."""
-        own = {"newest_metrics": self._newest, "opened_before_statistics": self._opened_before}
+        own = {"newest_metrics": self._read_newest(), "opened_before_statistics": self._opened_before}
         return own | self.minibatches.save(folder)
 
     def restore(self, saved: checkpoint.Checkpoint, goes_on: bool = False) -> None:
@@ -450,6 +459,6 @@ class Learning:
             self.outer.begin(self.parameters)
         self.state.restore(saved.section("algorithm"))
         self.consumed.restore(saved.tensors["consumed"].numpy())
-        self._newest = dict(saved.state["newest_metrics"])
+        self._newest, self._unread = dict(saved.state["newest_metrics"]), None
         self._opened_before = saved.state["opened_before_statistics"] if goes_on else 0
         self.minibatches.restore(saved, goes_on)

@@ -119,7 +119,7 @@ class AlgorithmContract:
         loss, metrics = algorithm.loss(outputs, prepared, 0.5)
         loss.backward()
         gradients = {name: output.grad for name, output in outputs.items() if output.grad is not None}
-        return loss.detach(), metrics, gradients
+        return loss.detach(), dict(metrics), gradients
 
     def _by_networks(self, algorithm: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
         """Make an update of an algorithm with several networks, with perceptrons as the networks; see `learned`."""
@@ -134,7 +134,7 @@ class AlgorithmContract:
             parameters = list(own[name].parameters())
             slopes = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
             gradients[name] = torch.cat([slope.flatten() for slope in slopes])
-        return torch.stack([loss.detach() for loss in losses.values()]).sum(), metrics, gradients
+        return torch.stack([loss.detach() for loss in losses.values()]).sum(), dict(metrics), gradients
 
     def test_it_asks_for_outputs_and_columns_that_there_can_be(self) -> None:
         """Sizes of heads are 1 or more, and each column has a numpy dtype and a shape."""

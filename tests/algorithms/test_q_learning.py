@@ -89,6 +89,7 @@ def test_losses_and_priorities_equal_the_slow_reference(kind, settings, count, s
         terms, divergences = zip(*reference.c51_errors(outputs, target, own, batch, settings), strict=True)
         priorities = [min(max(divergence, 1e-6), 1e6) for divergence in divergences]
     assert loss.item() == pytest.approx(reference.weighted(terms, batch, settings), rel=1e-4, abs=1e-5)
+    metrics = dict(metrics)
     assert metrics.pop("priority")[0].tolist() == pytest.approx(priorities, rel=1e-4, abs=1e-5)
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in metrics.values())
     assert all(map(is_registered, metrics)), metrics.keys()

@@ -121,6 +121,7 @@ def test_losses_and_priorities_equal_the_slow_reference(settings, length, steps,
         eta * max(map(abs, found)) + (1 - eta) * sum(map(abs, found)) / len(found) if found else 0.0
         for found in of_sequences
     ]
+    metrics = dict(metrics)
     found = metrics.pop("priority")
     assert found.shape == (1, count)
     assert found[0].tolist() == pytest.approx([max(p, LEAST_PRIORITY) for p in priorities], rel=1e-4, abs=1e-5)

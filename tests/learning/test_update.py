@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from actorlearn.algorithms import ppo
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
+from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
@@ -276,3 +278,18 @@ def test_steps_are_skipped_if_no_epoch_has_taken_them() -> None:
     for number, minibatch in enumerate(made.minibatches.draw(prepared, 3, 8, 0)):
         made.minibatches.note_learned(minibatch, number > 3, {})
         assert made.minibatches.skipped_steps(prepared) == 6 * min(number + 1, 7 - number)  # 24 steps in 4 parts
+
+
+def test_metrics_are_computed_for_the_last_minibatch_only_or_for_each_if_a_step_depends_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed = []
+    monkeypatch.setattr(ppo, "ratio_metrics", lambda *given: computed.append(1) or ratio_metrics(*given))
+    for target_kl, expected in ((None, 1), (100.0, 6)):
+        made = learning(name="ppo", epochs=3, minibatches=2, target_kl=target_kl)
+        seen = batch()
+        columns = {name: torch.zeros(seen.action.shape) for name in ("log_prob", "value")}
+        computed.clear()
+        metrics = made.learn(replace(seen, columns=columns), 0, 0)
+        assert len(computed) == expected
+        assert {"policy_loss", "entropy", "divergence", "loss", "gradient_norm", "learning_rate"} <= metrics.keys()
