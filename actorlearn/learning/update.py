@@ -251,7 +251,7 @@ class Learning:
         if not steps or self.minibatches.replay is not None:
             return NOTHING
         first = self._compute(next(self.minibatches.draw(prepared, position.rollout, steps, env_steps)), env_steps)
-        if not torch.isfinite(first.loss):
+        if not isfinite(first.loss.item()):
             self.gradients.fill_(torch.nan)
         self.exchange.bring(gradients=self.gradients)
         return Early(first=first)
@@ -344,7 +344,7 @@ class Learning:
         rates = self.learning_rates(env_steps, share)
         if self.norms:
             self.norms.before()
-        stepped = self._step(rates, proposed, bool(torch.isfinite(loss)) and isfinite(share))
+        stepped = self._step(rates, proposed, isfinite(loss.item()) and isfinite(share))
         if self.norms and stepped.taken:
             self.norms.after()
         self.minibatches.note_learned(minibatch, stepped.taken, metrics)

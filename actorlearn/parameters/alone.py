@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import isfinite
 
-import torch
 from torch import Tensor
 
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
@@ -67,11 +67,11 @@ class Alone(Exchange):
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip a gradient and take an optimizer step, which is not recorded as learned."""
-        norm = clip(gradients, self.groups)
-        taken = usable and bool(torch.isfinite(norm))
+        norm = float(clip(gradients, self.groups))  # waits for a GPU, once
+        taken = usable and isfinite(norm)
         if taken:
             self.optimizer.step(self.parameters, gradients, learning_rates)
-        return Stepped(float(norm), taken)
+        return Stepped(norm, taken)
 
     def settle(self) -> None:
         """Record that the weights have learned from the whole batch."""

@@ -16,6 +16,7 @@ skips changes that a chunk already contains.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -172,8 +173,8 @@ class Async(Exchange):
 
         With several `local_steps`, take the step on this learner's weights, and merge them after this many steps.
         """
-        norm = clip(gradients, self.groups)
-        taken = usable and bool(torch.isfinite(norm))
+        norm = float(clip(gradients, self.groups))
+        taken = usable and isfinite(norm)
         if taken:
 
             def step(chunk: int) -> None:
@@ -192,7 +193,7 @@ class Async(Exchange):
                 if self.pending == self.local_steps:
                     self._merge_local_steps()
         self._number += 1
-        return Stepped(float(norm), taken)
+        return Stepped(norm, taken)
 
     def settle(self) -> None:
         """Count the batch as used, unless it was counted before a restart."""

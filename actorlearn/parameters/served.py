@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -174,9 +174,9 @@ class Served(Alone):
 
     def step(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
         """Clip the gradient, send the servers their parts of it, and copy the new weights from the answers."""
-        norm = clip(gradients, self.groups)
+        norm = float(clip(gradients, self.groups))
         hit("served.clipped")
-        taken = usable and bool(torch.isfinite(norm))
+        taken = usable and isfinite(norm)
         if taken:
             rates = tuple(map(float, learning_rates))
             answers = self._ask(
@@ -191,7 +191,7 @@ class Served(Alone):
             self._dropped += DROPPED in outcomes
         self._number += 1
         hit("served.stepped")
-        return Stepped(float(norm), taken)
+        return Stepped(norm, taken)
 
     def settle(self) -> None:
         """Count the batch, unless it was counted before a restart, and send the count to the servers."""
