@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,7 +39,7 @@ _MEANT = {
 
 
 class Commands(TyperGroup):
-    """Typer's group, which prints every expected error as one line."""
+    """Typer's group, which prints every expected error as one line, or as one line for each fault of a topology."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read ``help COMMAND`` as ``COMMAND --help``."""
@@ -60,16 +61,16 @@ class Commands(TyperGroup):
             status = expected_status(error)
             if status is None:
                 raise  # an error in this program: show its traceback
-            code = _refuse(message(error), status)
+            code = _refuse([message(error), *getattr(error, "__notes__", ())], status)
         if not standalone_mode:
             return code
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refuse(text: str, code: int) -> int:
-    if text:  # without a command typer has shown the help, and text is empty
+def _refuse(lines: Sequence[str], code: int) -> int:
+    for line in filter(None, lines):  # without a command typer has shown the help, and the line is empty
         with suppress(OSError):  # if the disk is full, only the exit status remains
-            typer.echo(f"actorlearn: {' '.join(text.split())}", err=True)
+            typer.echo(f"actorlearn: {' '.join(line.split())}", err=True)
     return code
 
 

@@ -74,8 +74,8 @@ def parse(
     raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     given = placed(overrides)
-    for override in given:
-        apply(override, raw, origins, given)
+    if refused := [fault for override in given if (fault := _refused(override, raw, origins, given))]:
+        raise strict_yaml.together(refused)
     left_out = leave_out_unread(raw, file, origins) if given else {}
     in_proportion = keep_proportions(raw, file, origins) if given else {}
     resolved = defaults.resolve(raw, ask)
@@ -94,6 +94,17 @@ def parse(
     written = frozenset(_written(raw)) - in_proportion.keys()
     made.__dict__.update(lefts, written=written, left_out=left_out, in_proportion=in_proportion)
     return made
+
+
+def _refused(
+    override: Override, raw: dict[str, Any], origins: dict[strict_yaml.Path, Origin], given: Sequence[Override]
+) -> TopologyError | None:
+    """Apply an override (`overrides.apply`); return its fault, if there is one."""
+    try:
+        apply(override, raw, origins, given)
+    except TopologyError as refused:
+        return refused
+    return None
 
 
 def _written(raw: dict[str, Any]) -> Iterator[str]:

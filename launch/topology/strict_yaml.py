@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -24,6 +24,8 @@ MAX_VALUES = 2_000
 """Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time to read a file."""
 MAX_SHOWN = 60
 """Most characters of a value that an error message repeats."""
+MAX_NOTES = 9
+"""Most faults of a topology that an error repeats besides the first."""
 COMMAND_LINE, ARGUMENT = "command line", "argument"
 """Sources of values that are in no file, as errors name them: a command, and a call of a Python function."""
 
@@ -43,7 +45,10 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TopologyError(ValueError):
-    """A topology, an override or a sweep cannot be used. The text is one line: place, value, rule, remedy."""
+    """A topology, an override or a sweep cannot be used. The text is one line: place, value, rule, remedy.
+
+    If there are several faults, the lines of the others are the notes of the exception.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,16 @@ def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
     """Return an error of one line: place, value, rule and remedy."""
     line = f"{where}: {value}: {rule}; {way_out}"
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+
+
+def together(faults: Sequence[TopologyError]) -> TopologyError:
+    """Return the first of several faults, with the number of the others, and at most ``MAX_NOTES`` of them as notes."""
+    if len(faults) == 1:
+        return faults[0]
+    first = TopologyError(f"{faults[0]} (and {len(faults) - 1} more)")
+    for other in faults[1 : 1 + MAX_NOTES]:
+        first.add_note(str(other))
+    return first
 
 
 def read(text: str | bytes, source: str, what: str = "a topology") -> Document:

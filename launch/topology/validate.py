@@ -1,7 +1,7 @@
 """Finds all problems with the single values of a topology, by comparing a raw topology with the types of ``schema.py``.
 
-A problem has a path, a value, a rule and a remedy. `explain` writes the message of the first problem, in one line:
-place, key = value, rule, remedy, number of other problems. Ranges, patterns and words are read from the types, so they
+A problem has a path, a value, a rule and a remedy. `explain` writes a line for each problem: place, key =
+value, rule, remedy. Ranges, patterns and words are read from the types, so they
 are not repeated here. msgspec is not used for the check because it raises only the first problem and suggests no
 remedy. Rules between keys are in ``rules.py``.
 """
@@ -36,7 +36,18 @@ from launch.topology.keys import (
     structs_of,
 )
 from launch.topology.schema import TOPOLOGY
-from launch.topology.strict_yaml import MAX_SHOWN, Origin, Path, TopologyError, fault, number, short, show, typed
+from launch.topology.strict_yaml import (
+    MAX_SHOWN,
+    Origin,
+    Path,
+    TopologyError,
+    fault,
+    number,
+    short,
+    show,
+    together,
+    typed,
+)
 
 ALMOST = 0.85
 """Similarity (0 to 1) from which an unknown key counts as a mistyped key of its section.
@@ -98,24 +109,25 @@ def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], defaults: Mapping[str, Any]) -> TopologyError:
-    """Return the first problem as an error of one line; problems of overrides come first, then the file's."""
+    """Return the problems as one error; those of overrides come first, then those of the file, in its order."""
 
     def order(problem: Problem) -> tuple[bool, int]:
         given = origin(problem.path, origins)
         return not given.override, given.line
 
-    first = min(problems, key=order)
-    given = origin(first.path, origins)
-    value = "is missing" if first.value is MISSING else f"= {show(first.value)}"
-    way_out = first.way_out
-    if first.siblings is not None:
-        wrong_algorithm = any(problem.path == ("algorithm", "name") for problem in problems)
-        way_out = nearest_key(first.path, first.siblings, {} if wrong_algorithm else defaults)
-    if first.default_helps and not given.over:
-        way_out += _way_to_default(first.path, defaults)
-    if len(problems) > 1:
-        way_out += f" (and {len(problems) - 1} more)"
-    return fault(str(given), f"{dotted(first.path)} {value}", first.rule, way_out)
+    wrong_algorithm = any(problem.path == ("algorithm", "name") for problem in problems)
+
+    def line(problem: Problem) -> TopologyError:
+        given, path = origin(problem.path, origins), problem.path
+        value = "is missing" if problem.value is MISSING else f"= {show(problem.value)}"
+        way_out = problem.way_out
+        if problem.siblings is not None:
+            way_out = nearest_key(path, problem.siblings, {} if wrong_algorithm else defaults)
+        if problem.default_helps and not given.over:
+            way_out += _way_to_default(path, defaults)
+        return fault(str(given), f"{dotted(path)} {value}", problem.rule, way_out)
+
+    return together([line(problem) for problem in sorted(problems, key=order)])
 
 
 def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:

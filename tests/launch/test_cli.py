@@ -275,6 +275,13 @@ def test_a_refused_run_is_one_line(topology: Path, monkeypatch: pytest.MonkeyPat
     assert "CartPole-v77" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+def test_each_fault_of_a_topology_is_one_line(topology: Path) -> None:
+    result = ask("check", topology, "seed=-1", "total_steps=x", "simulators.count=0")
+    lines = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout, len(lines)) == (2, "", 3)
+    assert all(line.startswith("actorlearn: command line: ") for line in lines)
+
+
 def test_a_slow_trial_is_announced_before_the_first_lines(
     topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

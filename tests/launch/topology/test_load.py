@@ -28,6 +28,7 @@ from launch.topology.defaults import WITHOUT_EFFECT, resolve
 from launch.topology.keys import CHOSEN, key_at, keys_of, structs_of
 from launch.topology.load import TopologyError, dump, load, parse, tree
 from launch.topology.schema import TOPOLOGY, SupervisionSection
+from launch.topology.strict_yaml import MAX_NOTES
 from tests.examples import examples
 from tests.sizes import ROOT
 
@@ -481,10 +482,28 @@ def test_load_reads_a_file_and_names_it(tmp_path: Path) -> None:
         load(path)
 
 
-def test_several_problems_are_counted_and_the_first_is_told() -> None:
+def test_several_problems_are_counted_and_all_are_told() -> None:
     text = "env: {id: CartPole-v1}\nsimulators:\n  count: 0\nseed: -1\nmode: both\n"
-    with pytest.raises(TopologyError, match=r"^topology:3: simulators.count = 0: .* \(and 2 more\)$"):
+    with pytest.raises(TopologyError, match=r"^topology:3: simulators.count = 0: .* \(and 2 more\)\n") as refused:
         parse(text)
+    assert [note.partition(": must")[0] for note in refused.value.__notes__] == [
+        "topology:4: seed = -1",
+        "topology:5: mode = 'both'",
+    ]
+
+
+def test_all_overrides_with_unknown_keys_are_told() -> None:
+    with pytest.raises(TopologyError, match=r"^command line: 'sead=1': .* \(and 1 more\)\n") as refused:
+        parse(CARTPOLE, ["sead=1", "total_steps=300", "simulators.cuont=2"])
+    assert [note.partition(": section")[0] for note in refused.value.__notes__] == [
+        "command line: 'simulators.cuont=2'"
+    ]
+
+
+def test_of_many_problems_the_first_are_told() -> None:
+    with pytest.raises(TopologyError, match=r"\(and 39 more\)\n") as refused:
+        parse(CARTPOLE + "".join(f"wrong_{number}: 1\n" for number in range(40)))
+    assert len(refused.value.__notes__) == MAX_NOTES
 
 
 def test_every_field_has_a_unit_or_a_meaning() -> None:
