@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _DRAW_EVERY_S = 0.25
 """Least seconds between two drawings that no event has caused."""
-_LINE_EVERY_S = 10.0
+LINE_EVERY_S = 10.0
 """Least seconds between two printed reports, and between two printed events about saved checkpoints."""
 
 
@@ -127,7 +127,7 @@ class PlainConsole:
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
         line = timed_line(elapsed_s, event_line(event))
-        if note.kind == "saved" and self._save_s is not None and self._now_s() - self._save_s < _LINE_EVERY_S:
+        if note.kind == "saved" and self._save_s is not None and self._now_s() - self._save_s < LINE_EVERY_S:
             self._waiting_save = line
             return
         if note.kind == "saved":
@@ -141,7 +141,7 @@ class PlainConsole:
         """Print metrics, unless some were printed less than ten seconds ago."""
         self.view = self.view.with_row(row)
         self._row_is_waiting = True
-        if self._row_s is None or self._now_s() - self._row_s >= _LINE_EVERY_S:
+        if self._row_s is None or self._now_s() - self._row_s >= LINE_EVERY_S:
             self._print_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from launch.display.console import LINE_EVERY_S
 from launch.reports.format import as_duration, as_whole, metric_value, printable
 from launch.runs.view import RunView
 
@@ -37,18 +40,22 @@ class TerminalBar:
         self._progress.stop()
 
 
-class LastLine:
-    """Prints one line with the newest report at the end, for output that is no terminal and cannot be redrawn."""
+class Lines:
+    """Prints a line every ``LINE_EVERY_S`` seconds and at the end, for output that is no terminal."""
 
-    def __init__(self, view: RunView) -> None:
-        self._view = view
+    def __init__(self, view: RunView, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._view, self._now_s = view, now_s
+        self._printed_s = now_s()
 
     def show(self, view: RunView) -> None:
-        """Keep the newest report."""
+        """Print the newest report, if it is time."""
         self._view = view
+        if self._now_s() - self._printed_s >= LINE_EVERY_S:
+            self.close()
 
     def close(self) -> None:
         """Print the newest report in one line, however long it is."""
+        self._printed_s = self._now_s()
         print(f"{printable(self._view.name)}: {line(self._view)}", flush=True)
 
 
@@ -73,12 +80,12 @@ class NotebookBar:
         return f"<div><code>{escape(view.name)}</code> {bar} {escape(said)}</div>"
 
 
-def make(view: RunView) -> NotebookBar | TerminalBar | LastLine:
-    """Return a NotebookBar in a notebook, a TerminalBar in a terminal, else a LastLine."""
+def make(view: RunView) -> NotebookBar | TerminalBar | Lines:
+    """Return a NotebookBar in a notebook, a TerminalBar in a terminal, else Lines."""
     terminal = Console()
     if terminal.is_jupyter:
         return NotebookBar(view)
-    return TerminalBar(view, terminal) if terminal.is_terminal else LastLine(view)
+    return TerminalBar(view, terminal) if terminal.is_terminal else Lines(view)
 
 
 def line(view: RunView) -> str:

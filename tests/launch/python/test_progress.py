@@ -41,6 +41,16 @@ def test_a_file_gets_the_last_state_in_one_whole_line(
     assert capsys.readouterr().out == "<cart>: 250 of 1,000 steps · 50 steps/s · score 12.0 · 0:15 left\n"
 
 
+def test_a_file_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 9.9, 10.1, 10.1, 12.0, 20.2, 20.2])
+    bar = progress.Lines(VIEW, lambda: next(clock))
+    lines = []
+    for _ in range(4):  # at 9.9, 10.1, 12.0 and 20.2 s
+        bar.show(LATER)
+        lines.append(len(capsys.readouterr().out.splitlines()))
+    assert lines == [0, 1, 0, 1]
+
+
 def test_a_notebook_shows_one_output_and_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     ipython = ModuleType("IPython.display")
