@@ -143,11 +143,15 @@ def gpu(  # noqa: PLR0913 - one parameter for each word of the command
 
 
 @app.command("gpu-kit")
-def gpu_kit() -> int:
+def gpu_kit(
+    there: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Leave out a package that the machine has; repeatable.")
+    ] = None,
+) -> int:
     """Make .gpu-kit: wheels that install this checkout without a network on a machine with torch."""
     from benchmarks.gpu import kit
 
-    return kit.main()
+    return kit.main(there or ())
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 Run as ``python -m benchmarks gpu-kit`` (``make gpu-kit``) in a checkout. pip resolves what the project and the tests
 marked gpu need, in the versions of constraints.txt, for the Python of that machine. torch and numpy, which it has, are
-left out.
+left out, and so are the packages that ``--there`` names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from launch.errors import FailedError
@@ -33,13 +33,13 @@ INSTALL = Path(__file__).with_name("install.sh")
 _GLIBC = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux2014", "manylinux_2_17", "manylinux1")
 
 
-def requirements(pyproject: Path) -> list[str]:
-    """Return the requirements to download: those of the build, the project and the tests, without ``THERE``."""
+def requirements(pyproject: Path, there: Collection[str] = THERE) -> list[str]:
+    """Return the requirements to download: those of the build, the project and the tests, without ``there``."""
     told = tomllib.loads(pyproject.read_text())
     project = told["project"]
     tests = [each for each in project["optional-dependencies"]["dev"] if name_of(each) in FOR_TESTS]
     wanted = [*told["build-system"]["requires"], *project["dependencies"], *tests]
-    return [each for each in wanted if name_of(each) not in THERE]
+    return [each for each in wanted if name_of(each) not in there]
 
 
 def name_of(requirement: str) -> str:
@@ -61,8 +61,8 @@ def download(wanted: Sequence[str], folder: Path) -> None:
         raise FailedError("pip could not download the wheels: its words stand above")
 
 
-def leave_out(wheels: Path, names: Sequence[str] = THERE) -> None:
-    """Remove the wheels of packages in ``THERE``, which pip downloads as dependencies of others."""
+def leave_out(wheels: Path, names: Collection[str] = THERE) -> None:
+    """Remove the wheels of these packages, which pip downloads as dependencies of others."""
     for wheel in wheels.glob("*.whl"):
         if name_of(wheel.name.partition("-")[0]) in names:
             wheel.unlink()
@@ -81,22 +81,22 @@ def weigh(folder: Path, most: int = MOST_BYTES) -> int:
     return total
 
 
-def make(folder: Path) -> int:
-    """Make the kit; return its size in bytes."""
+def make(folder: Path, there: Collection[str] = THERE) -> int:
+    """Make the kit without the packages ``there``; return its size in bytes."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "wheels").mkdir(parents=True)
-    download(requirements(ROOT / "pyproject.toml"), folder / "wheels")
-    leave_out(folder / "wheels")
+    download(requirements(ROOT / "pyproject.toml", there), folder / "wheels")
+    leave_out(folder / "wheels", there)
     shutil.copy(INSTALL, folder)
     about = {**commit(ROOT), "python": PYTHON, "made": now()}
     (folder / "kit.json").write_text(f"{json.dumps(about, indent=2)}\n")
     return weigh(folder)
 
 
-def main() -> int:
-    """Make the kit and print its size; return the exit status."""
+def main(also_there: Iterable[str] = ()) -> int:
+    """Make the kit, also without the packages ``also_there``, and print its size; return the exit status."""
     try:
-        total = make(FOLDER)
+        total = make(FOLDER, {*THERE, *map(name_of, also_there)})
     except FailedError as error:
         print(f"gpu-kit: {error}", file=sys.stderr)
         return 1

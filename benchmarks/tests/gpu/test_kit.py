@@ -18,6 +18,8 @@ def test_it_has_what_the_project_needs_but_what_the_machine_has() -> None:
     names = {name_of(each) for each in requirements(ROOT / "pyproject.toml")}
     assert {"ale-py", "msgspec", "pyzmq", "setuptools", "pytest", "pytest-timeout", "hypothesis"} <= names
     assert not {"torch", "numpy", "mypy"} & names
+    fewer = {name_of(each) for each in requirements(ROOT / "pyproject.toml", {"torch", "numpy", "matplotlib"})}
+    assert names - fewer == {"matplotlib"}
 
 
 @pytest.mark.parametrize(
