@@ -1,7 +1,8 @@
-"""The root of the command line: runs a command, prints an expected error as one line, and sets the exit status.
+"""The root of the command line: runs a command, prints an expected error, and sets the exit status.
 
-The exit status is 2 if the request was wrong, and 1 if a valid request failed. In both cases one line on stderr gives
-the wrong value, the rule that it breaks, and a remedy. An error that is not expected is a bug; its traceback is shown.
+The exit status is 2 if the request was wrong, and 1 if a valid request failed. In both cases a line on stderr gives
+the wrong value, the rule that it breaks, and a remedy; a topology with several faults has a line for each. An error
+that is not expected is a bug; its traceback is shown.
 """
 
 from __future__ import annotations

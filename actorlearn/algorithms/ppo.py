@@ -94,10 +94,12 @@ class PPO(ActorCritic):
         log_ratio = (log_prob - proximal).where(valid, 0.0)
         ratio = log_ratio.clamp(max=LARGEST_LOG).exp()
         clip = self.scheduled(self.settings.ratio_clip, self.settings.ratio_clip_final, progress)
-        unclipped, clipped = ratio, ratio.clamp(1.0 - clip, 1.0 + clip)
+        clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
+        log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
         weight_clip = self.settings.weight_clip
-        if self.settings.proximal != "behaviour" or weight_clip is not None:  # otherwise all weights are 1
-            log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
+        if self.settings.proximal == "behaviour" and weight_clip is None:
+            unclipped = ratio + log_weight  # which is 0, or NaN for a recorded probability of 0: the step is skipped
+        else:
             log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
             unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
             clipped = log_weight.exp() * clipped

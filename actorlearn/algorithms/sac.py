@@ -97,13 +97,14 @@ class SAC:
             "temperature": -(log_alpha * mean_over(valid, log_drawn + self.target_entropy)).sum(),
             **{name: mean_over(valid, weight * 0.5 * d.square()) for name, d in zip(CRITICS, distance, strict=True)},
         }
-        error = torch.stack(distance).abs().mean(0)
+        error, value = torch.stack(distance).detach().abs().mean(0), torch.stack(values).detach().mean(0)
+        policy_loss = losses["actor"].detach()  # metrics that are read later must not keep the graph alive
         metrics = LazyMetrics(
             lambda: {
-                "q_mean": mean_over(valid, torch.stack(values).mean(0)),
+                "q_mean": mean_over(valid, value),
                 "target_mean": mean_over(valid, target),
                 "error_mean": mean_over(valid, error),
-                "policy_loss": losses["actor"],
+                "policy_loss": policy_loss,
                 "entropy": -mean_over(valid, log_drawn),
                 "temperature": alpha.squeeze(),
                 "priority": error.clamp(min=LEAST_PRIORITY).where(valid, 0.0)[None],

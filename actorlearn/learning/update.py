@@ -360,9 +360,10 @@ class Learning:
         return True
 
     def _read_newest(self) -> dict[str, float]:
-        """Return the metrics of the newest optimizer step, or of the first skipped one; computes them at first."""
-        if self._unread is not None:
-            self._newest, self._unread = self._unread(), None
+        """Return the metrics of the newest optimizer step, or of the first skipped one, and compute them if needed."""
+        unread, self._unread = self._unread, None
+        if unread is not None:
+            self._newest = unread()
         return self._newest
 
     def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from actorlearn.actions import Actions, MultiDiscrete, draw
-from actorlearn.algorithms.interface import Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
+from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
@@ -52,7 +52,7 @@ MASKS = 8
 """Number of random masks with which an algorithm is tested not to choose an invalid action."""
 SHIPPED = "actorlearn."
 """Beginning of the names of built-in modules."""
-_TAKEN = frozenset(Batch.__slots__) | {"state", "priority"}
+_TAKEN = frozenset(Batch.__slots__) | {"state", PRIORITY}
 """Names that an algorithm's column must not have, because every batch has columns of these names."""
 
 
@@ -411,7 +411,7 @@ def _check_loss(found: LossAndMetrics, items: int | None) -> None:
     if not torch.isfinite(found.loss).all():
         raise ValueError(f"its loss is {float(found.loss.detach())}; it must be finite")
     for name, metric in found.metrics.items():
-        if name == "priority" and items is not None:
+        if name == PRIORITY and items is not None:
             _check_tensor(metric, "the metric priority", (1, items))
         elif not _is_number(metric):
             raise ValueError(f"its metric {name!r} is {metric!r:.100}; it must be a detached tensor of one number")

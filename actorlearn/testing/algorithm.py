@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from actorlearn.actions import Actions, cell, choices, draw
-from actorlearn.algorithms.interface import Algorithm, Batch, Bootstraps, MultiNetworkAlgorithm
+from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch, Bootstraps, MultiNetworkAlgorithm
 from actorlearn.algorithms.make import extra_networks, make
 from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
 from actorlearn.algorithms.state import unchanged
@@ -181,8 +181,8 @@ class AlgorithmContract:
         assert gradients and any(gradient.any() for gradient in gradients.values())
         assert all(torch.isfinite(gradient).all() for gradient in gradients.values())
         assert not [name for name, metric in metrics.items() if metric.requires_grad], "detach the metrics"
-        if "priority" in metrics:
-            priority = metrics.pop("priority")
+        if PRIORITY in metrics:
+            priority = metrics.pop(PRIORITY)
             assert priority.shape == (1, batch.valid.shape[1]) and (priority >= 0).all()
         wrong = [name for name, metric in metrics.items() if metric.numel() != 1 or not torch.isfinite(metric)]
         assert not wrong, f"the metrics {wrong} must each be one finite number"

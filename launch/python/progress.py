@@ -45,18 +45,23 @@ class Lines:
 
     def __init__(self, view: RunView, now_s: Callable[[], float] = time.monotonic) -> None:
         self._view, self._now_s = view, now_s
-        self._printed_s = now_s()
+        self._printed, self._printed_s = "", now_s()
 
     def show(self, view: RunView) -> None:
-        """Print the newest report, if it is time."""
+        """Print the newest report, unless the last one was printed less than ``LINE_EVERY_S`` seconds before."""
         self._view = view
         if self._now_s() - self._printed_s >= LINE_EVERY_S:
-            self.close()
+            self._print()
 
     def close(self) -> None:
-        """Print the newest report in one line, however long it is."""
-        self._printed_s = self._now_s()
-        print(f"{printable(self._view.name)}: {line(self._view)}", flush=True)
+        """Print the newest report, unless it is printed already."""
+        self._print()
+
+    def _print(self) -> None:
+        text = f"{printable(self._view.name)}: {line(self._view)}"  # in one line, however long it is
+        if text != self._printed:
+            print(text, flush=True)
+        self._printed, self._printed_s = text, self._now_s()
 
 
 class NotebookBar:

@@ -77,7 +77,7 @@ class ProcessTable:
             add = self.add_learners if action.learners else self.add_simulators
             new = add(action.learners or action.simulators, env)
         except (TopologyError, OSError) as error:  # also if there is no room in the run or in shared memory
-            return ev.NotEnlarged(action.client, str(error))
+            return ev.NotEnlarged(action.client, "; ".join([str(error), *getattr(error, "__notes__", ())]))
         return ev.Enlarged(action.client, tuple(new))
 
     def add_simulators(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:

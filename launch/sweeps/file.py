@@ -1,8 +1,8 @@
 """Reads and checks the sweep file, before any run is started. It is strict YAML, as a topology is.
 
-Every error is a TopologyError of one line: the place, the wrong value, the rule and a remedy. The topology is checked
-with the values of the trials too. If the trials are known from the start and not too many, each is checked with all
-its values; otherwise each value is checked alone.
+Every error is a TopologyError with a line for each fault: the place, the wrong value, the rule and a remedy. The
+topology is checked with the values of the trials too. If the trials are known from the start and not too many, each is
+checked with all its values; otherwise each value is checked alone.
 """
 
 from __future__ import annotations
@@ -341,4 +341,7 @@ def _try_values(sweep: Sweep) -> None:
         try:
             sweep.topology(values)
         except TopologyError as error:
-            raise TopologyError(f"{error} (in the trial with {written(values):.200})") from None
+            in_trial = TopologyError(f"{error} (in the trial with {written(values):.200})")
+            for note in getattr(error, "__notes__", ()):
+                in_trial.add_note(note)
+            raise in_trial from None

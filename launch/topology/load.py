@@ -2,7 +2,7 @@
 
 Reads a file or text and dotted overrides (``simulators.count=4``), and writes a resolved topology as YAML. It fills in
 defaults (``defaults.py``), checks every value (``validate.py``) and the rules between keys (``rules.py``). Every error
-is a TopologyError of one line. This module starts no process of the run and does not look at devices.
+is a TopologyError. This module starts no process of the run and does not look at devices.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -74,8 +75,10 @@ def parse(
     raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     given = placed(overrides)
-    if refused := [fault for override in given if (fault := _refused(override, raw, origins, given))]:
-        raise strict_yaml.together(refused)
+    faults = (_fault(override, raw, origins, given) for override in given)
+    if refused := [*islice(filter(None, faults), strict_yaml.MAX_FAULTS)]:  # each takes some milliseconds
+        least = "at least " if len(refused) == strict_yaml.MAX_FAULTS else ""
+        raise strict_yaml.together(refused, others=f"{least}{len(refused) - 1}")
     left_out = leave_out_unread(raw, file, origins) if given else {}
     in_proportion = keep_proportions(raw, file, origins) if given else {}
     resolved = defaults.resolve(raw, ask)
@@ -96,7 +99,7 @@ def parse(
     return made
 
 
-def _refused(
+def _fault(
     override: Override, raw: dict[str, Any], origins: dict[strict_yaml.Path, Origin], given: Sequence[Override]
 ) -> TopologyError | None:
     """Apply an override (`overrides.apply`); return its fault, if there is one."""

@@ -24,8 +24,8 @@ MAX_VALUES = 2_000
 """Most keys and values in a document. A topology has fewer than 200 keys; the limit bounds the time to read a file."""
 MAX_SHOWN = 60
 """Most characters of a value that an error message repeats."""
-MAX_NOTES = 9
-"""Most faults of a topology that an error repeats besides the first."""
+MAX_FAULTS = 10
+"""Most faults of a topology that an error tells."""
 COMMAND_LINE, ARGUMENT = "command line", "argument"
 """Sources of values that are in no file, as errors name them: a command, and a call of a Python function."""
 
@@ -105,12 +105,12 @@ def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
     return TopologyError("".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
 
 
-def together(faults: Sequence[TopologyError]) -> TopologyError:
-    """Return the first of several faults, with the number of the others, and at most ``MAX_NOTES`` of them as notes."""
+def together(faults: Sequence[TopologyError], others: str) -> TopologyError:
+    """Return the first of several faults, with the number of the ``others`` as text, and with these as notes."""
     if len(faults) == 1:
         return faults[0]
-    first = TopologyError(f"{faults[0]} (and {len(faults) - 1} more)")
-    for other in faults[1 : 1 + MAX_NOTES]:
+    first = TopologyError(f"{faults[0]} (and {others} more)")
+    for other in faults[1:]:
         first.add_note(str(other))
     return first
 

@@ -1,9 +1,8 @@
 """Finds all problems with the single values of a topology, by comparing a raw topology with the types of ``schema.py``.
 
-A problem has a path, a value, a rule and a remedy. `explain` writes a line for each problem: place, key =
-value, rule, remedy. Ranges, patterns and words are read from the types, so they
-are not repeated here. msgspec is not used for the check because it raises only the first problem and suggests no
-remedy. Rules between keys are in ``rules.py``.
+A problem has a path, a value, a rule and a remedy. `explain` writes a line for each problem: place, key = value, rule,
+remedy. Ranges, patterns and words are read from the types, so they are not repeated here. msgspec is not used for the
+check because it raises only the first problem and suggests no remedy. Rules between keys are in ``rules.py``.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from launch.topology.keys import (
 )
 from launch.topology.schema import TOPOLOGY
 from launch.topology.strict_yaml import (
+    MAX_FAULTS,
     MAX_SHOWN,
     Origin,
     Path,
@@ -127,7 +127,8 @@ def explain(problems: Sequence[Problem], origins: Mapping[Path, Origin], default
             way_out += _way_to_default(path, defaults)
         return fault(str(given), f"{dotted(path)} {value}", problem.rule, way_out)
 
-    return together([line(problem) for problem in sorted(problems, key=order)])
+    shown = sorted(problems, key=order)[:MAX_FAULTS]
+    return together([line(problem) for problem in shown], others=f"{len(problems) - 1}")
 
 
 def origin(path: Path, origins: Mapping[Path, Origin]) -> Origin:

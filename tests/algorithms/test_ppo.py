@@ -154,6 +154,12 @@ def test_before_the_first_step_of_an_epoch_the_gradient_is_that_of_the_policy_gr
 # The policy that the ratio is taken to ----------------------------------------------------------------------
 
 
+def test_a_recorded_probability_of_zero_makes_the_loss_nan_so_that_the_step_is_skipped() -> None:
+    batch, outputs = one(log_prob=-math.inf, advantage=1.0)
+    loss, _ = PPO(SETTINGS).loss(outputs, batch, 0.0)
+    assert math.isnan(loss.item())
+
+
 def stale(lag: int, acted: float, before: float, advantage: float = 2.0) -> tuple[Batch, dict[str, Tensor]]:
     """One transition, chosen with probability ``acted`` so many updates ago, ``before`` before the pass; now 1/2."""
     batch, outputs = one(math.log(acted), advantage)

@@ -42,13 +42,15 @@ def test_a_file_gets_the_last_state_in_one_whole_line(
 
 
 def test_a_file_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = iter([0.0, 9.9, 10.1, 10.1, 12.0, 20.2, 20.2])
-    bar = progress.Lines(VIEW, lambda: next(clock))
+    clock = {"now_s": 0.0}
+    bar = progress.Lines(VIEW, lambda: clock["now_s"])
     lines = []
-    for _ in range(4):  # at 9.9, 10.1, 12.0 and 20.2 s
-        bar.show(LATER)
+    for now_s, steps in ((9.9, 99), (10.1, 101), (12.0, 120), (20.2, 202)):
+        clock["now_s"] = now_s
+        bar.show(VIEW.with_row({"env_steps": steps}))
         lines.append(len(capsys.readouterr().out.splitlines()))
-    assert lines == [0, 1, 0, 1]
+    bar.close()  # the newest report is printed already
+    assert lines == [0, 1, 0, 1] and capsys.readouterr().out == ""
 
 
 def test_a_notebook_shows_one_output_and_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,12 @@ def test_what_is_wrong_is_refused_on_one_line(text: str, said: str, folder: Path
     assert said in line and "\n" not in line and "; " in line
 
 
+def test_all_wrong_keys_of_a_trial_are_told(folder: Path) -> None:
+    with pytest.raises(TopologyError, match=r"(?s)horizn.* \(and 1 more\) \(in the trial with ") as refused:
+        read(write(folder, "topology: cart.yaml\nvary: {algorithm.horizn: [8], algorithm.discont: [0.5]}"))
+    assert ["discont" in note for note in refused.value.__notes__] == [True]
+
+
 def test_runs_are_named_after_the_file(folder: Path) -> None:
     (folder / "a b.yaml").write_text("topology: cart.yaml")
     with pytest.raises(TopologyError, match=r"'a b': the name of the file must have.*; rename it"):

@@ -28,7 +28,7 @@ from launch.topology.defaults import WITHOUT_EFFECT, resolve
 from launch.topology.keys import CHOSEN, key_at, keys_of, structs_of
 from launch.topology.load import TopologyError, dump, load, parse, tree
 from launch.topology.schema import TOPOLOGY, SupervisionSection
-from launch.topology.strict_yaml import MAX_NOTES
+from launch.topology.strict_yaml import MAX_FAULTS
 from tests.examples import examples
 from tests.sizes import ROOT
 
@@ -503,7 +503,7 @@ def test_all_overrides_with_unknown_keys_are_told() -> None:
 def test_of_many_problems_the_first_are_told() -> None:
     with pytest.raises(TopologyError, match=r"\(and 39 more\)\n") as refused:
         parse(CARTPOLE + "".join(f"wrong_{number}: 1\n" for number in range(40)))
-    assert len(refused.value.__notes__) == MAX_NOTES
+    assert len(refused.value.__notes__) == MAX_FAULTS - 1
 
 
 def test_every_field_has_a_unit_or_a_meaning() -> None:
