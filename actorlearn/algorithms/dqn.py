@@ -43,9 +43,8 @@ class DQN(QLearning):
                 "q_mean": mean_over(batch.valid, q),
                 "target_mean": mean_over(batch.valid, target),
                 "error_mean": mean_over(batch.valid, distance),
-                "priority": distance.clamp(LEAST_PRIORITY, delta).where(
-                    batch.valid, 0.0
-                ),  # at most delta, as in accel_rl
+                # At most delta, as in accel_rl.
+                "priority": distance.clamp(LEAST_PRIORITY, delta).where(batch.valid, 0.0),
             }
         )
         return self.total(batch, error), metrics
