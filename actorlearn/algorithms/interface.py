@@ -78,7 +78,7 @@ class Batch:
         """
         indices = chosen.to(self.action.device)
         # index_select, not [:, indices]: 256 of 2,048 observations of Atari take 0.2 ms instead of 4.2 on one core.
-        return self._changed(lambda tensor: tensor.index_select(1, indices))
+        return self.map(lambda tensor: tensor.index_select(1, indices))
 
     def parted(self, columns: Mapping[str, Tensor]) -> Batch:
         """Return the batch with these columns, without its last observation, and flattened to [1, T * B, ...].
@@ -91,13 +91,17 @@ class Batch:
 
     def transitions(self) -> Batch:
         """Return the batch flattened to [1, T * B, ...]; `observation` and `first` must be [T, B], not [T+1, B]."""
-        return self._changed(lambda tensor: tensor.flatten(0, 1)[None])
+        return self.map(lambda tensor: tensor.flatten(0, 1)[None])
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of the batch, also those of ``columns``, by name."""
+        return {**{name: getattr(self, name) for name in Batch.__slots__ if name != "columns"}, **self.columns}
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """Return a batch of the results of ``change`` for each tensor."""
-        columns = {name: change(column) for name, column in self.columns.items()}
-        others = {name: change(getattr(self, name)) for name in Batch.__slots__ if name != "columns"}
-        return Batch(**others, columns=columns)
+        changed = {name: change(tensor) for name, tensor in self.tensors().items()}
+        columns = {name: changed.pop(name) for name in self.columns}
+        return Batch(**changed, columns=columns)
 
 
 class Algorithm(Protocol):
@@ -147,7 +151,7 @@ class Algorithm(Protocol):
 
         ``outputs`` come from one forward pass on all observations of the minibatch, and have the same first two
         dimensions. `progress`, from 0 to 1, is the completed share of `schedule_steps`; values that change along the
-        run are computed from it.
+        run are computed from it. On a GPU it may be a tensor of shape [] (`learning.losses.CapturedLoss`).
 
         For a minibatch from a replay, the metric "priority" may be [1, B]: the error of each item. A prioritised replay
         draws an item with a probability in proportion to a power of its priority.

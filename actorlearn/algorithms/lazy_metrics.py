@@ -20,6 +20,10 @@ class LazyMetrics(Mapping[str, Tensor]):
         """Call ``compute``, without gradient, when a metric is read; it must not read what later steps change."""
         self._compute = compute
 
+    def again(self) -> LazyMetrics:
+        """Return the same metrics, not computed yet: a CUDA graph has changed the tensors that ``compute`` reads."""
+        return LazyMetrics(self._compute)
+
     @cached_property
     def _computed(self) -> dict[str, Tensor]:
         with torch.no_grad():

@@ -121,7 +121,9 @@ class Learning:
         self.state = DeclaredState(algorithm, settings.device)
         """State of the algorithm besides weights (`KeepsState`). A loss computes its next value, which replaces it if
         the optimizer step is taken."""
-        self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision)
+        control = worker.control if worker else Control(None, settings.id, settings.run_id)
+        warn = control.warned if settings.cuda_graphs and not settings.compile else None
+        self.losses = make_losses(algorithm, network, minibatches.target, settings.device, settings.precision, warn)
         self.weights, self.gradients, self.parameters = network.weights, network.gradients, network.parameters
         self.norms = Norms(network.module, self.parameters, self.gradients) if settings.norms else None
         self.diagnosis = Diagnosis(network, settings.policy.actions, settings.policy.action_mask)
@@ -144,7 +146,6 @@ class Learning:
             networks=networks,
             outer=self.outer,
         )
-        control = worker.control if worker else Control(None, settings.id, settings.run_id)
         self.beat: Callable[[], bool] = worker.poll if worker else lambda: True
         """Called during long operations, to show the supervisor that this process is alive."""
         self._timings = worker.timings if worker else Timings()
@@ -357,6 +358,8 @@ class Learning:
                 **{f"{OWN_RATE}{g.name}": rates[g.number] for g in self.groups if g.name in self.own_rates},
             }
         self.finite &= stepped.taken
+        if not stepped.taken:
+            self._read_newest()  # before the next minibatch overwrites the metrics (`CapturedLoss`)
         return True
 
     def _read_newest(self) -> dict[str, float]:

@@ -1,11 +1,12 @@
-"""A network's forward pass as one CUDA graph: a single kernel launch from the CPU instead of one for each layer.
+"""CUDA graphs: many operations as a single launch from the CPU, instead of one launch for each operation.
 
-Inference servers use it: their batches are so small that launches take longer than the computation.
+Small networks need it, because launches take longer than their computation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,39 @@ from torch import Tensor, nn
 from actorlearn.models.interface import Outputs, unroll
 from actorlearn.models.make import autocast
 
+T = TypeVar("T")
+
 _WARMUPS = 3
+
+
+class Captured(Generic[T]):
+    """The operations of a function on a GPU, as one CUDA graph that can be replayed.
+
+    Each replay overwrites the tensors of ``result``, which the function has returned.
+    """
+
+    def __init__(self, work: Callable[[], T], device: torch.device) -> None:
+        """Call ``work`` some times, and capture the operations of the last call.
+
+        Raises RuntimeError if ``work`` waits for the GPU, for example to read a number from it.
+        """
+        self._device = device
+        with torch.cuda.device(device):
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
+                    work()
+            torch.cuda.current_stream().wait_stream(side)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may use the GPU
+                self.result = work()
+
+    def replay(self) -> T:
+        """Repeat the operations with the same tensors as inputs; return the result."""
+        with torch.cuda.device(self._device):
+            self._graph.replay()
+        return self.result
 
 
 class Graph:
@@ -25,12 +58,16 @@ class Graph:
         ``example`` has the arguments of `unroll` after the network. Raises RuntimeError if the results differ, as they
         do for a network whose outputs depend on more than its inputs and weights.
         """
-        self._device = example[0].device
+        device = example[0].device
         self._rows = [tensor.clone() for tensor in example]
-        with torch.cuda.device(self._device):
-            self._capture(network, precision)
+
+        def forward() -> tuple[Outputs, Tensor | None]:
+            with autocast(str(device), precision):
+                return unroll(network, *self._rows)
+
+        self._captured = Captured(forward, device)
         other = [tensor.flip(-1) for tensor in example]  # other inputs, so that old outputs do not look correct
-        with autocast(str(self._device), precision):
+        with autocast(str(device), precision):
             eager, _ = unroll(network, *other)
         for name, output in self(*other)[0].items():
             if not torch.allclose(output, eager[name], rtol=1e-3, atol=1e-3):
@@ -40,21 +77,8 @@ class Graph:
                     "false"
                 )
 
-    def _capture(self, network: nn.Module, precision: str) -> None:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), autocast(str(self._device), precision):
-            for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
-                unroll(network, *self._rows)
-        torch.cuda.current_stream().wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph), autocast(str(self._device), precision):
-            self._outputs = unroll(network, *self._rows)
-
     def __call__(self, *rows: Tensor) -> tuple[Outputs, Tensor | None]:
         """Return what `unroll` returns for inputs of the captured shapes; the next call overwrites these tensors."""
-        with torch.cuda.device(self._device):
-            for captured, tensor in zip(self._rows, rows, strict=True):
-                captured.copy_(tensor, non_blocking=True)
-            self._graph.replay()
-        return self._outputs
+        for captured, tensor in zip(self._rows, rows, strict=True):
+            captured.copy_(tensor, non_blocking=True)
+        return self._captured.replay()

@@ -129,24 +129,36 @@ class Passes:
             _lay_gradients(networks[-1], self._copies_gradients[-1])
         self._networks = [torch.compile(network) for network in networks] if compiled else networks
         self._pending: tuple[Outputs, list[Outputs]] | None = None
-        """Outputs of the newest forward pass with several shares, until its backward pass.
+        """Outputs of the newest forward pass, until its backward pass; None if the loss is computed from them directly.
 
         The first element has the joined outputs, from which the loss is computed, the second those of each share."""
 
     def forward(
-        self, observation: Tensor, state: Tensor | None = None, first: Tensor | None = None, *, bootstrap: int = 0
+        self,
+        observation: Tensor,
+        state: Tensor | None = None,
+        first: Tensor | None = None,
+        *,
+        bootstrap: int = 0,
+        detached: bool = False,
     ) -> tuple[Outputs, Tensor | None]:
         """Return outputs {head: [T, B, size]} and the state after the last step, as `models.interface.unroll` does.
 
         The caller uses the outputs of the last ``bootstrap`` time steps as constants, so no gradient is computed for
-        them where that saves time.
+        them where that saves time. With ``detached``, a caller that keeps a loss of the outputs does not keep the
+        operations of the network.
         """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:
-            self._pending = None
-            return self._pass(0, observation, state, first, bootstrap)
+            outputs, after = self._pass(0, observation, state, first, bootstrap)
+            if not detached:
+                self._pending = None
+                return outputs, after
+            leaves = {name: output.detach().requires_grad_() for name, output in outputs.items()}
+            self._pending = leaves, [outputs]
+            return leaves, after
         rows = observation.tensor_split(count, 1)
-        states = state.tensor_split(count) if state is not None else [None] * count
+        befores = state.tensor_split(count) if state is not None else [None] * count
         firsts = first.tensor_split(count, 1) if first is not None else [None] * count
         modes = torch.is_grad_enabled() and self._gradients is not None, torch.is_inference_mode_enabled()
 
@@ -156,7 +168,7 @@ class Passes:
                 stack.enter_context(torch.set_grad_enabled(modes[0]))
                 if modes[0] and index:
                     self._copies_gradients[index - 1].zero_()
-                return self._pass(index if modes[0] else 0, rows[index], states[index], firsts[index], bootstrap)
+                return self._pass(index if modes[0] else 0, rows[index], befores[index], firsts[index], bootstrap)
 
         passed = self._pool.run(share, count)
         parts = [outputs for outputs, _ in passed]
@@ -165,8 +177,8 @@ class Passes:
             for output in joined.values():
                 output.requires_grad_()
             self._pending = joined, parts
-        after = [state for _, state in passed if state is not None]
-        return joined, torch.cat(after) if after else None
+        states = [state for _, state in passed if state is not None]
+        return joined, torch.cat(states) if states else None
 
     def _pass(
         self, index: int, observation: Tensor, state: Tensor | None, first: Tensor | None, bootstrap: int = 0
@@ -237,15 +249,15 @@ class FlatNetwork:
         """Return a copy of the network with its own weights, for forward passes only."""
         return type(self)(copy.deepcopy(self.module), *self._how, learns=False)
 
-    def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0) -> Outputs:
+    def outputs(self, batch: Batch, last: int = 0, bootstrap: int = 0, detached: bool = False) -> Outputs:
         """Return outputs {head: [last, B, size]} for the last ``last`` time steps of a batch; 0 = for all.
 
         A recurrent network passes over all time steps, from the state with which it acted on the first. The caller must
-        use the outputs of the last ``bootstrap`` time steps as constants.
+        use the outputs of the last ``bootstrap`` time steps as constants; ``detached`` is as for `Passes.forward`.
         """
         state = batch.columns["state"][0] if self.state_size else None
         observation = batch.observation if self.state_size else batch.observation[-last:]
-        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap=bootstrap)
+        outputs, _ = self.passes.forward(observation, state, batch.first, bootstrap=bootstrap, detached=detached)
         return {name: output[-last:] for name, output in outputs.items()}
 
 

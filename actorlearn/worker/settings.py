@@ -157,6 +157,8 @@ class TrainerSettings(ProcessSettings, frozen=True, kw_only=True):
     """How the first convolution is computed: "plain" or "space-to-depth"."""
     compile: bool
     """Whether torch.compile compiles the network."""
+    cuda_graphs: bool = True
+    """Whether gradients are computed by CUDA graphs on a GPU."""
     total_steps: int
     """Number of environment steps of all learners at which the run ends at the latest."""
     schedule_steps: int | None = None

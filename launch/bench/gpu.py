@@ -148,7 +148,7 @@ def by_graphs(host: GpuHost, quick: bool) -> Cases:
     found: dict[str, RateCase] = {}
     for work, (keys, alone) in works.items():
         for said, key in (("with graphs", "true"), ("without graphs", "false")):
-            captured = (*keys, *server_keys(host, 1), f"inference.cuda_graphs={key}")
+            captured = (*keys, *server_keys(host, 1), f"inference.cuda_graphs={key}", f"trainer.cuda_graphs={key}")
             found[f"{work}, {said}"] = RateCase(PAAC, captured, alone)
     return found
 

@@ -235,6 +235,7 @@ def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSetting
         precision=topology.trainer.precision,
         layout=topology.trainer.layout,
         compile=topology.trainer.compile is True,
+        cuda_graphs=topology.trainer.cuda_graphs,
         total_steps=topology.total_steps,
         schedule_steps=topology.schedule_steps,
         stop_at_steps=topology.stop_at_steps,

@@ -185,6 +185,13 @@ class TrainerSection(Section, frozen=True, kw_only=True):
     compile: Annotated[
         Literal["auto"] | bool, Meta(description="compile the network with torch.compile; takes a minute at the start")
     ] = "auto"
+    cuda_graphs: Annotated[
+        bool,
+        Meta(
+            description="on a GPU, compute the gradient of a minibatch as one CUDA graph; a loss that cannot be "
+            "captured is computed without"
+        ),
+    ] = True
 
 
 class EvaluatorSection(Section, frozen=True, kw_only=True):

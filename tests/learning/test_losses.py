@@ -1,23 +1,37 @@
-"""Losses of several networks: the gradient of each is its network's alone, and the random numbers are the seed's."""
+"""Losses of several networks: the gradient of each is its network's alone, and the random numbers are the seed's.
+
+Losses that CUDA graphs compute: their numbers are those of the loss itself.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from msgspec.structs import replace
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch, Networks
 from actorlearn.extra_networks import ExtraNetwork
+from actorlearn.learning import losses
+from actorlearn.learning.losses import CapturedLoss, LossAndMetrics, SingleLoss
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
 from actorlearn.models.several import networks
-from tests.learning.made import batch, trainer_settings
+from tests import named
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, trainer_settings
+from tests.learning.replayed import Played, replaying, source
 
 
 class Judged(A2C):
@@ -152,3 +166,171 @@ def test_an_algorithm_has_one_loss_or_networks_and_losses() -> None:
         ALGORITHMS.spec("a2c").check(
             type("NoLoss", (), dict.fromkeys(("heads", "columns", "act", "prepare"), len)), "it"
         )
+
+
+# CUDA graphs --------------------------------------------------------------------------------------------------------
+
+
+class Recorded(TorchDispatchMode):
+    """Stands for a CUDA graph on a machine without a GPU: records the operations of a function, and repeats them.
+
+    As in a graph, a replay reads the recorded inputs and overwrites the recorded results, and no operation may wait for
+    the GPU to read a number from it.
+    """
+
+    def __init__(self, work: Callable[[], LossAndMetrics], device: torch.device) -> None:
+        super().__init__()
+        self._calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list[Any]]] = []
+        with self:
+            self.result = work()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        by_mask = func is torch.ops.aten.index.Tensor and any(x is not None and x.dtype == torch.bool for x in args[1])
+        if by_mask or func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default):
+            raise RuntimeError(f"{func}: not permitted when stream is capturing")
+        results = func(*args, **(kwargs or {}))
+        self._calls.append((func, args, kwargs or {}, tree_leaves(results)))
+        return results
+
+    @torch.no_grad()
+    def replay(self) -> LossAndMetrics:
+        for func, args, kwargs, results in self._calls:
+            for old, new in zip(results, tree_leaves(func(*args, **kwargs)), strict=True):
+                if isinstance(old, Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+        return self.result
+
+
+class Once(Recorded):
+    """A graph whose replays compute nothing, as if nothing of the loss ran on the GPU."""
+
+    def replay(self) -> LossAndMetrics:
+        return self.result
+
+
+class Falling(A2C):
+    """A loss that depends on the progress."""
+
+    def loss(self, outputs: Any, batch: Batch, progress: float) -> tuple[Tensor, Any]:
+        loss, metrics = super().loss(outputs, batch, progress)
+        return loss * (1.0 - progress), metrics
+
+
+def captured(made: Learning, warned: list[str]) -> CapturedLoss:
+    loss = SingleLoss(made.algorithm, made.network, detached=True)
+    return CapturedLoss(loss, made.network.gradients, warned.append)
+
+
+def played() -> Batch:
+    """A batch with the columns that PPO records."""
+    columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
+    return dataclasses.replace(batch(), columns=columns)
+
+
+def minibatches(made: Learning) -> list[Minibatch]:
+    """Minibatches of two shapes, in turn."""
+    whole, size = played(), made.network.state_size
+    state = {"state": torch.rand(1, ENVIRONMENTS, size)} if size else {}
+    prepared = made.minibatches.prepare(dataclasses.replace(whole, columns={**whole.columns, **state}))
+    parts = [torch.tensor(part) for part in ([0, 1, 2], [3, 4], [5, 6, 7], [2, 7])]
+    return [Minibatch(prepared.environments(part)) for part in parts]
+
+
+def check_captured(made: Learning, minibatches: Sequence[Minibatch]) -> None:
+    """Check that captured and plain losses compute the same, with other weights and progress for each minibatch."""
+    warned: list[str] = []
+    replayed, gradients = captured(made, warned), made.network.gradients
+    for number, minibatch in enumerate(minibatches):
+        made.weights.mul_(1.1)
+        found, gradient = told(replayed.compute_gradient(minibatch, number / 8)), gradients.clone()
+        expected = told(made.losses.compute_gradient(minibatch, number / 8))
+        torch.testing.assert_close(gradient, gradients, rtol=1e-3, atol=1e-5)
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert not warned
+
+
+def told(computed: LossAndMetrics) -> dict[str, float]:
+    metrics = {name: float(metric.sum()) for name, metric in computed.metrics.items()}
+    return {**metrics, "loss": float(computed.loss.detach())}
+
+
+@pytest.mark.parametrize("recurrence", ["none", "lstm"])
+@pytest.mark.parametrize("name", ["a2c", "ppo", "impala", "pqn", f"{__name__}:Falling"])
+def test_a_captured_loss_computes_what_the_loss_computes(
+    name: str, recurrence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    made = make(trainer_settings(named.model(name="mlp", hidden_sizes=[4], recurrence=recurrence), name=name))
+    check_captured(made, minibatches(made))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.filterwarnings("default")  # torch warns once of what it finds out about the GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["a2c", "ppo"])
+def test_a_cuda_graph_computes_what_the_loss_computes(name: str, precision: str) -> None:
+    settings = msgspec.structs.replace(trainer_settings(name=name), device="cuda", precision=precision)
+    made = make(settings)
+    assert isinstance(made.losses, CapturedLoss)
+    made.losses = SingleLoss(made.algorithm, made.network)
+    parts = minibatches(make(trainer_settings(name=name)))
+    check_captured(made, [part._replace(batch=part.batch.map(Tensor.cuda)) for part in parts])
+
+
+@pytest.mark.parametrize("name", ["dqn", "c51"])
+def test_a_captured_loss_of_a_replay_computes_what_the_loss_computes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    made = replaying(tmp_path, name=name)
+    played = Played(tmp_path, made)
+    for number in range(3):
+        played.rollout(number)
+    check_captured(made, [source(made).draw_one(30) for _ in range(4)])
+
+
+def test_a_captured_loss_that_gives_old_numbers_is_told_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "Captured", Once)
+    made, warned = make(trainer_settings()), list[str]()
+    replayed, gradients = captured(made, warned), made.network.gradients
+    for minibatch in minibatches(made):
+        made.weights.mul_(1.1)
+        replayed.compute_gradient(minibatch, 0.0)
+        found = gradients.clone()
+        made.losses.compute_gradient(minibatch, 0.0)
+        torch.testing.assert_close(found, gradients)
+    assert len(warned) == 1
+    assert "trainer.cuda_graphs: learning does without CUDA graphs: the gradient of the graph differs" in warned[0]
+
+
+def test_a_loss_that_cannot_be_captured_is_told_and_computed_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(work: object, device: torch.device) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(losses, "Captured", refuse)
+    made, warned = make(trainer_settings()), list[str]()
+    replayed = captured(made, warned)
+    for minibatch in minibatches(made):
+        assert torch.isfinite(replayed.compute_gradient(minibatch, 0.0).loss)
+    assert len(warned) == 1
+    assert "not permitted" in warned[0]
+
+
+def test_metrics_of_a_skipped_step_are_kept_when_the_next_minibatch_overwrites_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    found = []
+    for graphs in (False, True):
+        made = make(trainer_settings(name="ppo", epochs=1, minibatches=2))
+        if graphs:
+            made.losses = captured(made, [])
+        whole = played()
+        first = next(made.minibatches.draw(made.minibatches.prepare(whole), 0, 2, 0)).part
+        assert first is not None
+        whole.reward[0, min(first.tolist())] = torch.nan  # a transition of the first minibatch
+        found.append(made.learn(whole, 0, 0))
+        assert made.skipped
+    assert math.isnan(found[0]["loss"])
+    assert found[0] == pytest.approx(found[1], nan_ok=True, rel=1e-4)

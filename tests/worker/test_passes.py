@@ -58,6 +58,19 @@ def gradients(name: str, shares: int) -> tuple[Mapping[str, Tensor], Tensor]:
     return {head: output.detach() for head, output in outputs.items()}, flat.clone()
 
 
+@pytest.mark.parametrize("shares", [1, 2])
+def test_a_loss_of_detached_outputs_keeps_no_operations_of_the_network_and_has_its_gradient(shares: int) -> None:
+    found = []
+    for detached in (False, True):
+        made, _, flat = network("convolutions")
+        passes = Passes(made, ComputePool(shares), "fp32", flat)
+        outputs, _ = passes.forward(*seen("convolutions"), detached=detached)
+        assert not detached or all(output.grad_fn is None for output in outputs.values())
+        passes.backward(loss(outputs))
+        found.append(flat.clone())
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("shares", [2, 3, 8])
 def test_shares_make_the_same_outputs_and_gradients(name: str, shares: int) -> None:
