@@ -20,8 +20,8 @@ class LazyMetrics(Mapping[str, Tensor]):
         """Call ``compute``, without gradient, when a metric is read; it must not read what later steps change."""
         self._compute = compute
 
-    def again(self) -> LazyMetrics:
-        """Return the same metrics, not computed yet: a CUDA graph has changed the tensors that ``compute`` reads."""
+    def uncomputed(self) -> LazyMetrics:
+        """Return metrics with the same function and no results, for use after a CUDA graph has changed its inputs."""
         return LazyMetrics(self._compute)
 
     @cached_property

@@ -6,9 +6,11 @@ The gradient is written to one flat vector, whose elements correspond to those o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from math import isfinite
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, cast
 
@@ -38,7 +40,7 @@ class SingleLoss:
     """Computes the gradient of one loss for all parameters; the minibatch is divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork, detached: bool = False) -> None:
-        """With ``detached``, the metrics do not keep the operations of the network (`Passes.forward`)."""
+        """With ``detached``, the metrics do not keep the network's autograd graph in memory (`Passes.forward`)."""
         self._algorithm, self._network, self._detached = algorithm, network, detached
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
@@ -50,7 +52,7 @@ class SingleLoss:
         outputs = self._network.outputs(minibatch.batch, bootstrap=self._bootstrap, detached=self._detached)
         loss, metrics = self._algorithm.loss(outputs, minibatch.batch, progress)
         self._network.passes.backward(loss)
-        return LossAndMetrics(loss, metrics.again() if isinstance(metrics, LazyMetrics) else metrics)
+        return LossAndMetrics(loss, metrics)
 
 
 MOST_GRAPHS = 4
@@ -58,7 +60,7 @@ MOST_GRAPHS = 4
 LARGEST_ERROR = 0.02
 """Largest distance of a graph's gradient from the gradient without a graph, as a share of its norm.
 
-In bf16, the order of additions alone moves a gradient by less than 1 %."""
+Rounding moves a gradient by less, and a graph that reads old inputs moves it by more."""
 
 
 class CapturedLoss:
@@ -68,70 +70,102 @@ class CapturedLoss:
     computes for 1 ms (one H200).
     """
 
-    def __init__(self, loss: SingleLoss, gradients: Tensor, warn: Callable[[str], object]) -> None:
-        """Compute what ``loss`` computes; ``gradients`` is the flat vector that it writes.
+    def __init__(
+        self, loss: SingleLoss, detached: SingleLoss, gradients: Tensor, warn: Callable[[str], object]
+    ) -> None:
+        """Capture the computation of ``detached``, and compare each graph with ``loss``, which computes the same.
 
-        ``warn`` is called with the reason if the loss cannot be captured. Then ``loss`` computes all gradients.
+        It is compared at its uses 1, 2, 4, 8 and so on. ``gradients`` is the flat vector that both write. If the loss
+        cannot be captured, or the gradients differ, ``warn`` is called with the reason, and ``loss`` computes all
+        gradients.
         """
-        self._loss, self._gradients, self._warn = loss, gradients, warn
-        self._graphs: dict[tuple[torch.Size, ...], _LossGraph] = {}
-        self._captures = True
+        self._loss, self._detached, self._gradients, self._warn = loss, detached, gradients, warn
+        self._graphs: dict[tuple[object, ...], _LossGraph] = {}
+        self._uses = Counter[tuple[object, ...]]()
+        """Number of minibatches of each shape."""
+        self._captures, self._full = True, False
 
     def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
         """Write the gradient of a minibatch to the flat gradient vector; the next call overwrites loss and metrics.
 
         ``progress`` is the share of the run's schedules that is over, in [0, 1].
         """
-        shapes = tuple(tensor.shape for tensor in minibatch.batch.tensors().values())
-        if self._captures and shapes not in self._graphs and len(self._graphs) < MOST_GRAPHS:
-            try:
-                self._graphs[shapes] = self._captured(minibatch, progress)
-            except (RuntimeError, ValueError) as error:  # ValueError: the algorithm cannot compute with these tensors
-                self._captures = False
-                self._graphs.clear()
-                self._warn(f"trainer.cuda_graphs: learning does without CUDA graphs: {error}")
-        if shapes in self._graphs:
-            return self._graphs[shapes](minibatch.batch, progress)
+        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in minibatch.batch.tensors().items())
+        if not self._captures or (shape not in self._graphs and self._is_full()):
+            return self._loss.compute_gradient(minibatch, progress)
+        self._uses[shape] += 1
+        uses = self._uses[shape]
+        try:
+            compares = shape not in self._graphs or uses & (uses - 1) == 0  # at the uses 1, 2, 4, 8, ...
+            if not compares or self._compare(shape, minibatch, progress):
+                return self._graphs[shape](minibatch.batch, progress)
+        except Exception as error:  # whatever a loss raises for tensors of a capture; the plain one comes next
+            self._captures = False
+            self._graphs.clear()
+            self._warn(f"trainer.cuda_graphs: gradients are computed without CUDA graphs, because {error}")
         return self._loss.compute_gradient(minibatch, progress)
 
-    def _captured(self, minibatch: Minibatch, progress: float) -> _LossGraph:
-        """Return a new graph, if its gradient of the minibatch is that of the loss; else raises RuntimeError."""
-        graph = _LossGraph(self._loss, minibatch)
+    def _is_full(self) -> bool:
+        """Whether no further shape is captured; warns when that becomes so."""
+        if len(self._graphs) < MOST_GRAPHS:
+            return False
+        if not self._full:
+            self._warn(
+                f"trainer.cuda_graphs: minibatches have had {MOST_GRAPHS} shapes; gradients of further shapes are "
+                "computed without CUDA graphs"
+            )
+        self._full = True
+        return True
+
+    def _compare(self, shape: tuple[object, ...], minibatch: Minibatch, progress: float) -> bool:
+        """Compare the gradient of the graph for this shape, which is captured if there is none, with the loss's own.
+
+        Returns False if the loss's gradient is useless for that, because it is 0 or not finite. Raises RuntimeError if
+        the gradients differ.
+        """
+        graph = self._graphs.get(shape) or _LossGraph(self._detached, minibatch)
+        self._gradients.fill_(torch.nan)
         graph(minibatch.batch, progress)
         found = self._gradients.clone()
         self._loss.compute_gradient(minibatch, progress)
-        error = float(torch.dist(found, self._gradients) / self._gradients.norm().clamp(min=1e-8))
-        if error > LARGEST_ERROR:
+        norm = float(torch.linalg.vector_norm(self._gradients))
+        if not isfinite(norm) or norm == 0.0:
+            return False
+        error = float(torch.dist(found, self._gradients)) / norm
+        if not error <= LARGEST_ERROR:  # also if it is NaN
             raise RuntimeError(
-                f"the gradient of the graph differs by {error:.1%} from the gradient without a graph, so the loss "
-                "depends on more than the weights, the minibatch and the progress"
+                f"the gradient of the graph differs by {error:.1%} from the gradient without a graph; probably the "
+                "loss depends on more than the weights, the minibatch and the progress"
             )
-        return graph
+        self._graphs[shape] = graph
+        return True
 
 
 class _LossGraph:
     """A CUDA graph of loss, metrics and gradient, for minibatches of one shape."""
 
     def __init__(self, loss: SingleLoss, minibatch: Minibatch) -> None:
-        """Capture the computation with other observations than the minibatch's, so that old results look wrong."""
-        own = minibatch.batch.map(torch.clone)
-        own.observation.copy_(own.observation.flip(1))
-        self._batch: Batch = own
-        self._progress = torch.zeros((), device=own.reward.device)
+        """Capture the computation with other observations than the minibatch's.
+
+        The comparison then detects a graph that computes nothing new.
+        """
+        self._inputs: Batch = minibatch.batch.map(torch.clone)
+        self._inputs.observation.copy_(self._inputs.observation.flip(1))
+        self._progress = torch.zeros((), device=self._inputs.reward.device)
 
         def compute() -> LossAndMetrics:
-            computed = loss.compute_gradient(minibatch._replace(batch=own), cast("float", self._progress))
-            return LossAndMetrics(computed.loss.detach(), computed.metrics)
+            computed = loss.compute_gradient(minibatch._replace(batch=self._inputs), cast("float", self._progress))
+            return computed._replace(loss=computed.loss.detach())
 
-        self._captured = Captured(compute, own.reward.device)
+        self._captured = Captured(compute, self._inputs.reward.device)
 
     def __call__(self, batch: Batch, progress: float) -> LossAndMetrics:
         given = batch.tensors()
-        for name, own in self._batch.tensors().items():
-            own.copy_(given[name])
+        for name, tensor in self._inputs.tensors().items():
+            tensor.copy_(given[name])
         self._progress.fill_(progress)
         loss, metrics = self._captured.replay()
-        return LossAndMetrics(loss, metrics.again() if isinstance(metrics, LazyMetrics) else metrics)
+        return LossAndMetrics(loss, metrics.uncomputed() if isinstance(metrics, LazyMetrics) else metrics)
 
 
 class LossPerNetwork:
@@ -208,11 +242,12 @@ def make(
 ) -> SingleLoss | CapturedLoss | LossPerNetwork:
     """Return the object that computes gradients for this algorithm; ``target`` is its target network, if it has one.
 
-    On a GPU, CUDA graphs compute the gradients of a single loss. ``warn`` is called with the reason if that is
-    impossible; None: there are no graphs.
+    On a GPU, CUDA graphs compute the gradients of a single loss. ``warn`` is called with the reason if the loss cannot
+    be captured. With None, no graphs are used.
     """
     if isinstance(algorithm, MultiNetworkAlgorithm):
         return LossPerNetwork(algorithm, network, target, device, precision)
+    loss = SingleLoss(algorithm, network)
     if device == "cpu" or warn is None or isinstance(algorithm, KeepsState):
-        return SingleLoss(algorithm, network)
-    return CapturedLoss(SingleLoss(algorithm, network, detached=True), network.gradients, warn)
+        return loss
+    return CapturedLoss(loss, SingleLoss(algorithm, network, detached=True), network.gradients, warn)

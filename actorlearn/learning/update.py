@@ -22,6 +22,7 @@ from actorlearn.algorithms.ratios import DIVERGENCE, SAMPLE_SIZE
 from actorlearn.algorithms.state import DeclaredState
 from actorlearn.failpoints import hit
 from actorlearn.learning.diagnosis import Diagnosis
+from actorlearn.learning.losses import CapturedLoss
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.minibatches import Gathered, Minibatch, Minibatches
 from actorlearn.learning.norms import Norms
@@ -359,7 +360,7 @@ class Learning:
             }
         self.finite &= stepped.taken
         if not stepped.taken:
-            self._read_newest()  # before the next minibatch overwrites the metrics (`CapturedLoss`)
+            self._read_newest()  # before the next gradient overwrites the metrics (`CapturedLoss`)
         return True
 
     def _read_newest(self) -> dict[str, float]:
@@ -371,6 +372,9 @@ class Learning:
 
     def _compute(self, minibatch: Minibatch, env_steps: int) -> Computed:
         """Compute the loss and the gradient of a minibatch; changes neither the weights nor the algorithm's state."""
+        alone = self.settings.exchange.mode == "alone"
+        if isinstance(self.losses, CapturedLoss) and not (alone and self.algorithm_settings.divergence_limit is None):
+            self._read_newest()  # this gradient overwrites the metrics, and perhaps its step is left out
         before = self.state.vector.clone()
         loss, metrics = self.losses.compute_gradient(minibatch, self.settings.schedule_progress(env_steps))
         return Computed(loss, metrics, self.state.put_back(before))

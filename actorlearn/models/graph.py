@@ -5,7 +5,9 @@ Small networks need it, because launches take longer than their computation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
@@ -26,7 +28,7 @@ class Captured(Generic[T]):
     """
 
     def __init__(self, work: Callable[[], T], device: torch.device) -> None:
-        """Call ``work`` some times, and capture the operations of the last call.
+        """Call ``work`` three times, then capture a fourth call.
 
         Raises RuntimeError if ``work`` waits for the GPU, for example to read a number from it.
         """
@@ -35,11 +37,16 @@ class Captured(Generic[T]):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                for _ in range(_WARMUPS):  # libraries choose their kernels now, not during the capture
+                for _ in range(_WARMUPS - 1):  # libraries choose their kernels now, not during the capture
+                    work()
+                with _no_waiting():  # a wait during the capture would leave torch's allocator in a wrong state
                     work()
             torch.cuda.current_stream().wait_stream(side)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may use the GPU
+            with (
+                torch.cuda.stream(torch.cuda.current_stream()),  # restores the stream if the capture fails
+                torch.cuda.graph(self._graph, capture_error_mode="thread_local"),  # other threads may use the GPU
+            ):
                 self.result = work()
 
     def replay(self) -> T:
@@ -47,6 +54,19 @@ class Captured(Generic[T]):
         with torch.cuda.device(self._device):
             self._graph.replay()
         return self.result
+
+
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """Let torch raise RuntimeError where it would wait for a GPU, as far as it notices that."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that this mode is a prototype
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 class Graph:

@@ -129,9 +129,10 @@ class Passes:
             _lay_gradients(networks[-1], self._copies_gradients[-1])
         self._networks = [torch.compile(network) for network in networks] if compiled else networks
         self._pending: tuple[Outputs, list[Outputs]] | None = None
-        """Outputs of the newest forward pass, until its backward pass; None if the loss is computed from them directly.
+        """Outputs of the newest forward pass, until its backward pass.
 
-        The first element has the joined outputs, from which the loss is computed, the second those of each share."""
+        It is None if the loss is computed from the network's own outputs, not from detached copies. Otherwise the first
+        element has the outputs from which the loss is computed, the second those of each share."""
 
     def forward(
         self,
@@ -158,7 +159,7 @@ class Passes:
             self._pending = leaves, [outputs]
             return leaves, after
         rows = observation.tensor_split(count, 1)
-        befores = state.tensor_split(count) if state is not None else [None] * count
+        initial_states = state.tensor_split(count) if state is not None else [None] * count
         firsts = first.tensor_split(count, 1) if first is not None else [None] * count
         modes = torch.is_grad_enabled() and self._gradients is not None, torch.is_inference_mode_enabled()
 
@@ -168,7 +169,9 @@ class Passes:
                 stack.enter_context(torch.set_grad_enabled(modes[0]))
                 if modes[0] and index:
                     self._copies_gradients[index - 1].zero_()
-                return self._pass(index if modes[0] else 0, rows[index], befores[index], firsts[index], bootstrap)
+                return self._pass(
+                    index if modes[0] else 0, rows[index], initial_states[index], firsts[index], bootstrap
+                )
 
         passed = self._pool.run(share, count)
         parts = [outputs for outputs, _ in passed]

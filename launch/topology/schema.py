@@ -188,8 +188,9 @@ class TrainerSection(Section, frozen=True, kw_only=True):
     cuda_graphs: Annotated[
         bool,
         Meta(
-            description="on a GPU, compute the gradient of a minibatch as one CUDA graph; a loss that cannot be "
-            "captured is computed without"
+            description="on a GPU, compute the gradient of a minibatch as one CUDA graph. A loss that cannot be "
+            "captured is computed without a graph, with a warning. Algorithms with several networks or with a state, "
+            "and trainer.compile: true, use no graphs"
         ),
     ] = True
 

@@ -217,8 +217,8 @@ class Falling(A2C):
 
 
 def captured(made: Learning, warned: list[str]) -> CapturedLoss:
-    loss = SingleLoss(made.algorithm, made.network, detached=True)
-    return CapturedLoss(loss, made.network.gradients, warned.append)
+    plain, detached = (SingleLoss(made.algorithm, made.network, detached=detached) for detached in (False, True))
+    return CapturedLoss(plain, detached, made.network.gradients, warned.append)
 
 
 def played() -> Batch:
@@ -255,12 +255,19 @@ def told(computed: LossAndMetrics) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("recurrence", ["none", "lstm"])
-@pytest.mark.parametrize("name", ["a2c", "ppo", "impala", "pqn", f"{__name__}:Falling"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        *({"name": name} for name in ("a2c", "ppo", "impala", "pqn", f"{__name__}:Falling")),
+        {"name": "ppo", "schedule": "cosine", "entropy_cost_final": 0.5, "ratio_clip_final": 0.01},
+    ],
+    ids=["a2c", "ppo", "impala", "pqn", "of the progress", "of a cosine of the progress"],
+)
 def test_a_captured_loss_computes_what_the_loss_computes(
-    name: str, recurrence: str, monkeypatch: pytest.MonkeyPatch
+    algorithm: dict[str, Any], recurrence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
-    made = make(trainer_settings(named.model(name="mlp", hidden_sizes=[4], recurrence=recurrence), name=name))
+    made = make(trainer_settings(named.model(name="mlp", hidden_sizes=[4], recurrence=recurrence), **algorithm))
     check_captured(made, minibatches(made))
 
 
@@ -290,23 +297,54 @@ def test_a_captured_loss_of_a_replay_computes_what_the_loss_computes(
     check_captured(made, [source(made).draw_one(30) for _ in range(4)])
 
 
-def test_a_captured_loss_that_gives_old_numbers_is_told_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("useless", [False, True])
+def test_a_captured_loss_that_gives_old_numbers_is_reported_and_not_used(
+    useless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(losses, "Captured", Once)
     made, warned = make(trainer_settings()), list[str]()
     replayed, gradients = captured(made, warned), made.network.gradients
-    for minibatch in minibatches(made):
+    given = minibatches(made)
+    if useless:  # the first gradient is NaN, so it cannot show that the graph is wrong
+        given[0].batch.reward[0, 0] = torch.nan
+    for minibatch in given:
         made.weights.mul_(1.1)
         replayed.compute_gradient(minibatch, 0.0)
         found = gradients.clone()
         made.losses.compute_gradient(minibatch, 0.0)
-        torch.testing.assert_close(found, gradients)
+        torch.testing.assert_close(found, gradients, equal_nan=True)
     assert len(warned) == 1
-    assert "trainer.cuda_graphs: learning does without CUDA graphs: the gradient of the graph differs" in warned[0]
+    assert "trainer.cuda_graphs: gradients are computed without CUDA graphs, because the gradient of the" in warned[0]
 
 
-def test_a_loss_that_cannot_be_captured_is_told_and_computed_without(monkeypatch: pytest.MonkeyPatch) -> None:
+class Growing(A2C):
+    """A loss that depends on how often it was computed."""
+
+    calls = 0
+
+    def loss(self, outputs: Any, batch: Batch, progress: float) -> tuple[Tensor, Any]:
+        loss, metrics = super().loss(outputs, batch, progress)
+        self.calls += 1
+        return loss * (1.0 + 0.005 * self.calls), metrics
+
+
+def test_a_captured_loss_that_drifts_away_from_the_loss_is_reported_and_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    made, warned = make(trainer_settings(name=f"{__name__}:Growing")), list[str]()
+    replayed, minibatch = captured(made, warned), minibatches(made)[0]
+    told_at = [replayed.compute_gradient(minibatch, 0.0) and len(warned) for _ in range(20)]
+    assert told_at[0] == 0 and told_at[-1] == 1
+    assert "differs by" in warned[0]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, TypeError])
+def test_a_loss_that_cannot_be_captured_is_reported_and_computed_without_a_graph(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(work: object, device: torch.device) -> None:
-        raise RuntimeError("operation not permitted when stream is capturing")
+        raise error("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(losses, "Captured", refuse)
     made, warned = make(trainer_settings()), list[str]()
@@ -315,6 +353,35 @@ def test_a_loss_that_cannot_be_captured_is_told_and_computed_without(monkeypatch
         assert torch.isfinite(replayed.compute_gradient(minibatch, 0.0).loss)
     assert len(warned) == 1
     assert "not permitted" in warned[0]
+
+
+def test_minibatches_of_many_shapes_are_computed_and_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    made, warned = make(trainer_settings()), list[str]()
+    replayed, prepared = captured(made, warned), made.minibatches.prepare(played())
+    for size in (1, 2, 3, 4, 5, 6, 2):
+        minibatch = Minibatch(prepared.environments(torch.arange(size)))
+        found, gradient = told(replayed.compute_gradient(minibatch, 0.0)), made.network.gradients.clone()
+        assert found == pytest.approx(told(made.losses.compute_gradient(minibatch, 0.0)), rel=1e-4)
+        torch.testing.assert_close(gradient, made.network.gradients)
+    assert len(warned) == 1
+    assert "minibatches have had 4 shapes" in warned[0]
+
+
+def test_metrics_are_those_of_the_newest_step_if_a_limit_on_the_divergence_leaves_out_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    found = []
+    for graphs in (False, True):
+        made = make(trainer_settings(name="ppo", epochs=2, minibatches=2, target_kl=1.0))
+        if graphs:
+            made.losses = captured(made, [])
+        moved = iter((False, False, True))
+        monkeypatch.setattr(made, "_moved_too_far", lambda metrics, moved=moved: next(moved))
+        found.append(made.learn(played(), 0, 0))
+        assert found[-1]["learned_share"] == 0.5
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
 def test_metrics_of_a_skipped_step_are_kept_when_the_next_minibatch_overwrites_them(

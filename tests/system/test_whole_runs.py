@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 ROW_KEYS = {
     *("time_s", "env_steps", "frames", "updates", "env_steps_per_s"),
-    *("episodes", "episode_return_mean", "policy_lag_mean"),
+    *("episodes", "episode_return_mean"),
 }
 SUMMARY_KEYS = {
     *("status", "env_steps", "updates", "wall_time_s", "env_steps_per_s"),
@@ -45,7 +45,9 @@ def test_a_run_ends_at_total_steps_and_leaves_its_folder_and_nothing_else(launch
     assert all(row.keys() >= ROW_KEYS for row in rows)
     for key in ("time_s", "env_steps", "updates", "episodes"):
         assert [row[key] for row in rows] == sorted(row[key] for row in rows)
-    assert all(row["frames"] == row["env_steps"] and row["policy_lag_mean"] == 0 for row in rows)
+    assert all(row["frames"] == row["env_steps"] for row in rows)
+    lags = [row["policy_lag_mean"] for row in rows if "update_steps" not in row]  # others come during a slow rollout
+    assert lags and set(lags) == {0}
 
     assert {event["process"] for event in run.events("spawned")} == PROCESSES
     assert {event["process"] for event in run.events("ready")} == PROCESSES
