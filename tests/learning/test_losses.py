@@ -372,16 +372,16 @@ def test_metrics_are_those_of_the_newest_step_if_a_limit_on_the_divergence_leave
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
-    found = []
-    for graphs in (False, True):
-        made = make(trainer_settings(name="ppo", epochs=2, minibatches=2, target_kl=1.0))
+
+    def learned(target_kl: float, graphs: bool) -> dict[str, float]:
+        made = make(trainer_settings(name="ppo", epochs=2, minibatches=2, target_kl=target_kl))
         if graphs:
             made.losses = captured(made, [])
-        moved = iter((False, False, True))
-        monkeypatch.setattr(made, "_moved_too_far", lambda metrics, moved=moved: next(moved))
-        found.append(made.learn(played(), 0, 0))
-        assert found[-1]["learned_share"] == 0.5
-    assert found[0] == pytest.approx(found[1], rel=1e-4)
+        return made.learn(played(), 0, 0)
+
+    limits = (0.1 * 1.02**number for number in range(100))
+    limit = next(limit for limit in limits if 0.0 < learned(limit, graphs=False)["learned_share"] < 1.0)
+    assert learned(limit, graphs=True) == pytest.approx(learned(limit, graphs=False), rel=1e-4)
 
 
 def test_metrics_of_a_skipped_step_are_kept_when_the_next_minibatch_overwrites_them(
