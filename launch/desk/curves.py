@@ -19,6 +19,8 @@ from launch.runs.jsonl import Decoded, numbers_of
 
 MOST_POINTS = 300
 """Points of a curve after thinning; pictures are about as wide in pixels. At twice as many, the curve is thinned."""
+MOST_POINTS_WHOLE = 4 * MOST_POINTS
+"""The same for a curve of all reports, so that one can zoom in."""
 _COLUMNS = ("time_s", "env_steps")
 _Floats = npt.NDArray[np.float64]
 
@@ -56,12 +58,17 @@ class GrowingCurve:
     Reports without steps or without the metric are left out.
     """
 
-    def __init__(self, path: Path, metric: str) -> None:
-        """Read a sample of the reports that are in the file now; ``path``: path of metrics.jsonl."""
+    def __init__(self, path: Path, metric: str, whole: bool = False) -> None:
+        """Read the reports that are in the file now; ``path``: path of metrics.jsonl.
+
+        ``whole``: read all of them; otherwise a sample, in time that does not depend on their number.
+        """
+        self.whole = whole
+        self._most = MOST_POINTS_WHOLE if whole else MOST_POINTS
         self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
         self._columns = tuple(array("d") for _ in range(3))
         self._lock = threading.Lock()
-        for point in self._lines.sample(MOST_POINTS):
+        for point in self._lines.new() if whole else self._lines.sample(MOST_POINTS):
             self._add(point)
 
     def look(self) -> None:
@@ -82,17 +89,19 @@ class GrowingCurve:
             return
         for column, number in zip(self._columns, point, strict=True):
             column.append(number)
-        if len(self._columns[0]) >= 2 * MOST_POINTS:
+        if len(self._columns[0]) >= 2 * self._most:
             self._thin()
 
     def _thin(self) -> None:
-        """Keep the first point in each of ``MOST_POINTS`` equal intervals of time, and the newest point."""
-        time_s, steps, _ = self._columns
-        times = np.array(time_s if np.isfinite(time_s).all() else steps)
+        """Keep the lowest and the highest point in each of equal intervals of time, and both ends of the curve."""
+        time_s, steps, numbers = (np.array(column) for column in self._columns)
+        times, intervals = time_s if np.isfinite(time_s).all() else steps, self._most // 2
         length_s = times[-1] - times[0]
-        stretch = np.floor((times - times[0]) / length_s * MOST_POINTS) if length_s > 0 else np.arange(len(times))
-        kept = np.flatnonzero(np.diff(stretch, prepend=-1.0))
-        kept = kept[:: 1 + len(kept) // (2 * MOST_POINTS - 1)]  # times that decrease make too many intervals
-        kept[-1] = len(times) - 1
+        stretch = np.floor((times - times[0]) / length_s * intervals) if length_s > 0 else np.arange(len(times))
+        begins = np.flatnonzero(np.diff(stretch)) + 1
+        begins = begins[:: 1 + len(begins) // (intervals + 1)]  # times that decrease make too many intervals
+        kept = {0, len(times) - 1}
+        for part in np.split(np.arange(len(times)), begins):
+            kept |= {int(part[numbers[part].argmin()]), int(part[numbers[part].argmax()])}
         for column in self._columns:
-            column[:] = array("d", np.array(column)[kept])
+            column[:] = array("d", np.array(column)[sorted(kept)])

@@ -226,11 +226,14 @@ def _value(value: object) -> float | str:
     return printable(str(value))
 
 
-def curve(watched: WatchedRun, shown: Sequence[str]) -> Part:
-    """Return the curves of a run for the metrics ``shown``, and the events to mark on them."""
+def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
+    """Return the curves of a run for the metrics ``shown``, and the events to mark on them.
+
+    ``whole``: the curves are made of all reports, also of a long run.
+    """
     metrics, timed = {}, None
     for name in shown:
-        points = watched.curve(name).points
+        points = watched.curve(name, whole).points
         steps, timed = points.that_count(), points.with_times()
         metrics[name] = {
             "by_steps": [steps.steps.astype(int).tolist(), _rounded(steps.numbers)],

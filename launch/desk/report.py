@@ -51,7 +51,7 @@ def page(runs: Sequence[RunFolder], metric: str) -> str:
 
 def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
     watched = WatchedRuns(RUNS, runs)
-    found = Overview(watched, (metric,), columns=None, changes=False, live=False).changed()
+    found = Overview(watched, (metric,), columns=None, in_full=None, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
     if metric not in known:
         hint = did_you_mean(metric, known, "docs/metrics.md lists the names")

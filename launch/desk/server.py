@@ -173,16 +173,18 @@ class DeskServer:
         return JSONResponse({"ok": True, "text": f"{watched.run.name}: {reply.text}"})
 
     async def _stream(self, request: Request) -> Response:
+        run_id = request.query_params.get("run", "")
         metrics, columns = (list(dict.fromkeys(request.query_params.getlist(name))) for name in ("metric", "column"))
         overview = Overview(
             self._runs,
             metrics[:MOST_METRICS] or [SCORE],
             columns[:MOST_COLUMNS],
+            in_full=[run_id],
             changes=self._changes,
             live=True,
             most_metrics=MOST_METRICS,
         )
-        messages = self._messages(overview, request.query_params.get("run", ""))
+        messages = self._messages(overview, run_id)
         return StreamingResponse(messages, media_type="text/event-stream")
 
     async def _messages(self, overview: Overview, run_id: str) -> AsyncIterator[bytes]:

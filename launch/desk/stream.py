@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -49,12 +49,15 @@ class Overview:
         runs: WatchedRuns,
         metrics: Sequence[str] = (SCORE,),
         columns: Sequence[str] | None = (),
+        in_full: Container[str] | None = (),
         **about: Any,
     ) -> None:
         """``metrics``: names of the metrics whose curves are shown; ``about``: further values for the page.
 
-        ``columns``: names of further metrics in the table of runs; None: all.
+        ``columns``: names of further metrics in the table of runs; None: all. ``in_full``: ids of the runs whose curves
+        are made of all reports; None: all runs.
         """
+        self._in_full = in_full
         self._runs, self._metrics, self._columns, self._about = runs, tuple(metrics), columns, about
         self._seen: dict[str, tuple[WatchedRun, int]] = {}
         self._grouped: list[Group] | None = None
@@ -87,7 +90,9 @@ class Overview:
             "groups": self._groups,
         }
         for watched in news:
-            found[f"curve/{watched.id}"] = self._kept(f"curve {watched.id}", [watched], partial(parts.curve, watched))
+            whole = self._in_full is None or watched.id in self._in_full
+            make = partial(parts.curve, watched, whole)
+            found[f"curve/{watched.id}"] = self._kept(f"curve {watched.id} {whole}", [watched], make)
         for number, members in groups:
             if any(watched in news for watched in members):
                 found[f"band/{number}"] = self._kept(f"band {number}", members, partial(parts.group_band, members))

@@ -100,10 +100,12 @@ class WatchedRun:
     def _files(self) -> tuple[int, ...]:
         return tuple(_size(path) for path in self._growing)
 
-    def curve(self, metric: str) -> GrowingCurve:
-        """Return the curve of a metric, from memory or else from the file."""
+    def curve(self, metric: str, whole: bool = False) -> GrowingCurve:
+        """Return the curve of a metric, from memory or else from the file; ``whole``: of all reports."""
         with self._lock:
-            found = self._curves.pop(metric, None) or GrowingCurve(self.run.path / METRICS_FILE, metric)
+            found = self._curves.pop(metric, None)
+            if found is None or (whole and not found.whole):
+                found = GrowingCurve(self.run.path / METRICS_FILE, metric, whole)
             self._curves[metric] = found
             while len(self._curves) > MOST_CURVES:
                 del self._curves[next(iter(self._curves))]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from launch.desk.curves import MOST_POINTS, GrowingCurve
+from launch.desk.curves import MOST_POINTS, MOST_POINTS_WHOLE, GrowingCurve
 from tests.launch.desk.folders import append, row, write_run
 
 SCORE = "episode_return_mean"
@@ -45,6 +45,21 @@ def test_a_curve_that_grows_for_long_keeps_few_points_evenly(tmp_path: Path) -> 
         assert curve.points.steps[-1] == 100 * (begin + 499)
     gaps = np.diff(curve.points.steps)
     assert (gaps > 0).all() and gaps.max() <= 0.02 * curve.points.steps[-1]
+
+
+def test_a_single_fall_is_among_the_points_of_all_reports(tmp_path: Path) -> None:
+    """The first report of each interval was kept, so a collapse between two of them was not drawn."""
+    fallen = [row(n, episode_return_mean=-1.0 if n == 6001 else 0.5) for n in range(10_000)]
+    run = write_run(tmp_path / "run", fallen)
+    read = GrowingCurve(run.path / "metrics.jsonl", SCORE, whole=True)
+    grown = GrowingCurve(write_run(tmp_path / "grown", []).path / "metrics.jsonl", SCORE)
+    append(write_run(tmp_path / "grown", []), "metrics.jsonl", *fallen)
+    grown.look()
+    for curve, most in ((read, MOST_POINTS_WHOLE), (grown, MOST_POINTS)):
+        points = curve.points
+        assert len(points.steps) < 2 * most and (np.diff(points.steps) > 0).all()
+        assert points.numbers.min() == -1.0 and points.steps[points.numbers.argmin()] == 600_100
+        assert (points.steps[0], points.steps[-1]) == (0, 999_900)
 
 
 def test_points_that_a_restore_took_back_do_not_count_against_steps(tmp_path: Path) -> None:

@@ -118,6 +118,21 @@ def test_a_group_keeps_its_number_while_others_come_and_go(tmp_path: Path) -> No
     assert numbers() == {"second": before["second"], "third": 2}
 
 
+def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_path: Path) -> None:
+    """A sample of 300 reports was drawn, in which a collapse may be missing."""
+    rows = [row(n, episode_return_mean=-1.0 if n == 6001 else 0.5) for n in range(10_000)]
+    run = write_run(tmp_path / "run", rows)
+    runs = WatchedRuns(tmp_path)
+
+    def least(overview: Overview) -> float:
+        curve = msgspec.json.decode(overview.changed()[f"curve/{id_of(run)}"])
+        return float(min(curve["metrics"][SCORE]["by_steps"][1]))
+
+    assert least(Overview(runs)) == 0.5, "the page of all runs has a sample"
+    assert least(Overview(runs, in_full=[id_of(run)])) == least(Overview(WatchedRuns(tmp_path), in_full=None)) == -1.0
+    assert "-1.0" in page([run], SCORE)
+
+
 def test_a_seed_that_died_early_does_not_end_the_band_of_the_others(tmp_path: Path) -> None:
     for seed, count in ((1, 9), (2, 9), (3, 3)):
         run = write_run(tmp_path / f"run-{seed}", [row(n) for n in range(count)], seed=seed)
