@@ -53,7 +53,7 @@ class Group(NamedTuple):
     """Runs that differ only in name and seed."""
 
     number: int
-    """Number of the group; it stays the same while the desk runs, so that the group keeps its colour."""
+    """Number of the group; it stays the same as long as the group exists, so that the group keeps its colour."""
     members: list[WatchedRun]
 
 
@@ -204,15 +204,18 @@ class WatchedRuns:
             self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
 
     def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:
-        """Number the groups: one with a run that had a number keeps it; new groups get the next ones, oldest first."""
-        found: list[Group] = []
+        """Number the groups: one with a run that had a number keeps it; new groups get free ones, oldest first."""
+        numbers: dict[int, int] = {}
+        """By the place of a group in ``groups``."""
+        oldest_first = range(len(groups))[::-1]
         taken: set[int] = set()
-        for members in reversed(groups):
-            earlier = (self._numbers[watched.id] for watched in reversed(members) if watched.id in self._numbers)
-            number = next((number for number in earlier if number not in taken), None)
-            if number is None:
-                number = max(self._numbers.values(), default=-1) + 1
-            taken.add(number)
-            self._numbers |= {watched.id: number for watched in members}
-            found.append(Group(number, members))
-        return found[::-1]
+        for place in oldest_first:
+            known = (self._numbers[watched.id] for watched in reversed(groups[place]) if watched.id in self._numbers)
+            if (number := next((number for number in known if number not in taken), None)) is not None:
+                taken.add(number)
+                numbers[place] = number
+        free = iter(sorted(set(range(len(groups))) - taken))
+        numbers |= {place: next(free) for place in oldest_first if place not in numbers}
+        found = [Group(numbers[place], members) for place, members in enumerate(groups)]
+        self._numbers = {watched.id: number for number, members in found for watched in members}
+        return found

@@ -752,3 +752,16 @@ def test_a_page_of_a_desk_that_was_ended_says_that_it_is_refused(serve: Any, bro
     page.locator("#connection", has_text="trying again").wait_for()
     serve("--port", first.root.rpartition(":")[2].rstrip("/"))
     page.locator("#connection", has_text="refused: open the address").wait_for()
+
+
+def test_groups_look_different(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """There were 28 looks; the 29th group looked as the first."""
+    for number in range(40):
+        write_run(tmp_path / f"watched-{number}", [row(1)], horizon=number + 1)
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve().address}#filter=watched")
+    page.locator("#runs .swatch").nth(39).wait_for()
+    looks = page.locator("#runs .swatch line").evaluate_all(
+        "lines => lines.map(line => line.style.stroke + line.getAttribute('stroke-dasharray'))"
+    )
+    assert len(looks) == len(set(looks)) == 40

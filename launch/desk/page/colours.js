@@ -1,6 +1,6 @@
 // Colours of groups of runs, on light and on dark paper; the server sends both lists.
 
-const DASHES = [undefined, [8, 4], [2, 3], [8, 3, 2, 3]]; // of lines, for more groups than colours
+const DASHES = [undefined, [8, 4], [2, 3], [8, 3, 2, 3], [14, 3], [3, 7], [8, 2, 2, 2, 2, 2]]; // of lines, for more groups than colours
 const dark_wanted = matchMedia("(prefers-color-scheme: dark)");
 
 export function is_dark() {

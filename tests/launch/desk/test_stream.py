@@ -116,6 +116,11 @@ def test_a_group_keeps_its_number_while_others_come_and_go(tmp_path: Path) -> No
     for file in (tmp_path / "first").iterdir():
         file.unlink()
     assert numbers() == {"second": before["second"], "third": 2}
+    write_run(tmp_path / "fourth", [row(1)], horizon=4)
+    write_run(tmp_path / "fifth", [row(1)], horizon=5)
+    again = numbers()
+    assert sorted(again.values()) == [0, 1, 2, 3], "numbers of groups that are gone are given again: looks are few"
+    assert again | {"second": before["second"], "third": 2} == again
 
 
 def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_path: Path) -> None:
