@@ -765,3 +765,18 @@ def test_groups_look_different(serve: Any, browser: Any, tmp_path: Path) -> None
         "lines => lines.map(line => line.style.stroke + line.getAttribute('stroke-dasharray'))"
     )
     assert len(looks) == len(set(looks)) == 40
+
+
+def test_curves_are_smoothed_along_the_axis_and_not_by_their_points(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """The mean of a group has 100 points and its seeds fewer: smoothed, it was far outside of its seeds."""
+    for seed, every in ((1, 1), (2, 4), (3, 10)):
+        write_run(tmp_path / f"watched-{seed}", [row(n) for n in range(0, 121, every)], seed=seed)
+    page = Watched(browser.new_page(accept_downloads=True)).page
+    page.goto(f"{serve().address}#filter=made&smooth=0.9")
+    page.locator("#curves .said", has_text="last, smoothed").first.wait_for()
+    page.locator("#curves .said .value").nth(7).wait_for()
+    for axis in ("steps", "minutes"):
+        points = [point for point in saved(page, "curves as CSV")[1:] if point[4] == axis]
+        last = {point[2]: float(point[6]) for point in points}
+        assert len(last) == 4 and 10 < min(last.values()) < 11.5
+        assert max(last.values()) < 1.001 * min(last.values()), "four curves on one straight line"

@@ -9,6 +9,7 @@ const ROWS = 12; // rows of the table behind a picture
 const MOST_SAID = 8; // curves whose numbers are said
 const CELLS = 400_000; // most numbers of a picture: all curves at all places of any of them
 const PLACES = 2_000; // places of a picture of more: more than it has pixels
+const SMOOTHED = 100; // parts of the axis: over the length of one, a number loses the share that is chosen for smoothing
 
 const AXES = {
   by_steps: { title: "steps", unit: "steps", tick: compact.format, said: whole.format, form: () => whole.format },
@@ -82,7 +83,9 @@ class Picture {
     if (synced !== this.synced) [this.shape, this.zoom] = ["", null];
     Object.assign(this, { synced, env, metric, label, marks, smooth, log });
     const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
-    this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth)) : drawn;
+    const ends = drawn.flatMap((curve) => [points(curve, this.axis)[0][0], points(curve, this.axis)[0].at(-1)]);
+    const length = (Math.max(...ends) - Math.min(...ends)) / SMOOTHED || 1;
+    this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth, length)) : drawn;
     this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}88` })) : [];
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${titled(curve)} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
@@ -246,18 +249,26 @@ function points(curve, axis) {
   return curve.band?.[axis]?.slice(0, 2) ?? curve[axis];
 }
 
-// A curve whose numbers are exponential moving averages, corrected for their start as in TensorBoard.
-function smoothed(curve, axis, share) {
-  const averages = (numbers) => {
-    let [sum, weight] = [0, 0];
-    return numbers.map((number) => {
+// A curve whose numbers are exponential moving averages along the axis, corrected for their start: a number weighs `share`
+// as much as one that is `length` further. The lines between the points are averaged, so that curves with few and with many
+// points are smoothed alike.
+function smoothed(curve, axis, share, length) {
+  const averages = (at, numbers) => {
+    let [sum, weight, before] = [0, 0, null];
+    return numbers.map((number, index) => {
       if (number === null) return null;
-      sum = share * sum + (1 - share) * number;
-      weight = share * weight + (1 - share);
-      return sum / weight;
+      if (before !== null) {
+        const distance = (-Math.log(share) * (at[index] - at[before])) / length;
+        const gone = -Math.expm1(-distance);
+        const mean = distance ? gone / distance : 1; // of what is left at each place of the line
+        sum = (1 - gone) * sum + (mean - 1 + gone) * numbers[before] + (1 - mean) * number;
+        weight = (1 - gone) * weight + gone;
+      }
+      before = index;
+      return weight ? sum / weight : number;
     });
   };
-  const columns = ([at, ...rest]) => [at, ...rest.map(averages)];
+  const columns = ([at, ...rest]) => [at, ...rest.map((numbers) => averages(at, numbers))];
   const band = curve.band?.[axis] ? { ...curve.band, [axis]: columns(curve.band[axis]) } : curve.band;
   return { ...curve, band, [axis]: columns(curve[axis]) };
 }
