@@ -13,13 +13,14 @@ from launch.desk.cast import Process
 
 MOST_SAMPLES = 300
 """Samples kept of each process: one every two seconds for ten minutes."""
+GAP_S = 6.0
+"""Seconds between two samples in which the process was not measured: no page showed the run, or it was restarted."""
 
 
 class Load:
     """Keeps samples of the processor time and the memory of the processes of one run."""
 
     def __init__(self) -> None:
-        self._begin_s = time.monotonic()
         self._measured: dict[str, psutil.Process] = {}
         self._samples: dict[str, deque[tuple[float, float, int]]] = {}
 
@@ -41,7 +42,7 @@ class Load:
                 self._measured.pop(process.name, None)
                 continue
             kept = self._samples.setdefault(process.name, deque(maxlen=MOST_SAMPLES))
-            kept.append((time.monotonic() - self._begin_s, *numbers))
+            kept.append((time.time(), *numbers))
 
     def newest(self, name: str) -> tuple[float, int] | None:
         """Return the cores in use and the bytes of resident memory of a process; None if it is not measured now."""
@@ -49,10 +50,17 @@ class Load:
         return rows[-1][1:] if rows else None
 
     def of(self, name: str) -> dict[str, list[Any]]:
-        """Return the samples of a process as lists: seconds since this object was made, cores in use, bytes."""
-        rows = list(self._samples.get(name, ()))
+        """Return the samples of a process as lists: seconds since 1970, cores in use, bytes.
+
+        In each gap, the process was not measured, and there is a sample of None.
+        """
+        rows: list[tuple[float, float | None, int | None]] = []
+        for row in list(self._samples.get(name, ())):
+            if rows and row[0] - rows[-1][0] > GAP_S:
+                rows.append(((row[0] + rows[-1][0]) / 2, None, None))
+            rows.append(row)
         return {
             "seconds": [round(row[0], 1) for row in rows],
-            "cores": [round(row[1], 3) for row in rows],
+            "cores": [None if row[1] is None else round(row[1], 3) for row in rows],
             "bytes": [row[2] for row in rows],
         }

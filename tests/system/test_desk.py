@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -780,3 +781,74 @@ def test_curves_are_smoothed_along_the_axis_and_not_by_their_points(serve: Any, 
         last = {point[2]: float(point[6]) for point in points}
         assert len(last) == 4 and 10 < min(last.values()) < 11.5
         assert max(last.values()) < 1.001 * min(last.values()), "four curves on one straight line"
+
+
+def test_a_logarithmic_axis_spans_the_curves_and_not_whole_decades(serve: Any, browser: Any, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "watched", [row(n, episode_return_mean=12.0 + n) for n in range(37)])
+    page = Watched(browser.new_page(color_scheme="light")).page
+    page.goto(f"{serve().address}#run={id_of(run)}&log=y")
+    page.locator("#curves .u-over").first.wait_for()
+    colour = page.locator("#curves .swatch line").first.evaluate("line => getComputedStyle(line).stroke")
+    wanted = [int(number) for number in re.findall(r"\d+", colour)]
+    taken = np.asarray(Image.open(io.BytesIO(page.locator("#curves .u-over").first.screenshot())).convert("RGB"))
+    rows = np.flatnonzero((abs(taken.astype(int) - wanted).max(axis=2) < 40).any(axis=1))
+    assert rows[-1] - rows[0] > 0.8 * len(taken), "from 12 to 48"
+    page.locator("#log").select_option("xy")
+    page.locator("#curves .lost", has_text="1 of 37").first.wait_for()
+    taken = np.asarray(Image.open(io.BytesIO(page.locator("#curves .u-over").nth(1).screenshot())).convert("RGB"))
+    columns = np.flatnonzero((abs(taken.astype(int) - wanted).max(axis=2) < 40).any(axis=0))
+    assert columns[-1] - columns[0] > 0.95 * taken.shape[1], "from 0.03 to 1.2 minutes"
+
+
+def test_a_curve_that_was_one_point_has_no_dots_later(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """A run that was watched from its first report had a dot for each report."""
+    run = write_run(tmp_path / "watched", [row(0)], **me())
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    plot = page.locator("#curves .plot").first
+    plot.locator("canvas").wait_for()
+    append(run, METRICS_FILE, *(row(n) for n in range(1, 9)))
+    page.locator("#curves .said", has_text="0.8").first.wait_for()
+    grown = plot.screenshot()
+    page.reload()
+    page.locator("#curves .said", has_text="0.8").first.wait_for()
+    assert plot.screenshot() == grown
+
+
+def test_a_curve_that_ends_before_others_has_its_end_beside_its_last_number(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """The mean of a group ends with its shortest seed; its last number stood beside later ones of the seeds."""
+    for seed, count in ((1, 11), (2, 21)):
+        write_run(tmp_path / f"watched-{seed}", [row(n) for n in range(count)], seed=seed)
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve().address}#filter=made")
+    values = page.locator("#curves figure").first.locator(".value")
+    values.nth(2).wait_for()
+    assert sorted(values.all_inner_texts(), key=len) == [
+        "2\nwatched-2",
+        "1\nat 1K steps\nmade",
+        "1\nat 1K steps\nwatched-1",
+    ]
+    second = page.locator("#curves figure").nth(1).locator(".value")
+    assert sum("at 0.3333 min" in text for text in second.all_inner_texts()) == 2
+
+
+def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """They were 420 pixels wide and cut off on a telephone."""
+    run = written(tmp_path / "watched", {**SPAWNED[0], "pid": os.getpid(), "time_s": 1.0})
+    (run.path / "logs").mkdir()
+    (run.path / "logs" / "trainer.log").write_text("ready\n")
+    seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    page.locator("#part-processes th button", has_text="trainer").click()
+    page.locator("#process .trace .u-wrap").nth(1).wait_for()
+    box = page.locator("#process .traces").bounding_box()
+    for trace in page.locator("#process .trace .u-wrap").all():
+        own = trace.bounding_box()
+        assert 0.9 * box["width"] < own["width"] <= box["width"] and own["x"] >= box["x"]
+    seen.picture("desk-process-narrow")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.wait_for_function("document.querySelector('#process .trace .u-wrap').clientWidth > 400")
+    assert seen.complaints == []

@@ -4,11 +4,16 @@ import { behind, element, renew, swatch, table, titled } from "./elements.js";
 import { column_form, column_texts, compact, placed, plain, whole, written } from "./texts.js";
 
 const HEIGHT = 250;
+const TRACE_HEIGHT = 150;
 const NEAR = 6; // pixels between the pointer and a mark whose event is then said
 const ROWS = 12; // rows of the table behind a picture
 const MOST_SAID = 8; // curves whose numbers are said
 const CELLS = 400_000; // most numbers of a picture: all curves at all places of any of them
 const PLACES = 2_000; // places of a picture of more: more than it has pixels
+const LOG_MARGIN = 0.05; // of a logarithmic y axis, on each side of the curves
+const FEW_TICKS = 4; // even steps
+const MOST_POWERS = 8; // of ten
+const EARLY = 0.01; // of the axis: what ends so much before the longest curve has its end beside its last number
 const SMOOTHED = 100; // parts of the axis: over the length of one, a number loses the share that is chosen for smoothing
 
 const AXES = {
@@ -106,7 +111,7 @@ class Picture {
     }
     this.figure.classList.remove("without");
     const data = positive(joined(all, this.axis), this.log);
-    const shape = JSON.stringify([this.label, this.log, all.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis]])]);
+    const shape = JSON.stringify([this.label, this.log, all.map((curve) => [curve.name, curve.colour, curve.width, curve.dash, !!curve.band?.[this.axis], is_point(curve, this.axis)])]);
     const zoomed = this.zoom;
     if (this.plot && shape === this.shape) {
       this.plot.setData(data, !zoomed);
@@ -152,7 +157,7 @@ class Picture {
     const bands = [];
     for (const curve of all) {
       const line = { stroke: curve.colour, width: curve.width, dash: curve.dash, points: { show: false }, spanGaps: true };
-      if (points(curve, this.axis)[0].length === 1) line.points = { show: true, size: 7, fill: curve.colour };
+      if (is_point(curve, this.axis)) line.points = { show: true, size: 7, fill: curve.colour };
       series.push(line);
       if (curve.band?.[this.axis]) {
         const edge = { stroke: "transparent", points: { show: false }, spanGaps: true };
@@ -162,6 +167,7 @@ class Picture {
     }
     const grid = { stroke: colour("--line"), width: 1 };
     const axis = { stroke: colour("--soft"), grid, ticks: grid, font: "12px system-ui, sans-serif" };
+    const log_axis = (name) => (this.log.includes(name) ? { splits: log_ticks, filter: (_, ticks) => ticks } : {});
     const ticks = (form) => (_, values) => values.map((value) => (value === null ? "" : form(value)));
     return {
       width: this.place.clientWidth || 480,
@@ -170,10 +176,10 @@ class Picture {
       bands,
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: `${this.axis} ${this.synced}`, scales: ["x", null], setSeries: false } },
-      scales: { x: { time: false, distr: this.log.includes("x") ? 3 : 1 }, y: { distr: this.log.includes("y") ? 3 : 1 } },
+      scales: { x: { time: false, ...(this.log.includes("x") ? { distr: 3, range: whole_range } : {}) }, y: this.log.includes("y") ? { distr: 3, range: log_range } : {} },
       axes: [
-        { ...axis, values: ticks(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34 },
-        { ...axis, values: ticks((value) => compact.format(value)), label: this.label, labelSize: 18, labelFont: axis.font, size: 52 },
+        { ...axis, values: ticks(AXES[this.axis].tick), label: AXES[this.axis].title, labelSize: 18, labelFont: axis.font, size: 34, ...log_axis("x") },
+        { ...axis, values: ticks((value) => (Math.abs(value) < 1 ? plain : compact).format(value)), label: this.label, labelSize: 18, labelFont: axis.font, size: 60, ...log_axis("y") },
       ],
       hooks: { draw: [(plot) => this.mark(plot, colour)], setCursor: [(plot) => this.say(plot)], setScale: [(plot, scale) => scale === "x" && this.keep_zoom(plot)] },
     };
@@ -209,13 +215,19 @@ class Picture {
     const value = (line) => (this.pointed ? value_at(line, at) : line[1].at(-1));
     const there = this.curves.map((curve) => ({ curve, value: value(points(curve, this.axis)) })).filter(({ value }) => value !== null);
     there.sort((a, b) => b.value - a.value);
+    const { tick, unit, said } = AXES[this.axis];
+    const longest = Math.max(...this.curves.map((curve) => end_of(curve, this.axis)));
+    const ended = (curve) => {
+      const end = end_of(curve, this.axis);
+      return !this.pointed && end < (1 - EARLY) * longest ? `at ${tick(end)} ${unit}` : "";
+    };
     const near = this.marks.filter((mark) => {
       const x = this.place_of(mark);
       return this.pointed && x !== null && Math.abs(plot.valToPos(x, "x") - left) <= NEAR;
     });
-    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), element("span", { class: "of" }, curve.name), placed(curve)));
+    const values = there.slice(0, MOST_SAID).map(({ curve, value }) => element("span", { class: "value" }, swatch(curve), element("b", {}, written(value)), ended(curve), element("span", { class: "of" }, curve.name), placed(curve)));
     this.said.replaceChildren(
-      element("span", {}, this.pointed ? `${AXES[this.axis].said(at)} ${AXES[this.axis].unit}` : this.raw.length ? "last, smoothed" : "last"),
+      element("span", {}, this.pointed ? `${said(at)} ${unit}` : this.raw.length ? "last, smoothed" : "last"),
       ...near.slice(-2).map((mark) => element("span", { class: mark.alarm ? "ill" : null }, mark.text)),
       ...values,
       ...(there.length > MOST_SAID ? [element("span", { class: "soft" }, `and ${there.length - MOST_SAID} more`)] : []),
@@ -249,6 +261,16 @@ function points(curve, axis) {
   return curve.band?.[axis]?.slice(0, 2) ?? curve[axis];
 }
 
+// Where a curve ends on an axis.
+function end_of(curve, axis) {
+  return points(curve, axis)[0].at(-1);
+}
+
+// Whether a curve has one point, which no line shows.
+function is_point(curve, axis) {
+  return points(curve, axis)[0].length === 1;
+}
+
 // A curve whose numbers are exponential moving averages along the axis, corrected for their start: a number weighs `share`
 // as much as one that is `length` further. The lines between the points are averaged, so that curves with few and with many
 // points are smoothed alike.
@@ -279,6 +301,41 @@ function positive([at, ...columns], log) {
   const pick = (column) => (kept ? kept.map((index) => column[index]) : column);
   const above = (column) => (log.includes("y") ? column.map((value) => (value > 0 ? value : null)) : column);
   return [pick(at), ...columns.map((column) => above(pick(column)))];
+}
+
+// The ends of a logarithmic y axis, a little beyond the curves.
+function log_range(_, low, high) {
+  if (low === null) return [1, 10];
+  const beyond = Math.max(1.02, (high / low) ** LOG_MARGIN);
+  return [low / beyond, high * beyond];
+}
+
+// The ends of a logarithmic axis that is as long as the curves.
+function whole_range(_, low, high) {
+  return low < high ? [low, high] : log_range(_, low, high);
+}
+
+// Ticks of a logarithmic axis: powers of ten; where these are few, also 2 and 5 times them, or even steps.
+function log_ticks(_, axis, low, high) {
+  const decades = Math.log10(high / low);
+  if (decades < 1) {
+    const step = round_step((high - low) / FEW_TICKS);
+    const first = Math.ceil(low / step);
+    return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, at) => (first + at) * step);
+  }
+  const every = Math.ceil(decades / MOST_POWERS);
+  const factors = decades < (axis ? 4 : 3) ? [1, 2, 5] : [1]; // texts take more of the x axis than of the y axis
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += every) {
+    for (const factor of factors) ticks.push(Number(`${factor}e${power}`));
+  }
+  return ticks.filter((tick) => tick >= low && tick <= high);
+}
+
+// The least of 1, 2 and 5 times a power of ten that is not below a number.
+function round_step(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
 }
 
 // What logarithmic axes leave out of curves; empty if nothing.
@@ -327,23 +384,28 @@ function brought_together(tables) {
   });
 }
 
-// A small picture of numbers over seconds, such as the memory of a process.
+// A small picture of numbers over the time of day, such as the memory of a process. Ticks are round multiples of a unit.
 export class Trace {
-  constructor(label, form) {
+  constructor(label, form, unit = 1) {
     this.place = element("div", { class: "trace", role: "img" });
-    Object.assign(this, { label, form });
+    this.observer = new ResizeObserver(() => this.plot?.setSize({ width: this.place.clientWidth, height: TRACE_HEIGHT }));
+    this.observer.observe(this.place);
+    Object.assign(this, { label, form, unit });
   }
 
+  // Show numbers at seconds since 1970; the line has a gap where a number is null.
   show(seconds, numbers) {
     this.place.setAttribute("aria-label", `${this.label}: ${numbers.length ? this.form(numbers.at(-1)) : "no numbers yet"}`);
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
     if (!this.plot) {
-      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, font: "11px system-ui, sans-serif" };
-      const y = { ...axis, values: (_, ticks) => ticks.map(this.form), size: 64, label: this.label, labelSize: 16, labelFont: axis.font };
-      const x = { ...axis, values: (_, ticks) => ticks.map((tick) => `${tick} s`), size: 26 };
+      const font = "11px system-ui, sans-serif";
+      const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, font, labelSize: 16, labelFont: font };
+      const incrs = Array.from({ length: 27 }, (_, at) => [1, 2, 5][at % 3] * 10 ** (Math.floor(at / 3) - 2) * this.unit);
+      const y = { ...axis, values: (_, ticks) => ticks.map(this.form), size: 64, label: this.label, incrs };
+      const x = { ...axis, values: (_, ticks, __, ___, step) => ticks.map((tick) => time_of_day(tick, step)), size: 30, space: 64, label: "time of day" };
       this.plot = new uPlot(
-        { width: 420, height: 130, series: [{}, { stroke: colour("--accent"), width: 1.5, points: { show: false } }], axes: [x, y], legend: { show: false }, scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.05] } } },
+        { width: this.place.clientWidth || 420, height: TRACE_HEIGHT, series: [{}, { stroke: colour("--accent"), width: 1.5, points: { show: false } }], axes: [x, y], legend: { show: false }, scales: { y: { range: (_, low, high) => [0, Math.max(high, this.unit / 100) * 1.05] } } },
         [seconds, numbers],
         this.place,
       );
@@ -351,6 +413,12 @@ export class Trace {
   }
 
   end() {
+    this.observer.disconnect();
     this.plot?.destroy();
   }
+}
+
+function time_of_day(second, step) {
+  const form = step < 60 ? { hour: "2-digit", minute: "2-digit", second: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
+  return new Date(1000 * second).toLocaleTimeString("en-GB", form);
 }

@@ -20,7 +20,7 @@ export class ProcessDialog {
     this.choice = element("select", { "aria-label": "Process", change: () => this.open(run, this.choice.value, names) }, names.map((one) => element("option", { value: one }, one)));
     this.choice.value = name;
     this.cores = new Trace("cores in use", (value) => value.toFixed(value < 10 ? 2 : 0));
-    this.memory = new Trace("memory", (value) => `${Math.round(value / MIB).toLocaleString("en")} MiB`);
+    this.memory = new Trace("memory", (value) => `${Math.round(value / MIB).toLocaleString("en")} MiB`, MIB);
     this.said = element("p", { class: "soft", role: "status" }, "Asking the desk …");
     this.log = element("pre", { tabindex: "0", "aria-label": `Log of ${name}` });
     const close = element("form", { method: "dialog" }, element("button", {}, "Close"));

@@ -7,9 +7,11 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,20 @@ def test_the_load_of_processes_of_this_machine_is_sampled(tmp_path: Path) -> Non
     samples = load.of("trainer")
     assert len(samples["seconds"]) == len(samples["cores"]) == 2 and samples["bytes"][-1] > 1_000_000
     assert load.of("far")["seconds"] == load.of("gone")["seconds"] == []
+
+
+def test_samples_of_a_process_have_a_gap_where_it_was_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line went straight through it."""
+    load = Load()
+    for now_s in (1_000_000.0, 1_000_002.0, 1_000_004.0, 1_000_064.0):
+        monkeypatch.setattr(time, "time", partial(float, now_s))
+        load.sample([Process("trainer", "trainer", 0, "running", pid=os.getpid())])
+    samples = load.of("trainer")
+    assert samples["seconds"] == [1_000_002.0, 1_000_004.0, 1_000_034.0, 1_000_064.0]
+    for name in ("cores", "bytes"):
+        assert [number is None for number in samples[name]] == [False, False, True, False]
 
 
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])
