@@ -66,14 +66,14 @@ def _box(title: str, members: Sequence[Process]) -> dict[str, Any]:
     """Return a box for a process, or for several processes of one role and state; ``title``: its first line."""
     first = members[0]
     busy = [member.busy for member in members if member.busy is not None]
-    deaths = sum(member.deaths for member in members)
-    said = [first.state]
-    if first.incarnation and len(members) == 1:
-        said.append(f"incarnation {first.incarnation}")
-    if deaths:
-        said.append(f"{deaths} death{'s' * (deaths > 1)}")
+    restarts, deaths = (sum(getattr(member, name) for member in members) for name in ("incarnation", "deaths"))
+    said = [first.state]  # what matters most comes first: the page cuts off what has no room
     if busy:
         said.append(f"{as_percent(sum(busy) / len(busy))} busy")
+    if restarts:
+        said.append(f"{restarts} restart{'s' * (restarts > 1)}")
+    if deaths > restarts:
+        said.append(f"{deaths} death{'s' * (deaths > 1)}")
     return {
         "id": printable(first.name),
         "name": printable(title),

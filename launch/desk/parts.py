@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,8 @@ _FIGURES = (
     *("policy_lag_mean", "steps_made", "steps_made_per_s", "steps_used", "steps_dropped"),
 )
 """Metrics that the page of one run shows first."""
+_COUNTED = {"env_steps_per_s": "env_steps", "frames_per_s": "frames", "steps_made_per_s": "steps_made"}
+"""Rate -> what it counts."""
 _ENDED_EARLY = ("died", "failed", "stopped")
 """States of a run that ended before total_steps."""
 _LIST = ("episode_return_mean", "env_steps_per_s")
@@ -155,8 +158,15 @@ def _run_line(watched: WatchedRun, group: int, place: str, columns: Sequence[str
             "minutes": None if view.elapsed_s is None else round(view.elapsed_s / 60.0, 2),
         },
         "metrics": {name: _number(row.get(name)) for name in (_curve_names(row) if columns is None else columns)},
-        "alarm": None if view.alarm is None else event(view.alarm),
+        "alarm": None if view.alarm is None else {**event(view.alarm), "restarted": _is_restarted(view)},
     }
+
+
+def _is_restarted(view: RunView) -> bool:
+    """Return whether the process that the newest alarm names was restarted after it."""
+    alarm = view.alarm or {}
+    later = takewhile(lambda one: one != alarm, reversed(view.events))
+    return any(one.get("kind") == "restarted" and one.get("process") == alarm.get("process") for one in later)
 
 
 def _started(meta: Mapping[str, Any]) -> str:
@@ -174,8 +184,15 @@ def _time(text: object) -> datetime | None:
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
-    """Return the newest metrics; of an ended run, those of summary.json where it has them."""
-    return {**view.row, **{name: view.final(name) for name in view.row}} if view.has_ended else view.row
+    """Return the newest metrics; of an ended run, those of summary.json, and rates as means over the whole run."""
+    if not view.has_ended:
+        return view.row
+    row = {**view.row, **{name: view.final(name) for name in view.row}}
+    seconds = view.summary.get("wall_time_s")
+    if is_number(seconds) and seconds > 0:
+        counts = {rate: view.summary.get(counted) for rate, counted in _COUNTED.items() if rate in row}
+        row |= {rate: count / seconds for rate, count in counts.items() if is_number(count)}
+    return row
 
 
 def _number(value: object) -> float | None:

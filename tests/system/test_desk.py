@@ -26,7 +26,7 @@ from PIL import Image
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.watched import id_of
 from launch.runs.find import RunFolder
-from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
+from tests.launch.desk.folders import AGAIN, DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
 from tests.sizes import ROOT
 from tests.system.conftest import PACED, Start
@@ -144,7 +144,7 @@ def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start
     seen.sees("#alarm", "simulator-1 died: signal 9")
     seen.sees("#part-events li", "simulator-1 restarted (incarnation 1)")
     seen.sees("#part-graph svg .box.running", "simulator-1")
-    seen.sees("#part-graph svg .box", "1 death")
+    seen.sees("#part-graph svg .box", "1 restart")
     seen.picture("desk-death")
 
     page.get_by_role("button", name="save").click()
@@ -851,4 +851,47 @@ def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: 
     seen.picture("desk-process-narrow")
     page.set_viewport_size({"width": 1400, "height": 900})
     page.wait_for_function("document.querySelector('#process .trace .u-wrap').clientWidth > 400")
+
+
+def test_esc_in_the_filter_empties_it_and_shows_all_runs_again(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """Chromium empties the field on Esc, and tells so by another event than for what is typed."""
+    written(tmp_path / "watched")
+    written(tmp_path / "other-run", seed=2, horizon=9)
+    seen = Watched(browser.new_page())
+    page = seen.page
+    page.goto(serve().address)
+    seen.sees("#runs a", "other-run")
+    page.keyboard.press("/")
+    page.keyboard.type("watched")
+    page.locator("#runs a", has_text="other-run").wait_for(state="detached")
+    page.keyboard.press("Escape")
+    seen.sees("#runs a", "other-run")
+    assert page.locator("#filter").input_value() == "" and "filter" not in page.url
+    assert seen.complaints == []
+
+
+def test_an_alarm_calms_down_once_the_process_runs_again(serve: Any, browser: Any, tmp_path: Path) -> None:
+    run = written(tmp_path / "watched")
+    seen = Watched(browser.new_page(color_scheme="light"))
+    page = seen.page
+    page.goto(serve().address)
+    seen.sees("#runs a", "watched")
+    alarm = page.locator("#alarm")
+
+    def colour() -> str:
+        return str(alarm.evaluate("alarm => getComputedStyle(alarm).backgroundColor"))
+
+    append(run, EVENTS_FILE, DIED)
+    seen.sees("#alarm a", "watched: simulator-1 died: signal 9")
+    red = colour()
+    append(run, EVENTS_FILE, AGAIN)
+    seen.sees("#alarm a", "watched: simulator-1 died: signal 9; restarted")
+    assert colour() != red
+    append(run, EVENTS_FILE, {**DIED, "incarnation": 1, "time_s": 25.0})
+    seen.sees("#alarm a", "simulator-1 died (incarnation 1): signal 9")
+    assert colour() == red and "restarted" not in alarm.inner_text()
+    page.get_by_role("button", name="Hide the alarm").click()
+    append(run, METRICS_FILE, row(5))
+    seen.sees("#table td", "500")
+    assert alarm.inner_text() == ""
     assert seen.complaints == []

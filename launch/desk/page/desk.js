@@ -18,6 +18,7 @@ let stream = null;
 let streamed = null; // what the stream was asked for
 let focused = ""; // the run whose sections stand there
 let announced = new Map(); // newest alarm of each run
+const alarms = new Map(); // those of them that stand at the top
 let pointer_down = false;
 const waiting = new Set(); // parts that changed while a pointer was down
 let silence = 0; // the timer that takes the alarm from the top again; it stays among the events
@@ -92,18 +93,29 @@ function show_list(runs, current) {
   refill(by_id("runs"), items.length ? items : element("li", { class: "soft" }, none));
 }
 
-// Say deaths and the like as they happen, of whatever run; a mere warning stands among the events.
+// Say deaths and the like as they happen, of whatever run; a mere warning stands among the events. It is calmer once the
+// processes run again.
 function announce(runs) {
   const before = announced;
   announced = new Map(runs.map((run) => [run.id, run.alarm ? `${run.alarm.time} ${run.alarm.text}` : ""]));
   const is_grave = (alarm) => alarm && !["warned", "slow"].includes(alarm.kind);
   const fresh = runs.filter((run) => before.has(run.id) && is_grave(run.alarm) && before.get(run.id) !== announced.get(run.id));
-  if (!fresh.length) return;
-  const hide = () => by_id("alarm").replaceChildren();
-  const links = fresh.map((run) => element("a", { href: address({ run: run.id }) }, `${titled(run)}: ${run.alarm.text}`));
-  by_id("alarm").replaceChildren(...links, element("button", { type: "button", "aria-label": "Hide the alarm", click: hide }, "×"));
-  clearTimeout(silence);
-  silence = setTimeout(hide, ALARM_MS);
+  if (fresh.length) {
+    alarms.clear();
+    for (const { id } of fresh) alarms.set(id, announced.get(id));
+    clearTimeout(silence);
+    silence = setTimeout(silent, ALARM_MS);
+  }
+  const standing = runs.filter((run) => alarms.get(run.id) === announced.get(run.id));
+  if (!standing.length || standing.length < alarms.size) return; // a warning came after one of them
+  const links = standing.map((run) => element("a", { href: address({ run: run.id }) }, `${titled(run)}: ${run.alarm.text}${run.alarm.restarted ? "; restarted" : ""}`));
+  by_id("alarm").classList.toggle("restarted", standing.every((run) => run.alarm.restarted));
+  refill(by_id("alarm"), ...links, element("button", { type: "button", "aria-label": "Hide the alarm", click: silent }, "×"));
+}
+
+function silent() {
+  alarms.clear();
+  by_id("alarm").replaceChildren();
 }
 
 // Pictures -------------------------------------------------------------------------------------------------------------
@@ -451,7 +463,7 @@ document.addEventListener("keydown", (event) => {
     act();
   }
 });
-by_id("filter").addEventListener("input", (event) => redrawn({ filter: event.target.value }));
+for (const kind of ["input", "search"]) by_id("filter").addEventListener(kind, (event) => redrawn({ filter: event.target.value })); // Esc is a search
 by_id("smooth").addEventListener("input", (event) => redrawn({ smooth: Number(event.target.value) ? event.target.value : "" }));
 by_id("log").addEventListener("change", (event) => redrawn({ log: event.target.value }));
 by_id("metric").addEventListener("change", (event) => (location.hash = address({ metric: [event.target.value, ...chosen().metric.slice(1)] })));

@@ -15,6 +15,7 @@ SPAWNED = [
     for name, role in (("trainer", "trainer"), ("simulator-0", "simulator"), ("simulator-1", "simulator"))
 ]
 DIED = {"kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "signal 9", "time_s": 21.0}
+AGAIN = {"kind": "restarted", "process": "simulator-1", "incarnation": 1, "time_s": 23.0}
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:

@@ -65,6 +65,20 @@ def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
     assert ("simulator-1", "trainer") in ways and ("trainer", "simulator-0") in ways
 
 
+def test_a_box_says_first_how_busy_a_process_is_and_counts_a_death_and_its_restart_once() -> None:
+    found = cast(DIED, spawned("simulator-1", "simulator", 0, incarnation=1), event("restarted", "simulator-1", 1))
+    told = [{"name": "simulator-1", "state": "running", "busy": 0.8}]
+
+    def said() -> str:
+        boxes = graph(found.processes(told, True), {}, {}, {})["boxes"]
+        return str(next(box["said"] for box in boxes if box["name"] == "simulator-1"))
+
+    assert said() == "running, 80% busy, 1 restart"
+    told.clear()
+    found.note({**DIED, "incarnation": 1})
+    assert said() == "died, 80% busy, 1 restart, 2 deaths"
+
+
 def test_processes_in_the_same_ordinary_state_share_a_box_and_others_have_their_own() -> None:
     many = [spawned(f"simulator-{n}", "simulator", 0) for n in range(20)]
     found = cast(*many, *(event("ready", f"simulator-{n}") for n in range(12)), DIED)

@@ -32,7 +32,7 @@ from launch.runs import find, view
 from launch.runs.curves import SCORE
 from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
-from tests.launch.desk.folders import DIED, SPAWNED, append, row, write_run
+from tests.launch.desk.folders import AGAIN, DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
 
 NOBODY = 65534
@@ -80,6 +80,12 @@ def test_a_page_gets_all_runs_at_first_and_then_what_has_changed(tmp_path: Path)
     ]
     line = next(run for run in msgspec.json.decode(new["runs"]) if run["name"] == "living")
     assert line["status"] == "running" and line["alarm"]["text"] == "simulator-1 died: signal 9"
+    assert not line["alarm"]["restarted"]
+
+    append(living, "events.jsonl", {"kind": "restarted", "process": "simulator-0", "time_s": 22.0})
+    append(living, "events.jsonl", AGAIN)
+    line = next(run for run in overview.changed()["runs"] if run["name"] == "living")
+    assert line["alarm"]["text"] == "simulator-1 died: signal 9" and line["alarm"]["restarted"]
 
 
 def test_runs_that_come_later_are_found_and_those_that_are_gone_forgotten(tmp_path: Path) -> None:
@@ -218,6 +224,17 @@ def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     assert told["topology"].startswith("name: made")
     assert any("1.3 MiB/s" in line["said"] for line in told["graph"]["lines"]), "50 steps/s of 28,224 bytes"
     assert json.loads(msgspec.json.encode(told)) == told
+
+
+def test_all_rates_of_an_ended_run_are_means_over_the_run(tmp_path: Path) -> None:
+    rates = {"env_steps_per_s": 3.0, "frames_per_s": 12.0, "steps_made_per_s": 4.0}
+    run = write_run(tmp_path / "run", [row(9, frames=3600, steps_made=950, **rates)])
+    summary = {"status": "finished", "env_steps": 900, "frames": 3600, "steps_made": 1000, "wall_time_s": 10.0}
+    (run.path / "summary.json").write_text(json.dumps({**summary, "env_steps_per_s": 90.0}))
+    figures = {one["name"]: one["text"] for one in InFull(run).changed()["figures"]}
+    assert [figures[name] for name in rates] == ["90", "360", "100"]
+    (run.path / "summary.json").write_text(json.dumps({**summary, "wall_time_s": "long", "frames": None}))
+    assert {one["name"]: one["text"] for one in InFull(run).changed()["figures"]}["frames_per_s"] == "12"
 
 
 def test_a_run_has_the_date_of_its_first_start(tmp_path: Path) -> None:
