@@ -565,7 +565,12 @@ def test_what_is_wider_than_a_narrow_screen_is_shaded_where_it_goes_on(
         assert wide.evaluate("wide => wide.scrollWidth > wide.clientWidth"), selector
         place, line = wide.bounding_box(), page.locator(rows).first.bounding_box()
         box = {**place, "y": line["y"], "height": min(line["height"], 200)}
-        assert brightest(page, box, "right") < 235, f"{selector} goes on"
+        assert 150 < brightest(page, box, "right") < 235, f"{selector} goes on"
+        for head in wide.locator("thead tr").all():
+            place_of_head = head.bounding_box()
+            assert brightest(page, {**place_of_head, "x": place["x"], "width": place["width"]}, "right") < 235
+            caption = wide.locator("caption").bounding_box()
+            assert caption["x"] + caption["width"] < place["x"] + place["width"] - 20, "the shade is beside it"
         wide.evaluate("wide => wide.scrollBy(10_000, 0)")
         assert brightest(page, box, "right") > 250, f"{selector} ends"
         if "graph" in selector:  # the first column of a table stays in its place
@@ -894,4 +899,39 @@ def test_an_alarm_calms_down_once_the_process_runs_again(serve: Any, browser: An
     append(run, METRICS_FILE, row(5))
     seen.sees("#table td", "500")
     assert alarm.inner_text() == ""
+    assert seen.complaints == []
+
+
+def test_words_about_learners_cover_no_line_and_the_picture_of_the_processes_has_no_empty_edge(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    spawned = [
+        {**SPAWNED[0], "process": f"{role}-{learner}", "role": role, "learner": learner}
+        for role in ("trainer", "simulator")
+        for learner in range(2)
+    ]
+    evaluator = {**SPAWNED[0], "process": "evaluator-0", "role": "evaluator"}
+    each = {f"trainer-{n}": {"env_steps_per_s": 9.0, "bytes_sent": 4096, "staleness_mean": 0.818} for n in range(2)}
+    run = write_run(tmp_path / "watched", [row(1, learners=each)], [*spawned, evaluator], **me())
+    topology = run.path / "topology.yaml"
+    topology.write_text(f"{topology.read_text()}mode: gossip\nreport: {{every_s: 2}}\n")
+    seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#part-graph svg .words", "staleness 0.818 · 2.0 KiB/s")
+    assert page.locator("#part-graph .wide").evaluate("wide => wide.scrollWidth <= wide.clientWidth")
+    covered = """svg => [...svg.querySelectorAll('.words')].flatMap(words => {
+        const {x, y, width, height} = words.getBBox();
+        const covers = at => at.x > x && at.x < x + width && at.y > y && at.y < y + height;
+        const place = (line, n) => line.getPointAtLength(n * line.getTotalLength() / 199);
+        const is_covered = line => Array.from({length: 200}, (_, n) => place(line, n)).some(covers);
+        return [...svg.querySelectorAll('path.line')].filter(is_covered).map(() => words.textContent);
+    })"""
+    assert page.locator("#part-graph svg").evaluate(covered) == []
+    overlapping = """svg => {
+        const all = [...svg.querySelectorAll('.words, .box')].map(one => one.getBoundingClientRect());
+        const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        return all.filter((one, at) => all.slice(at + 1).some(other => meet(one, other))).length;
+    }"""
+    assert page.locator("#part-graph svg").evaluate(overlapping) == 0
     assert seen.complaints == []

@@ -7,7 +7,7 @@ const ALLEY = 150; // between two columns
 const BAND_GAP = 48; // between two learners
 const TOP = 36;
 const MARGIN = 16; // left of the first column and right of the last
-const ROUND = 64; // right of the last column, for curves around it
+const ROUND = 64; // right of a column, for curves around it
 const WORDS = 190; // there, for words beside such curves
 const SAID = 34; // characters of a box's second line
 const NAMED = 27; // characters of its first
@@ -61,15 +61,20 @@ function arranged(boxes, lines) {
     for (const stack of stacks) stacked(stack, x, below + (high - stack_height(stack)) / 2, places);
     below += high + BAND_GAP;
   }
-  const high = Math.max(below - TOP - BAND_GAP, stack_height(of_run));
-  stacked(of_run, x, TOP + (high - stack_height(of_run)) / 2, places);
-  return { places, width: 2 * MARGIN + columns.length * BOX.width + (columns.length - 1) * ALLEY + beside(lines, places), height: TOP + high + 20 };
+  const round = rounds(lines, places);
+  const room = round.some((line) => line.said) ? WORDS : round.length ? ROUND : 0;
+  const more = of_run.length ? Math.max(0, room - ALLEY) : room; // the alley before the last column is room too
+  const bands = below - TOP - BAND_GAP;
+  // A line from the first trainer does not go through the words about curves, which are below it.
+  const top = round.length ? Math.min(...round.map((line) => places.get(line.from).y)) : TOP + Math.max(0, bands - stack_height(of_run)) / 2;
+  stacked(of_run, (box) => x(box) + more, top, places);
+  const bottom = Math.max(TOP + bands, top + stack_height(of_run));
+  return { places, width: 2 * MARGIN + columns.length * BOX.width + (columns.length - 1) * ALLEY + more, height: bottom + 20 };
 }
 
-// The room right of the last column.
-function beside(lines, places) {
-  const round = lines.filter((line) => line.kind === "exchange" && places.get(line.from)?.x === places.get(line.to)?.x);
-  return round.some((line) => line.said) ? WORDS : round.length ? ROUND : 0;
+// Lines between boxes of one column, which are curves on its right.
+function rounds(lines, places) {
+  return lines.filter((line) => line.kind === "exchange" && places.has(line.from) && places.get(line.from).x === places.get(line.to)?.x);
 }
 
 function stack_height(stack) {
@@ -153,8 +158,10 @@ function drawn_words(line, lines, places) {
   const [begin, end] = [places.get(line.from), places.get(line.to)];
   if (!begin || !end) return null;
   if (begin.x === end.x) {
-    const x = begin.x + (line.kind === "exchange" ? BOX.width + 38 : BOX.width / 2 + 8);
-    return drawn("text", { class: "words", x, y: (begin.y + BOX.height + end.y) / 2 + 4 }, line.said);
+    const is_round = line.kind === "exchange";
+    const x = begin.x + (is_round ? BOX.width + 38 : BOX.width / 2 + 8);
+    const nearer = is_round ? 8 * Math.sign(begin.y - end.y) : 0; // to where the line begins: there may be one back
+    return drawn("text", { class: "words", x, y: (begin.y + BOX.height + end.y) / 2 + 4 + nearer }, line.said);
   }
   const [left, right] = begin.x < end.x ? [begin, end] : [end, begin];
   const trainer = line.kind === "experience" ? line.to : line.from;
