@@ -935,3 +935,51 @@ def test_words_about_learners_cover_no_line_and_the_picture_of_the_processes_has
     }"""
     assert page.locator("#part-graph svg").evaluate(overlapping) == 0
     assert seen.complaints == []
+
+
+def test_pictures_stand_in_the_order_of_their_names_and_the_choices_say_what_they_are(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """Pictures changed places when a run was started, because that of the newest run stood first."""
+    names = ["Ant-v95", "Bee-v95", "Cat-v95"]
+    for name, started in zip(names, ("02", "03", "01"), strict=True):
+        made = write_run(tmp_path / name, [row(n, loss=0.5) for n in range(3)], started=f"2026-01-{started}T12:00:00Z")
+        rename_environment(made.path, name)
+    seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}))
+    page = seen.page
+    page.goto(f"{serve().address}#filter=-v95")
+    page.locator("#table tbody tr").nth(2).wait_for()
+    assert page.locator(".pair-title").all_inner_texts() == names
+    assert page.locator("#smoothed").inner_text() == "0"
+    page.locator("#smooth").fill("0.35")
+    assert page.locator("#smoothed").inner_text() == "0.35"
+    needed = """more => {
+        const probe = more.parentElement.appendChild(more.cloneNode(true));
+        Object.assign(probe.style, {width: 'auto', position: 'absolute'});
+        probe.replaceChildren(new Option('and …'));
+        probe.removeAttribute('id');
+        const {width} = probe.getBoundingClientRect();
+        probe.remove();
+        return width;
+    }"""
+    more = page.locator("#more")
+    assert more.bounding_box()["width"] >= more.evaluate(needed), "its words are not cut"
+    page.evaluate("scrollTo(0, 600)")
+    assert page.locator("#metric").bounding_box()["y"] > 0, "the choices stay where they are"
+    assert seen.complaints == []
+
+
+def test_one_number_is_written_alike_and_0_without_decimals(serve: Any, browser: Any, tmp_path: Path) -> None:
+    page = Watched(browser.new_page()).page
+    page.goto(serve().address)
+    page.locator("#connection", has_text="live").wait_for()
+    texts = page.evaluate(
+        """async (all) => {
+            const {column_form, written} = await import('./page/texts.js');
+            const columns = [[0, 0.05], [0, 0.004, 0.001], [60_000, 1e13], [60_000, 1e-9]];
+            return [all.map(written), columns.map((column) => column.map(column_form(column, true)))];
+        }""",
+        [0.9, 0.8667, 143.13, 12345.6, 0.00012, -0.11, 0, 7, None],
+    )
+    assert texts[0] == ["0.900", "0.867", "143.1", "12,346", "1.2e-4", "-0.110", "0", "7", "–"], "as in the list"
+    assert texts[1] == [["0", "0.05"], ["0", "0.004", "0.001"], ["60,000", "1e+13"], ["60,000", "1e-9"]]

@@ -130,6 +130,7 @@ function drawn_runs() {
 
 function show_curves(run) {
   const { smooth, log } = chosen();
+  by_id("smoothed").textContent = smooth || "0";
   const groups = parts.get("groups").groups;
   const shown = parts.get("desk").shown;
   const pairs = run ? pairs_of_run(run, groups, shown) : pairs_of_all(groups, shown);
@@ -139,7 +140,7 @@ function show_curves(run) {
 function pairs_of_all(groups, shown) {
   const runs = drawn_runs();
   const left = groups.map((group) => ({ ...group, runs: group.runs.filter((id) => runs.has(id)), whole: group.runs.every((id) => runs.has(id)) })).filter((group) => group.runs.length);
-  const environments = [...new Set(left.map((group) => group.env))];
+  const environments = [...new Set(left.map((group) => group.env))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   return shown.flatMap(({ name, label }) =>
     environments.map((env) => ({
       key: `${env} ${name}`,

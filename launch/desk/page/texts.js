@@ -14,13 +14,18 @@ export const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 }
 export const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const formats = new Map(); // by decimals: to make one takes long
 
-// A number as it stands beside a curve.
+// A number as it stands beside a curve: as in the list of runs (as_number of launch/reports/format.py), but whole numbers,
+// which may be counts, without decimals.
 export function written(value) {
-  return value === null || value === undefined ? "–" : plain.format(value);
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) || size >= 1000) return whole.format(value);
+  return size < 0.001 ? value.toExponential(1) : value.toFixed(size < 10 ? 3 : 1);
 }
 
 // A function that writes any of the numbers of a column, all with as many decimals. The largest has four digits, the
-// smallest two where three decimals suffice. If they are to be told apart, numbers that differ have different texts.
+// smallest two where three decimals suffice. If they are to be told apart, numbers that differ have different texts, and 0
+// is just 0.
 export function column_form(numbers, apart = false) {
   const sizes = numbers.filter(Boolean).map((number) => Math.floor(Math.log10(Math.abs(number))));
   if (!sizes.length) return whole.format;
@@ -29,10 +34,10 @@ export function column_form(numbers, apart = false) {
   const wanted = Math.max(of_largest, FEWEST_DIGITS - 1 - least, 0);
   const fixed = (number, digits) => number.toFixed(digits);
   const decimals = fewest(numbers, Math.min(20, apart ? wanted : Math.min(wanted, Math.max(MOST_DECIMALS, of_largest))), fixed, apart);
-  if (decimals <= LONGEST_DECIMALS && most < LARGEST) return with_decimals(decimals).format;
+  if (decimals <= LONGEST_DECIMALS && most < LARGEST) return (number) => (apart && number === 0 ? "0" : with_decimals(decimals).format(number));
   const exponential = (number, digits) => number.toExponential(digits);
   const digits = fewest(numbers, DIGITS - 1, exponential, apart);
-  return (number) => exponential(number, digits);
+  return (number) => (Number.isInteger(number) && Math.abs(number) < 10 ** LARGEST ? whole.format(number) : exponential(number, digits));
 }
 
 // The numbers of a column as texts; null is a number that is not known.
