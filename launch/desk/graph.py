@@ -98,7 +98,10 @@ def _column(role: str) -> Column:
 def _lines(
     learner: int, boxes: Sequence[Mapping[str, Any]], row: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the lines of one learner: experience to its trainer, and weights from it; the first of each has a text."""
+    """Return the lines of one learner: experience to its trainer, and weights from it.
+
+    The first of each has a text; the rate of experience is that of all simulators of the learner.
+    """
     own = {
         column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)
     }

@@ -314,7 +314,10 @@ def run_parts(view: RunView, processes: Sequence[Process], topology: str) -> dic
         "head": _head(view),
         "figures": [*(figure(row, name) for name in _FIGURES), _best(view)],
         "dropped": [figure(row, name) for name in DROPPED if row.get(name)],
-        "graph": graph(processes, view.row, view.topology, view.meta),
+        "graph": {
+            **graph(processes, view.row, view.topology, view.meta),
+            "note": "The rates are those of the last report." if view.has_ended else "",
+        },
         "stages": _stages(view.row),
         "histograms": list(_histograms(view.row)),
         "learning": [figure(view.row, name) for name in learning_metrics(view.row)],

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
@@ -788,21 +789,49 @@ def test_curves_are_smoothed_along_the_axis_and_not_by_their_points(serve: Any, 
         assert max(last.values()) < 1.001 * min(last.values()), "four curves on one straight line"
 
 
+def drawn(page: Any, picture: int = 0) -> NDArray[np.bool_]:
+    """Where a picture has the colour of the first curve, [height, width]."""
+    colour = page.locator("#curves .swatch line").first.evaluate("line => getComputedStyle(line).stroke")
+    wanted = [int(number) for number in re.findall(r"\d+", colour)]
+    taken = Image.open(io.BytesIO(page.locator("#curves .u-over").nth(picture).screenshot())).convert("RGB")
+    return abs(np.asarray(taken).astype(int) - wanted).max(axis=2) < 40  # type: ignore[no-any-return]
+
+
 def test_a_logarithmic_axis_spans_the_curves_and_not_whole_decades(serve: Any, browser: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "watched", [row(n, episode_return_mean=12.0 + n) for n in range(37)])
     page = Watched(browser.new_page(color_scheme="light")).page
     page.goto(f"{serve().address}#run={id_of(run)}&log=y")
     page.locator("#curves .u-over").first.wait_for()
-    colour = page.locator("#curves .swatch line").first.evaluate("line => getComputedStyle(line).stroke")
-    wanted = [int(number) for number in re.findall(r"\d+", colour)]
-    taken = np.asarray(Image.open(io.BytesIO(page.locator("#curves .u-over").first.screenshot())).convert("RGB"))
-    rows = np.flatnonzero((abs(taken.astype(int) - wanted).max(axis=2) < 40).any(axis=1))
+    taken = drawn(page)
+    rows = np.flatnonzero(taken.any(axis=1))
     assert rows[-1] - rows[0] > 0.8 * len(taken), "from 12 to 48"
     page.locator("#log").select_option("xy")
     page.locator("#curves .lost", has_text="1 of 37").first.wait_for()
-    taken = np.asarray(Image.open(io.BytesIO(page.locator("#curves .u-over").nth(1).screenshot())).convert("RGB"))
-    columns = np.flatnonzero((abs(taken.astype(int) - wanted).max(axis=2) < 40).any(axis=0))
+    taken = drawn(page, 1)
+    columns = np.flatnonzero(taken.any(axis=0))
     assert columns[-1] - columns[0] > 0.95 * taken.shape[1], "from 0.03 to 1.2 minutes"
+
+
+def test_a_logarithmic_axis_has_no_line_across_what_it_cannot_show(serve: Any, browser: Any, tmp_path: Path) -> None:
+    rows = [row(n, episode_return_mean=-9.0 if 10 <= n < 30 else 5.0 + n) for n in range(40)]
+    run = write_run(tmp_path / "watched", rows)
+    page = Watched(browser.new_page(color_scheme="light")).page
+    page.goto(f"{serve().address}#run={id_of(run)}&log=y")
+    page.locator("#curves .lost", has_text="20 of 40").first.wait_for()
+    columns = drawn(page).any(axis=0)
+    third = len(columns) // 3
+    assert columns[:third].any() and not columns[third : 2 * third].any() and columns[2 * third :].any()
+
+
+def test_numbers_of_all_simulators_stand_beside_all_of_them(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """The rate of a learner was beside its first simulator."""
+    names = ("trainer", "simulator-0", "simulator-1")
+    run = written(tmp_path / "watched", *({**SPAWNED[0], "process": name} for name in names))
+    append(run, METRICS_FILE, row(5, env_steps_per_s=100.0))
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    page.get_by_text("Data between processes").click()
+    page.locator("tr", has_text="experience").filter(has_text="simulator-0, simulator-1").wait_for()
 
 
 def test_a_curve_that_was_one_point_has_no_dots_later(serve: Any, browser: Any, tmp_path: Path) -> None:

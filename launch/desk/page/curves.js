@@ -155,12 +155,13 @@ class Picture {
     const colour = (name) => style.getPropertyValue(name).trim();
     const series = [{}];
     const bands = [];
+    const spanGaps = !this.log.includes("y"); // a line over points that the axis cannot show would make them up
     for (const curve of all) {
-      const line = { stroke: curve.colour, width: curve.width, dash: curve.dash, points: { show: false }, spanGaps: true };
+      const line = { stroke: curve.colour, width: curve.width, dash: curve.dash, points: { show: false }, spanGaps };
       if (is_point(curve, this.axis)) line.points = { show: true, size: 7, fill: curve.colour };
       series.push(line);
       if (curve.band?.[this.axis]) {
-        const edge = { stroke: "transparent", points: { show: false }, spanGaps: true };
+        const edge = { stroke: "transparent", points: { show: false }, spanGaps };
         bands.push({ series: [series.length + 1, series.length], fill: `${curve.colour}30` });
         series.push(edge, edge);
       }
@@ -295,11 +296,11 @@ function smoothed(curve, axis, share, length) {
   return { ...curve, band, [axis]: columns(curve[axis]) };
 }
 
-// What can be drawn on logarithmic axes: only what is above 0.
+// What can be drawn on logarithmic axes: only what is above 0. null is a gap; undefined, a place of other curves, is none.
 function positive([at, ...columns], log) {
   const kept = log.includes("x") ? [...at.keys()].filter((index) => at[index] > 0) : null;
   const pick = (column) => (kept ? kept.map((index) => column[index]) : column);
-  const above = (column) => (log.includes("y") ? column.map((value) => (value > 0 ? value : null)) : column);
+  const above = (column) => (log.includes("y") ? column.map((value) => (value > 0 || value === undefined ? value : null)) : column);
   return [pick(at), ...columns.map((column) => above(pick(column)))];
 }
 

@@ -15,7 +15,7 @@ const NODE_GAP = 30; // between boxes of different nodes in a column
 const FRAME = 12; // between the boxes of a node and its frame
 
 // Draw boxes and lines (launch/desk/graph.py) with a table behind them.
-export function topology({ boxes, lines }) {
+export function topology({ boxes, lines, note }) {
   if (!boxes.length) return element("p", { class: "soft" }, "No processes of this run are known.");
   const { places, width, height } = arranged(boxes, lines);
   const picture = drawn(
@@ -31,7 +31,8 @@ export function topology({ boxes, lines }) {
     lines.filter((line) => line.said).map((line) => drawn_words(line, lines, places)),
     boxes.map((box) => drawn_box(box, places.get(box.id))),
   );
-  return element("div", {}, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("Data between processes", () => listed(boxes, lines)));
+  const said = note ? element("p", { class: "soft" }, note) : null;
+  return element("div", {}, said, element("div", { class: "wide", tabindex: "0", "aria-label": "Topology" }, picture), behind("Data between processes", () => listed(boxes, lines)));
 }
 
 function summary(boxes) {
@@ -42,7 +43,10 @@ function summary(boxes) {
 
 function listed(boxes, lines) {
   const names = new Map(boxes.map((box) => [box.id, box.name]));
-  const passing = lines.filter((line) => line.said).map((line) => [names.get(line.from), names.get(line.to), line.kind, line.said]);
+  // Of lines from or to the same trainer, one has the text for all.
+  const ends = (line, end, other) => lines.filter((one) => one.kind === line.kind && one[other] === line[other]).map((one) => names.get(one[end]));
+  const many = (line, end) => (line.kind === "exchange" ? names.get(line[end]) : ends(line, end, end === "from" ? "to" : "from").join(", "));
+  const passing = lines.filter((line) => line.said).map((line) => [many(line, "from"), many(line, "to"), line.kind, line.said]);
   return table("Data between processes", ["from", "to", "kind", "rate"], passing);
 }
 
