@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -119,6 +119,7 @@ class DeskServer:
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""
         self._runs, self._changes = runs, changes
+        self._index = (PAGE / "index.html").read_text()  # in memory: it needs no descriptor when none is left
 
     def app(self, token: str, port: int) -> ASGIApp:
         """Return the web application, which answers only requests with the token."""
@@ -134,7 +135,7 @@ class DeskServer:
         return Guard(Starlette(routes=routes), token, port)
 
     async def _page(self, _: Request) -> Response:
-        return FileResponse(PAGE / "index.html")
+        return HTMLResponse(self._index)
 
     async def _film(self, request: Request) -> Response:
         watched, word = self._runs.get(request.path_params["run"]), request.path_params["word"]
