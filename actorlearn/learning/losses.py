@@ -6,6 +6,7 @@ The gradient is written to one flat vector, whose elements correspond to those o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -36,7 +37,27 @@ class LossAndMetrics(NamedTuple):
     """The metrics that the algorithm returned with the loss."""
 
 
-class SingleLoss:
+class Gradient(ABC):
+    """Computes loss, metrics and gradient of a minibatch."""
+
+    generator: torch.Generator | None = None
+    """Source of the random numbers of the loss; None if it draws none."""
+
+    def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
+        """Write the gradient of a minibatch to the flat gradient vector. The minibatch's seed determines random draws.
+
+        ``progress`` is the share of the run's schedules that is over, in [0, 1].
+        """
+        if self.generator is not None:
+            self.generator.manual_seed(minibatch.seed)
+        return self.compute(minibatch.batch, progress)
+
+    @abstractmethod
+    def compute(self, batch: Batch, progress: float) -> LossAndMetrics:
+        """Do what `compute_gradient` does, with the next random numbers of the generator."""
+
+
+class SingleLoss(Gradient):
     """Computes the gradient of one loss for all parameters; the minibatch is divided among this learner's cores."""
 
     def __init__(self, algorithm: Algorithm, network: FlatNetwork, detached: bool = False) -> None:
@@ -44,13 +65,10 @@ class SingleLoss:
         self._algorithm, self._network, self._detached = algorithm, network, detached
         self._bootstrap = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
 
-    def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the gradient of a minibatch to the flat gradient vector.
-
-        ``progress`` is the share of the run's schedules that is over, in [0, 1].
-        """
-        outputs = self._network.outputs(minibatch.batch, bootstrap=self._bootstrap, detached=self._detached)
-        loss, metrics = self._algorithm.loss(outputs, minibatch.batch, progress)
+    def compute(self, batch: Batch, progress: float) -> LossAndMetrics:
+        """Do what `Gradient.compute` says."""
+        outputs = self._network.outputs(batch, bootstrap=self._bootstrap, detached=self._detached)
+        loss, metrics = self._algorithm.loss(outputs, batch, progress)
         self._network.passes.backward(loss)
         return LossAndMetrics(loss, metrics)
 
@@ -64,15 +82,13 @@ Chosen above what rounding in bf16 is expected to cause; the error of a right gr
 
 
 class CapturedLoss:
-    """Computes gradients as a `SingleLoss` does, by one CUDA graph for each shape of minibatches.
+    """Computes gradients as another object does, by one CUDA graph for each shape of minibatches.
 
     A minibatch of PPO with 256 steps of pong-fast has 250 operations. Without a graph they take 7 ms, in which the GPU
     computes for 1 ms (one H200).
     """
 
-    def __init__(
-        self, loss: SingleLoss, detached: SingleLoss, gradients: Tensor, warn: Callable[[str], object]
-    ) -> None:
+    def __init__(self, loss: Gradient, detached: Gradient, gradients: Tensor, warn: Callable[[str], object]) -> None:
         """Capture the computation of ``detached``, and compare each graph with ``loss``, which computes the same.
 
         It is compared at its uses 1, 2, 4, 8 and so on. ``gradients`` is the flat vector that both write. If the loss
@@ -98,7 +114,7 @@ class CapturedLoss:
         try:
             compares = shape not in self._graphs or uses & (uses - 1) == 0  # at the uses 1, 2, 4, 8, ...
             if not compares or self._compare(shape, minibatch, progress):
-                return self._graphs[shape](minibatch.batch, progress)
+                return self._graphs[shape](minibatch, progress)
         except Exception as error:  # whatever a loss raises for tensors of a capture; the plain one comes next
             self._captures = False
             self._graphs.clear()
@@ -130,7 +146,7 @@ class CapturedLoss:
             return False
         graph = self._graphs.get(shape) or _LossGraph(self._detached, minibatch)
         self._gradients.fill_(torch.nan)
-        graph(minibatch.batch, progress)
+        graph(minibatch, progress)
         error = float(torch.dist(expected, self._gradients)) / norm
         if not error <= LARGEST_ERROR:  # also if it is NaN
             raise RuntimeError(
@@ -144,7 +160,7 @@ class CapturedLoss:
 class _LossGraph:
     """A CUDA graph of loss, metrics and gradient, for minibatches of one shape."""
 
-    def __init__(self, loss: SingleLoss, minibatch: Minibatch) -> None:
+    def __init__(self, loss: Gradient, minibatch: Minibatch) -> None:
         """Capture the computation with other observations than the minibatch's.
 
         The comparison then detects a graph that computes nothing new.
@@ -154,21 +170,24 @@ class _LossGraph:
         self._progress = torch.zeros((), device=self._inputs.reward.device)
 
         def compute() -> LossAndMetrics:
-            computed = loss.compute_gradient(minibatch._replace(batch=self._inputs), cast("float", self._progress))
+            computed = loss.compute(self._inputs, cast("float", self._progress))
             return computed._replace(loss=computed.loss.detach())
 
-        self._captured = Captured(compute, self._inputs.reward.device)
+        self._generator = loss.generator
+        self._captured = Captured(compute, self._inputs.reward.device, self._generator)
 
-    def __call__(self, batch: Batch, progress: float) -> LossAndMetrics:
-        given = batch.tensors()
+    def __call__(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
+        given = minibatch.batch.tensors()
         for name, tensor in self._inputs.tensors().items():
             tensor.copy_(given[name])
         self._progress.fill_(progress)
+        if self._generator is not None:
+            self._generator.manual_seed(minibatch.seed)
         loss, metrics = self._captured.replay()
         return LossAndMetrics(loss, metrics.uncomputed() if isinstance(metrics, LazyMetrics) else metrics)
 
 
-class LossPerNetwork:
+class LossPerNetwork(Gradient):
     """Computes the gradient of one loss for each network, as SAC has, with respect to that network's parameters only.
 
     One core computes all losses. Each core then takes the backward pass of one loss after the other, until all are
@@ -181,7 +200,8 @@ class LossPerNetwork:
     ) -> None:
         self._algorithm, self._gradients, self._pool = algorithm, network.gradients, network.pool
         self._device, self._precision = device, precision
-        self._generator = torch.Generator(device)
+        self._threads = network.pool.count if device == "cpu" else 1  # a CUDA graph is captured by one thread
+        self.generator: torch.Generator = torch.Generator(device)
         own = networks(network.module)
         self._parameters = {name: list(module.parameters()) for name, module in own.items()}
         calls: dict[str, Callable[..., Mapping[str, Tensor]]] = dict(own)
@@ -190,15 +210,13 @@ class LossPerNetwork:
             calls |= {f"target.{name}": partial(_without_gradient, module) for name, module in older.items()}
         self._networks: Networks = calls
 
-    def compute_gradient(self, minibatch: Minibatch, progress: float) -> LossAndMetrics:
-        """Write the gradient of a minibatch to the flat gradient vector, with zeros for networks without a loss.
+    def compute(self, batch: Batch, progress: float) -> LossAndMetrics:
+        """Do what `Gradient.compute` says; the gradient of a network without a loss is 0.
 
-        ``progress`` is the share of the run's schedules that is over, in [0, 1]. Raises ValueError if the algorithm
-        returns no loss, or a loss for a network that does not exist.
+        Raises ValueError if the algorithm returns no loss, or a loss for a network that does not exist.
         """
-        self._generator.manual_seed(minibatch.seed)
         with autocast(self._device, self._precision):
-            losses, metrics = self._algorithm.losses(self._networks, minibatch.batch, self._generator, progress)
+            losses, metrics = self._algorithm.losses(self._networks, batch, self.generator, progress)
         if not losses:
             raise ValueError(f"losses returns no loss; it must return at least one, for {', '.join(self._parameters)}")
         if unknown := losses.keys() - self._parameters.keys():
@@ -223,7 +241,7 @@ class LossPerNetwork:
                 while name := left.get_nowait():
                     torch.autograd.backward(losses[name], inputs=self._parameters[name], retain_graph=True)
 
-        self._pool.run(take_turns, min(self._pool.count, len(losses)))
+        self._pool.run(take_turns, min(self._threads, len(losses)))
 
 
 @torch.no_grad()
@@ -239,15 +257,18 @@ def make(
     device: str,
     precision: str,
     warn: Callable[[str], object] | None = None,
-) -> SingleLoss | CapturedLoss | LossPerNetwork:
+) -> Gradient | CapturedLoss:
     """Return the object that computes gradients for this algorithm; ``target`` is its target network, if it has one.
 
-    On a GPU, CUDA graphs compute the gradients of a single loss. ``warn`` is called with the reason if the loss cannot
-    be captured. With None, no graphs are used.
+    On a GPU, CUDA graphs compute the gradients. ``warn`` is called with the reason if the loss cannot be captured. With
+    None, no graphs are used.
     """
+    loss: Gradient
+    detached: Gradient
     if isinstance(algorithm, MultiNetworkAlgorithm):
-        return LossPerNetwork(algorithm, network, target, device, precision)
-    loss = SingleLoss(algorithm, network)
+        loss = detached = LossPerNetwork(algorithm, network, target, device, precision)
+    else:
+        loss, detached = SingleLoss(algorithm, network), SingleLoss(algorithm, network, detached=True)
     if device == "cpu" or warn is None or isinstance(algorithm, KeepsState):
         return loss
-    return CapturedLoss(loss, SingleLoss(algorithm, network, detached=True), network.gradients, warn)
+    return CapturedLoss(loss, detached, network.gradients, warn)

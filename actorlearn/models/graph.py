@@ -27,10 +27,10 @@ class Captured(Generic[T]):
     Each replay overwrites the tensors of ``result``, which the function has returned.
     """
 
-    def __init__(self, work: Callable[[], T], device: torch.device) -> None:
+    def __init__(self, work: Callable[[], T], device: torch.device, generator: torch.Generator | None = None) -> None:
         """Call ``work`` three times, then capture a fourth call.
 
-        Raises RuntimeError if ``work`` waits for the GPU, for example to read a number from it.
+        A replay draws the numbers that ``work`` would draw from ``generator`` in its present state. Raises RuntimeError if ``work`` waits for the GPU, for example to read a number from it.
         """
         self._device = device
         with torch.cuda.device(device):
@@ -43,6 +43,8 @@ class Captured(Generic[T]):
                     work()
             torch.cuda.current_stream().wait_stream(side)
             self._graph = torch.cuda.CUDAGraph()
+            if generator is not None:
+                self._graph.register_generator_state(generator)
             with (
                 torch.cuda.stream(torch.cuda.current_stream()),  # restores the stream if the capture fails
                 torch.cuda.graph(self._graph, capture_error_mode="thread_local"),  # other threads may use the GPU

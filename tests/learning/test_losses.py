@@ -21,14 +21,20 @@ from torch.utils._pytree import tree_leaves
 
 from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch, Networks
+from actorlearn.algorithms.make import extra_networks
+from actorlearn.algorithms.sac import SAC
+from actorlearn.algorithms.settings import Polyak
 from actorlearn.extra_networks import ExtraNetwork
 from actorlearn.learning import losses
-from actorlearn.learning.losses import CapturedLoss, LossAndMetrics, SingleLoss
+from actorlearn.learning.losses import CapturedLoss, Gradient, LossAndMetrics, LossPerNetwork, SingleLoss
 from actorlearn.learning.losses import make as make_losses
 from actorlearn.learning.make import make
 from actorlearn.learning.minibatches import Minibatch
+from actorlearn.learning.target import Target
 from actorlearn.learning.update import Learning
+from actorlearn.models.make import make as make_model
 from actorlearn.models.several import networks
+from actorlearn.worker.passes import ComputePool, FlatNetwork
 from tests import named
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, trainer_settings
 from tests.learning.replayed import Played, replaying, source
@@ -178,7 +184,7 @@ class Recorded(TorchDispatchMode):
     the GPU to read a number from it.
     """
 
-    def __init__(self, work: Callable[[], LossAndMetrics], device: torch.device) -> None:
+    def __init__(self, work: Callable[[], LossAndMetrics], device: torch.device, generator: object = None) -> None:
         super().__init__()
         self._calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], list[Any]]] = []
         with self:
@@ -237,13 +243,20 @@ def minibatches(made: Learning) -> list[Minibatch]:
 
 
 def check_captured(made: Learning, minibatches: Sequence[Minibatch]) -> None:
-    """Check that captured and plain losses compute the same, with other weights and progress for each minibatch."""
+    """Check that captured and plain losses of a learner compute the same."""
+    plain, detached = (SingleLoss(made.algorithm, made.network, detached=detached) for detached in (False, True))
+    check_replayed(plain, detached, made.network, minibatches)
+
+
+def check_replayed(plain: Gradient, detached: Gradient, network: FlatNetwork, minibatches: Sequence[Minibatch]) -> None:
+    """Check captured ``detached`` against ``plain``, with other weights and progress for each minibatch."""
     warned: list[str] = []
-    replayed, gradients = captured(made, warned), made.network.gradients
+    gradients = network.gradients
+    replayed = CapturedLoss(plain, detached, gradients, warned.append)
     for number, minibatch in enumerate(minibatches):
-        made.weights.mul_(1.1)
+        network.weights.mul_(1.1)
         found, gradient = told(replayed.compute_gradient(minibatch, number / 8)), gradients.clone()
-        expected = told(made.losses.compute_gradient(minibatch, number / 8))
+        expected = told(plain.compute_gradient(minibatch, number / 8))
         torch.testing.assert_close(gradient, gradients, rtol=1e-3, atol=1e-5)
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
     assert not warned
@@ -280,7 +293,6 @@ def test_a_cuda_graph_computes_what_the_loss_computes(name: str, precision: str)
     settings = msgspec.structs.replace(trainer_settings(name=name), device="cuda", precision=precision)
     made = make(settings)
     assert isinstance(made.losses, CapturedLoss)
-    made.losses = SingleLoss(made.algorithm, made.network)
     parts = minibatches(make(trainer_settings(name=name)))
     check_captured(made, [part._replace(batch=part.batch.map(Tensor.cuda)) for part in parts])
 
@@ -295,6 +307,35 @@ def test_a_captured_loss_of_a_replay_computes_what_the_loss_computes(
     for number in range(3):
         played.rollout(number)
     check_captured(made, [source(made).draw_one(30) for _ in range(4)])
+
+
+def check_soft_actor_critic(device: str, precision: str) -> None:
+    """Check graphs of SAC's losses with minibatches that draw different random numbers, and one that does so again."""
+    algorithm: Any = SAC(named.algorithm(name="sac", random_steps=0))
+    heads, extra = algorithm.heads((2,)), extra_networks(algorithm, (2,))
+    module = make_model(named.model(name="mlp", hidden_sizes=[8]), (3,), "float32", heads, 0, extra)
+    network = FlatNetwork(module.to(device), ComputePool(), precision, False)
+    plain = LossPerNetwork(algorithm, network, Target(network, Polyak(0.01), 10), device, precision)
+    given = Batch.plain(
+        observation=torch.rand(2, 16, 3),
+        action=2.0 * torch.rand(1, 16, 2) - 1.0,
+        reward=torch.rand(1, 16),
+        columns={name: torch.rand(1, 16) for name in ("discount", "weight")},
+    ).map(lambda tensor: tensor.to(device))
+    check_replayed(plain, plain, network, [Minibatch(given, seed=seed) for seed in (7, 8, 9, 8)])
+
+
+def test_captured_losses_of_several_networks_draw_what_the_losses_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    check_soft_actor_critic("cpu", "fp32")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.filterwarnings("default")  # torch warns once of what it finds out about the GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_cuda_graph_of_several_networks_computes_what_the_losses_compute(precision: str) -> None:
+    check_soft_actor_critic("cuda", precision)
 
 
 @pytest.mark.parametrize("useless", [False, True])
@@ -343,7 +384,7 @@ def test_a_captured_loss_that_drifts_away_from_the_loss_is_reported_and_not_used
 def test_a_loss_that_cannot_be_captured_is_reported_and_computed_without_a_graph(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(work: object, device: torch.device) -> None:
+    def refuse(*_: object) -> None:
         raise error("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(losses, "Captured", refuse)
