@@ -30,7 +30,8 @@ class Captured(Generic[T]):
     def __init__(self, work: Callable[[], T], device: torch.device, generator: torch.Generator | None = None) -> None:
         """Call ``work`` three times, then capture a fourth call.
 
-        A replay draws the numbers that ``work`` would draw from ``generator`` in its present state. Raises RuntimeError if ``work`` waits for the GPU, for example to read a number from it.
+        A replay draws the numbers that ``work`` would draw from ``generator`` in its present state. Raises RuntimeError
+        if ``work`` waits for the GPU, for example to read a number from it.
         """
         self._device = device
         with torch.cuda.device(device):

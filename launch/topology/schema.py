@@ -189,8 +189,8 @@ class TrainerSection(Section, frozen=True, kw_only=True):
         bool,
         Meta(
             description="on a GPU, compute the gradient of a minibatch as one CUDA graph. A loss that cannot be "
-            "captured is computed without a graph, with a warning. Algorithms with several networks or with a state, "
-            "and trainer.compile: true, use no graphs"
+            "captured is computed without a graph, with a warning. Algorithms with a state, and trainer.compile: true, "
+            "use no graphs"
         ),
     ] = True
 
