@@ -49,6 +49,7 @@ UNUSABLE  not applied, because it is not finite
 FLOAT32, BFLOAT16, FLOAT64 = range(3)
 """Number types of values in a frame."""
 _DTYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT64: torch.float64}
+_LARGEST_FLOAT = torch.finfo(torch.float32).max
 WIRES = {"float32": FLOAT32, "bfloat16": BFLOAT16}
 """Number type of gradients and weights, by the value of ``parameter_servers.wire``."""
 
@@ -171,6 +172,8 @@ def decode(run: bytes, body: bytes) -> ShardFrame | None:
     if not np.isin(table[:, len(LearnerRow._fields) - 1], range(CARRIED_COUNTS + 1)).all():
         return None
     numbers64 = np.frombuffer(body, np.float64, rates + scalars, SHARD.size + SHARD_ROW_BYTES * rows).tolist()
+    if not all(0.0 <= rate <= _LARGEST_FLOAT for rate in numbers64[:rates]):  # false also for NaN
+        return None
     values = torch.frombuffer(bytearray(body[start:]), dtype=_DTYPES[wire]) if len(body) > start else torch.empty(0)
     return ShardFrame(
         kind,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -434,6 +436,12 @@ def test_shards_are_equal_parts_and_the_statistics(
     assert owners[:shards] == [server for server in range(servers) for _ in range(of_each)]
     assert not statistics or (sharding.statistics_shard == shards and owners[-1] == servers - 1)
     assert [sharding.first_of(server) for server in range(servers)] == [owners.index(each) for each in range(servers)]
+
+
+@pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1, 1e39])
+def test_a_request_with_an_impossible_learning_rate_is_no_request(rate: float) -> None:
+    asked = ShardFrame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1, rate), values=torch.ones(SIZE))
+    assert decode(RUN, encode(RUN, asked)) is None
 
 
 @hypothesis_settings(max_examples=examples(200))
