@@ -25,7 +25,7 @@ from launch.supervision.pending import PendingAttach, PendingDetach, PendingSave
 
 COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
-"""Phases in which a run accepts attach, detach and save."""
+"""Phases in which a run that has begun accepts attach, detach and save."""
 
 
 class Requests:
@@ -37,6 +37,8 @@ class Requests:
         """``do``: carries out an action. ``stop``: stops the run, True: at once; returns the text of the reply."""
         self.saves = 0
         """Number of requests for a checkpoint so far."""
+        self.begun = False
+        """Whether processes were started; before, a run on several machines waits for its nodes."""
         self._children = children
         self._mode = mode
         self._do = do
@@ -49,8 +51,11 @@ class Requests:
         ``client``: identifies the command line; ``phase``: that of the run; ``order``: version of the newest `Order`.
         """
         wrong = mismatch(request)
-        if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
-            wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
+        if not wrong and request.command not in ("status", "stop", "kill"):
+            if phase not in OPEN:
+                wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
+            elif not self.begun:
+                wrong = f"{request.command}: the run waits for its nodes; try again when they have joined"
         if wrong:
             self.answer(client, False, wrong)
         elif request.command == "attach":

@@ -168,6 +168,7 @@ class Supervisor:
     # Events -----------------------------------------------------------------------------------------------------
 
     def _begin(self, _event: ev.Begin) -> None:
+        self._requests.begun = True
         for child in self._children.named.values():
             self._children.spawn(child)
 
