@@ -218,6 +218,8 @@ class Enlarge:
     simulators: int
     overrides: tuple[str, ...] = ()
     learners: int = 0
+    without: tuple[int, ...] = ()
+    """Learners that get none of the simulators, because they do not go on."""
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,16 @@ class Requests:
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
     def _attach(self, client: str, request: Request) -> None:
+        trainers = self._children.trainers()
+        ending = [trainer.learner for trainer in trainers if not _stays(trainer, ())]
+        without = tuple(ending) if request.simulators else ()
         if wrong := cannot_attach(request.simulators, request.learners, self._mode):
             self.answer(client, False, wrong)
+        elif len(without) == len(trainers):
+            wrong = "no learner can take them, because no trainer runs; try again when one has started"
+            self.answer(client, False, f"attach {request.simulators} simulators: {wrong}")
         else:
-            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
+            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners, without))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
         """Start the simulators or learners that were planned for an attach request."""
