@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
@@ -51,7 +51,7 @@ from launch.reports.format import (
 from launch.reports.health import names_in, remedy_of
 from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE
-from launch.runs.lives import metas_of
+from launch.runs.lives import metas_of, time_of
 from launch.runs.view import ALARMS, RunView
 
 Part = Any
@@ -171,16 +171,8 @@ def _is_restarted(view: RunView) -> bool:
 
 def _started(meta: Mapping[str, Any]) -> str:
     """Return the time at which the run was first started, in ISO 8601 and UTC; "" if it is unknown."""
-    at = _time(metas_of(meta)[0].get("started"))
+    at = time_of(metas_of(meta)[0].get("started"))
     return at.isoformat() if at else ""
-
-
-def _time(text: object) -> datetime | None:
-    """Return the time in a text in ISO 8601, in UTC; None if the text is no time."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
@@ -339,7 +331,7 @@ def process_list(processes: Sequence[Process], load: Load | None, now: datetime)
 
 def _process_line(process: Process, load: Load | None, now: datetime) -> dict[str, Any]:
     cores, memory = (load and load.newest(process.name)) or (None, None)
-    born = None if process.state in ("died", "exited", "fatal") else _time(process.since)
+    born = None if process.state in ("died", "exited", "fatal") else time_of(process.since)
     age_s = None if born is None else max(0.0, (now - born).total_seconds())
     return {
         "name": printable(process.name),

@@ -23,7 +23,7 @@ from launch.reports.checks import MOST, keep_usable, section_of
 from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
-from launch.runs.lives import count_env_changes
+from launch.runs.lives import count_env_changes, time_of
 
 EVENTS_KEPT = 100
 """Number of newest events in a view; events.jsonl has all."""
@@ -300,11 +300,14 @@ def _processes(run: RunFolder) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _elapsed_s(run: RunFolder, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
+    """Return the seconds that a run has taken; those of a living run go on from the newest report or the resume."""
     reported_s: float | None = row.get("time_s")
     if not alive:
         return summary.get("wall_time_s") or reported_s
     try:
-        age_s = time.time() - (run.path / METRICS_FILE).stat().st_mtime
+        since_s = (run.path / METRICS_FILE).stat().st_mtime
     except OSError:
         return reported_s
-    return None if reported_s is None else reported_s + max(0.0, age_s)
+    if started := time_of(run.meta.get("started")):  # the newest report may be of an earlier life
+        since_s = max(since_s, started.timestamp())
+    return None if reported_s is None else reported_s + max(0.0, time.time() - since_s)
