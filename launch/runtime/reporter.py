@@ -18,7 +18,7 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.registry import ENV_CHANGES, HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
-from launch.plan.plan import Plan
+from launch.plan.plan import Plan, Resumption
 from launch.reports import evaluations
 from launch.reports.accounting import Accounting
 from launch.reports.health import Facts, Health, HealthChange
@@ -52,17 +52,16 @@ class Reporter:
     def __init__(
         self,
         topology: Topology,
-        resumed: bool,
+        resumption: Resumption,
         run_dir: Path,
         section_ns: NDArray[np.int64],
         console: ev.Console | None,
     ) -> None:
-        """Open the files of the run; raises OSError and RunError.
+        """Open the files of the run; ``resumption``: from where it continues. Raises OSError and RunError.
 
         ``section_ns`` [processes, sections]: shared memory in which processes count the time of their sections.
         """
-        self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
-        """Newest row of metrics.jsonl."""
+        resumed = resumption.resumed
         changes = count_env_changes(read_object(run_dir / "meta.json")) if resumed else 0
         self._env_changes = {ENV_CHANGES: changes} if changes else {}
         self._console = console
@@ -72,8 +71,13 @@ class Reporter:
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)
         self._health = Health(Facts.of(tree(topology)))
+        begun = {"env_steps": resumption.env_steps} if resumed else {}
+        self.last_row: dict[str, Any] = begun
+        """Newest row of this life; before there is one, the row of an earlier life at the checkpoint of the resume."""
         for row in Lines(run_dir / "metrics.jsonl").sample(ROWS_REMEMBERED) if resumed else ():
             self._health.add(row)
+            if (row.get("env_steps") or 0) <= resumption.env_steps:
+                self.last_row = {**row, **begun}
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._shares: dict[str, Any] = {}

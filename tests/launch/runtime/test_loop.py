@@ -375,6 +375,26 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
     ]
 
 
+def test_a_resumed_run_that_ends_before_its_first_report_counts_up_to_its_checkpoint(
+    tmp_path: Path, lead: Lead
+) -> None:
+    """It had reached 50,000 steps, and was resumed at 10,000."""
+    saved(tmp_path / "run" / "checkpoints" / "10000")
+    rows = [{"time_s": steps / 100, "env_steps": steps, "frames": 4 * steps} for steps in (9_990, 20_000, 50_000)]
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run)
+    summary = read_object(tmp_path / "run" / "summary.json")
+    assert (summary["env_steps"], summary["frames"], summary["wall_time_s"]) == (10_000, 39_960, 99.9)
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run)
+    assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 10_000
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run, ev.MetricsRow("trainer", {"env_steps": 10_050, "frames": 40_200}))
+    assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 10_050
+
+
 def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     for resume, seed in ((False, 1), (True, 1), (True, 2)):
