@@ -119,6 +119,21 @@ def test_the_class_follows_from_the_keys(keys: dict[str, Any], stepped_together:
     env.close()
 
 
+@pytest.mark.parametrize("vector", ["auto", "none", CARTPOLE_OF_GYMNASIUM])
+@pytest.mark.parametrize("env_id", ["CartPole-v0", "gymnasium:CartPole-v0"])
+def test_the_registered_time_limit_holds_in_each_form_of_the_id(env_id: str, vector: str) -> None:
+    """The actions balance the pole, so that only the limit of 200 steps ends a game."""
+    env = make(GymnasiumSettings(id=env_id, vector=vector), [0, 1])
+    row = poisoned_row(env.spec, 2)
+    env.reset(row)
+    ends = []
+    for step in range(1, 202):
+        env.step((row.observation[:, 2] + row.observation[:, 3] > 0).astype(np.int64), row)
+        ends += [step] * int((row.terminated | row.truncated).any())
+    assert ends == [200] and row.first.all()
+    env.close()
+
+
 class Two(VectorEnv):
     """Counts steps; ends all games after 3; takes one seed for all."""
 
