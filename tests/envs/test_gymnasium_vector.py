@@ -255,6 +255,23 @@ def test_pictures_are_the_vectors_own() -> None:
     env.close()
 
 
+class Painted(Two):
+    """Renders the pictures of all games as one array [B, height, width, 3]."""
+
+    def __init__(self, num_envs: int, render_mode: str) -> None:
+        super().__init__(num_envs)
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.arange(2, dtype=np.uint8)[:, None, None, None].repeat(3, axis=3)
+
+
+def test_the_pictures_of_a_vector_may_be_one_array() -> None:
+    env = make_rendered(GymnasiumSettings(id="two", vector="tests.envs.test_gymnasium_vector:Painted"), [0, 1])
+    assert [picture.tolist() for picture in env.render()] == [[[[0, 0, 0]]], [[[1, 1, 1]]]]
+    env.close()
+
+
 def test_a_vector_without_pictures_says_so() -> None:
     env = make(GymnasiumSettings(**SECTION), [0, 1])
     with pytest.raises(ValueError, match="env.id: 'two' cannot be rendered: NotImplementedError"):
