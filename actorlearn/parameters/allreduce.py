@@ -298,6 +298,7 @@ class Sync(Alone):
 
     def _begin_local(self) -> None:
         self._local = []
+        self.learner.carried.keep()
         self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def break_off(self) -> None:
@@ -307,6 +308,7 @@ class Sync(Alone):
             self.restore(self._optimizer_then)
             if self.learner.state is not None and self._state_then is not None:
                 self.learner.state.copy_(self._state_then)
+            self.learner.carried.go_back()
             self._local = []
 
     def ending(self, asked: bool) -> bool:

@@ -61,6 +61,15 @@ class Carried:
         ``best`` is the rank of the learner whose weights all learners take.
         """
 
+    def keep(self) -> None:
+        """Record that all learners have the optimizer steps of the minibatches drawn so far, which stay.
+
+        An exchange calls it if it may undo later steps.
+        """
+
+    def go_back(self) -> None:
+        """Return to the state before the first minibatch since `keep`, because its step was undone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Learner:
