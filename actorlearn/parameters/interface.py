@@ -48,7 +48,7 @@ class Carried:
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
-        """Tensors that are equal in all learners in mode sync. A joining learner copies them too."""
+        """Tensors that are equal in all learners in mode sync without local steps. A joining learner may copy them."""
         return ()
 
     def counts(self) -> Sequence[int]:
