@@ -46,13 +46,17 @@ class LearningCurve:
 
     @property
     def newest(self) -> list[tuple[float, float]]:
-        """Points (environment steps, value) in the order of steps, without those that a restore has undone."""
+        """Points (environment steps, value) in the order of steps, without those that a restore has undone.
+
+        Of several points at the same steps, only the newest is there.
+        """
         points: list[tuple[float, float]] = []
         for stretch in self.stretches:
             points = [point for point in points if point[0] < stretch[0][0]]
             for steps, _, value in stretch:
-                if not points or steps > points[-1][0]:
-                    points.append((steps, value))
+                if points and points[-1][0] == steps:
+                    del points[-1]
+                points.append((steps, value))
         return points
 
     @property

@@ -182,17 +182,21 @@ class Reporter:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, accounting: Accounting, now_s: float) -> None:
-        """Write the last row and the summary, and show the best and the last evaluation, then why the run failed."""
+        """Write the last rows and the summary, and show the best and the last evaluation, then why the run failed."""
         try:
             if (merged := self._learners.merge_rest()) is not None:
                 self._write_row(merged)
+            row = {**self.last_row, **self._evaluation}
+            if self.last_row and row != self.last_row:  # the final weights were evaluated after the last report
+                self._journal.row(row)
+                self.last_row = row
         except Exception as error:  # the row is invalid, but the summary must be written
             self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
         if accounting.said:
             self.note(ev.Note("warned", cause=accounting.said))
         summary = metadata.summary(done, self._deaths, self._complaints, self.last_row, now_s, found)
-        summary |= accounting.row
+        summary |= {**self._evaluation, **accounting.row}
         self._journal.summary(summary)
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))

@@ -43,6 +43,8 @@ from launch.topology.validate import MISSING, Problem, explain, origin, problems
 
 NODES = "nodes"
 """Section of a topology that determines where a run is executed; it does not change what the run learns."""
+EVALUATION = "eval_"
+"""Prefix of the names of the metrics that only runs with an evaluator have."""
 RANGE = ("low", "high", "scale")
 """Keys of a range under ``vary``."""
 SCALES = ("linear", "log")
@@ -134,6 +136,10 @@ def read(path: Path) -> Sweep:
         rule = f"must be less than total_steps, {steps}"
         way_out = f"write for example {max(1, steps // 10)}"
         raise explain([Problem(("search", "every_steps"), search.every_steps, rule, way_out)], origins, {})
+    metric, evaluators = keys.goal.metric, "evaluator.count"
+    if metric.startswith(EVALUATION) and not base.evaluator.count and evaluators not in keys.vary:
+        rule, way_out = "needs an evaluator, which the runs do not have", f"write {evaluators}: 1 under overrides"
+        raise explain([Problem(("goal", "metric"), metric, rule, way_out)], origins, {})
     _try_values(sweep)
     return sweep
 

@@ -89,6 +89,12 @@ def test_all_runs_have_the_shape_that_the_first_machine_gave_them(folder: Path) 
     assert said.pins == {}
 
 
+@pytest.mark.parametrize("section", ["overrides: {evaluator.count: 1}", "vary: {evaluator.count: [1]}"])
+def test_the_score_of_an_evaluation_is_a_goal_of_runs_that_have_an_evaluator(folder: Path, section: str) -> None:
+    sweep = read(write(folder, f"topology: cart.yaml\n{section}\ngoal: {{metric: eval_return_mean}}"))
+    assert sweep.keys.goal.metric == "eval_return_mean"
+
+
 def test_a_population_has_generations_of_the_run(folder: Path) -> None:
     text = """
         topology: cart.yaml
@@ -121,6 +127,7 @@ WRONG = {
     "topology: cart.yaml\noverrides: {stop_at_steps: 5}": "a sweep sets stop_at_steps itself",
     "topology: cart.yaml\noverrides: [1]": "overrides = [1]: must be a mapping of a topology's keys",
     "topology: cart.yaml\ngoal: {metric: episode_return}": "goal.metric = 'episode_return': must be a column of",
+    "topology: cart.yaml\ngoal: {metric: eval_return_mean}": "rates.yaml:2: goal.metric = 'eval_return_mean': needs an",
     "topology: cart.yaml\nat_once: 0": "at_once = 0: must be at least 1",
     "topology: cart.yaml\nstopping: {}": "stopping.name is missing: must be median; write for example median",
     VARY + "0.1}": "vary.optimizer.learning_rate = 0.1: must be a list of values, or a range of low and high; wr",
