@@ -51,6 +51,8 @@ def page(runs: Sequence[RunFolder], metric: str) -> str:
 
 def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
     watched = WatchedRuns(RUNS, runs)
+    for one in watched.look():
+        one.read_best()
     found = Overview(watched, (metric,), columns=None, in_full=None, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
     if metric not in known:
