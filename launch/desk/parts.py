@@ -95,8 +95,9 @@ def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part
 
 
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of the metrics in a report of which curves can be drawn."""
-    return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
+    """Return the names of the metrics in a report of which there may be curves; a value that was not finite is null."""
+    usable = (name for name, value in row.items() if value is None or is_number(value))
+    return [name for name in usable if name not in ("time_s", "env_steps")]
 
 
 @lru_cache(1024)
