@@ -241,7 +241,7 @@ def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
 
     ``whole``: the curves are made of all reports, also of a long run.
     """
-    metrics, timed = {}, None
+    metrics = {}
     for name in shown:
         points = watched.curve(name, whole).points
         steps, timed = points.that_count(), points.with_times()
@@ -249,7 +249,10 @@ def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
             "by_steps": [steps.steps.astype(int).tolist(), _rounded(steps.numbers)],
             "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
         }
-    marks = [] if timed is None else [_mark(timed, one) for one in list(watched.marks)]
+    marked = list(watched.marks)
+    # All reports have steps, whichever metrics are shown; most runs have no marks, and need not read them.
+    course = watched.curve("env_steps", whole).points if marked else None
+    marks = [] if course is None else [_mark(course, one) for one in marked]
     return {"metrics": metrics, "marks": [mark for mark in marks if mark]}
 
 

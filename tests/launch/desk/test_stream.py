@@ -238,6 +238,15 @@ def test_a_metric_that_no_report_has_is_an_empty_curve(tmp_path: Path, name: str
     assert WatchedRuns(tmp_path).look()[0].curve(name).points.numbers.tolist() == []
 
 
+@pytest.mark.parametrize("shown", [[SCORE, "absent"], ["absent"], [SCORE, "late"], ["late", SCORE]])
+def test_events_are_marked_at_their_steps_whatever_metrics_are_drawn(tmp_path: Path, shown: Sequence[str]) -> None:
+    """The last metric gave the steps of a time: marks were missing, or at the first point of a late metric."""
+    run = write_run(tmp_path / "run", [row(n, late=1.0 if n > 50 else None) for n in range(99)], [DIED])
+    (watched,) = WatchedRuns(run.path, [run]).look()
+    (mark,) = parts.curve(watched, True, shown)["marks"]
+    assert (mark["minutes"], mark["steps"]) == (0.35, 1050)
+
+
 def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
     shares = {"share_simulate": 0.5, "share_learn": 0.3, "share_wait": 0.2, "simulation_limit_share": 0.75}
     rows = [row(n, **shares, policy_lag_0=0.9, policy_lag_1=0.1, loss=0.5) for n in range(4)]
