@@ -143,8 +143,8 @@ def _size(path: str) -> int:
 class WatchedRuns:
     """The runs that the desk shows: those in a folder and all living runs of this user, or only given ones."""
 
-    def __init__(self, folder: Path, chosen: Sequence[RunFolder] = ()) -> None:
-        """``chosen``: if there are any, only these runs are shown."""
+    def __init__(self, folder: Path, chosen: Sequence[RunFolder] | None = None) -> None:
+        """``chosen``: the only runs that are shown; None: those in ``folder`` and all living ones."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock, self._keeping = threading.Lock(), threading.Lock()
@@ -211,7 +211,7 @@ class WatchedRuns:
 
     def _find(self) -> None:
         """Add runs that are new or were resumed, and remove those whose folders are gone."""
-        found = self._chosen or list(reversed(find.all_runs(self._folder)))
+        found = list(reversed(find.all_runs(self._folder))) if self._chosen is None else self._chosen
         known = {id_of(run): run for run in found}
         before = self._runs
         self._runs = {

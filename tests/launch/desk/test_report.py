@@ -68,3 +68,10 @@ def test_a_metric_whose_newest_values_are_missing_is_drawn(tmp_path: Path) -> No
     assert page([write_run(tmp_path / "new", [row(1, episode_return_mean=None)])], "episode_return_mean")
     with pytest.raises(RunError, match=r"--y los: no run has this metric; did you mean loss\?"):
         page([run], "los")
+
+
+def test_a_report_of_no_runs_has_none_of_the_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("runs/unrelated"), [row(1)])
+    text = page([], "episode_return_mean")
+    assert json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])["runs"] == []
