@@ -67,7 +67,7 @@ class Reporter:
         self._console = console
         """The console; None without one, and after it has failed."""
         report = topology.report
-        self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
+        self._journal = Journal(run_dir, self._tell, report.writers)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)
         self._health = Health(Facts.of(tree(topology)))
@@ -99,7 +99,9 @@ class Reporter:
         self._row_is_new = False
         """Whether a row was written since a trainer was last restarted."""
         self._complaints = 0
-        """Number of complaints in this life."""
+        """Number of complaints in this life, also those that were not reported."""
+        self._warnings = 0
+        """Number of warnings in this life, with all complaints."""
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
         """Remove the summary that a resumed run has from before, and write and show the first events, ``notes``."""
@@ -119,7 +121,13 @@ class Reporter:
         self._journal.event(note)
         if note.kind == "failed" and not note.process:  # the last line of the run
             self._failed = note
-        elif note.kind not in QUIET or not note.process:
+        else:
+            self._tell(note)
+
+    def _tell(self, note: ev.Note) -> None:
+        """Show an event that was written, and count it if it is a warning."""
+        self._warnings += note.kind == "warned"
+        if note.kind not in QUIET or not note.process:
             self._show(lambda console: console.event(note))
 
     def _rolled_back(self, saved_steps: int) -> str:
@@ -138,6 +146,8 @@ class Reporter:
             self.note(
                 ev.Note("warned", cause=f"{said} (warning number {self._complaints:,}; most are no longer shown)")
             )
+        else:
+            self._warnings += 1
 
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
@@ -195,7 +205,7 @@ class Reporter:
         found = evaluations.best_and_last(self._events.new())
         if accounting.said:
             self.note(ev.Note("warned", cause=accounting.said))
-        summary = metadata.summary(done, self._deaths, self._complaints, self.last_row, now_s, found)
+        summary = metadata.summary(done, self._deaths, self._warnings, self.last_row, now_s, found)
         summary |= {**self._evaluation, **accounting.row}
         self._journal.summary(summary)
         if found:

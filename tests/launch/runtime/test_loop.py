@@ -228,6 +228,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
     assert sorted(causes) == sorted(["one", "two", "three", *said])
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["env_steps"] for line in rows] == [5, 5, 6]
+    assert read_object(tmp_path / "run" / "summary.json")["complaints"] == len(said)
 
 
 def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
