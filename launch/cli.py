@@ -209,7 +209,11 @@ def node(
         ),
     ],
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints. Default: a temporary folder.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for logs, checkpoints and films. Default: a temporary folder, which is removed at the end.",
+        ),
     ] = None,
     patience_s: Annotated[
         float, typer.Option(min=1.0, help="Seconds without contact to the head after which the node gives up.")
