@@ -32,7 +32,9 @@ RunWord = Annotated[
 AnyRun = Annotated[
     str | None,
     typer.Argument(
-        metavar="[RUN]", help="Folder or name of a run, or the beginning of its name. Default: the newest run."
+        metavar="[RUN]",
+        help="Folder or name of a run, or the beginning of its name. "
+        "Default: the newest living run, or else the newest run.",
     ),
 ]
 Runs = Annotated[
