@@ -48,17 +48,19 @@ def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
     return [(score - low) / (high - low) for score in found.values(case, of)]
 
 
+def near_best(found: SuiteResult, *both: Sequence[float]) -> str:
+    """Return why the shares of two cases could not differ, if both are near the best score of Catch; else ""."""
+    near = Game.of(found.report.get("env", "")) == Game.CATCH and min(map(fmean, both)) > AS_GOOD
+    return "both are near the best score: they could not differ" if near else ""
+
+
 def alike(
     found: SuiteResult, case: str, base: str, paper: str, of: str = "bars", base_of: str | None = None
 ) -> Comparison:
     """Compare whether a case is as good as a base; undecided if the base has learned nothing, or both are perfect."""
     here, there = shares(found, case, of), shares(found, base, base_of or of)
     margin = (1 - AS_GOOD) * fmean(there)
-    blind = ""
-    if fmean(there) <= 0:
-        blind = f"{base} has not learned"
-    elif Game.of(found.report.get("env", "")) == Game.CATCH and min(fmean(here), fmean(there)) > AS_GOOD:
-        blind = "both are near the best score: they could not differ"
+    blind = f"{base} has not learned" if fmean(there) <= 0 else near_best(found, here, there)
     what = "mean of the curve" if of == "curve" else "score"
     return Comparison(
         f"{what}, shares of the way from random play: {case}, less {base}",

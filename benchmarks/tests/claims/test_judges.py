@@ -329,6 +329,47 @@ def test_scores_near_the_best_of_catch_could_not_differ() -> None:
     assert judged(-0.42, -0.5) == UNDECIDED, "the base has not learned"
 
 
+@pytest.mark.parametrize("score", [0.97, -0.42], ids=["all near the best", "none has learned"])
+@pytest.mark.parametrize("group", ["bars", "curve"])
+def test_scores_at_one_end_do_not_say_that_epsilon_gains_nothing(group: str, score: float) -> None:
+    claim = CLAIMS["dba3c-epsilon"]
+    cases = dict.fromkeys(claim.numbers["curve"], spread([score, score + 0.01, score - 0.01]))
+    found = SuiteResult({"env": ENVS[Game.CATCH], "batch": 512, "bars": cases, group: cases})
+    assert claim.verdict(found) == UNDECIDED
+    reasons = {0.97: "both are near the best score: they could not differ", -0.42: "neither has learned"}
+    assert claim.reason(found) == reasons[score]
+
+
+def test_epsilon_is_judged_by_the_beginning_although_all_end_near_the_best() -> None:
+    claim = CLAIMS["dba3c-epsilon"]
+    found = result(claim, PAPER, {"env": Game.CATCH})
+    ends = dict.fromkeys(claim.numbers["curve"], spread([0.97, 0.98, 0.96]))
+    assert claim.verdict(SuiteResult({**found.report, "bars": ends})) == IN_SHAPE
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "case"), [("dba3c-rate", "batch", "rate 0.002"), ("dba3c-async", "learners", "async, 64 learners")]
+)
+def test_what_was_never_learned_cannot_be_forgotten(name: str, size: str, case: str) -> None:
+    claim = CLAIMS[name]
+    small = spread([0.05, 0.06, 0.07])
+
+    def judged(best: float) -> tuple[str, str]:
+        groups: dict[str, dict[str, Any]] = {
+            "bars": dict.fromkeys(claim.numbers["bars"], spread([best] * 3)),
+            "largest fall": dict.fromkeys(claim.numbers["bars"], small),
+            "best score": {one: spread([best if one == case else 0.9] * 3) for one in claim.numbers["bars"]},
+        }
+        found = SuiteResult({"env": ENVS[Game.CATCH], size: 4_096, **groups})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged(-0.36) == (UNDECIDED, f"{case} has not learned, so that it cannot forget")
+    assert judged(0.8)[0] == NOT_REPRODUCED
+    found = result(claim, NEGATION)
+    older = SuiteResult({of: group for of, group in found.report.items() if of != "best score"})
+    assert (claim.verdict(older), claim.reason(older)) == (UNDECIDED, f"the best score of {case} was not kept")
+
+
 def test_a_score_is_as_good_up_to_the_last_game_that_the_paper_calls_comparable() -> None:
     assert pytest.approx(6.1 / 7.3) == AS_GOOD, "Asteroids, the 37th of 49"
 
