@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
-from benchmarks.claims.claim import Claim, Comparison, Extent, Game, Interval, SuiteResult, faster, game, gpus
+from benchmarks.claims.claim import FAILS, Claim, Comparison, Extent, Game, Interval, SuiteResult, faster, game, gpus
 from benchmarks.claims.small_games import AS_GOOD, LEARNED, NOTHING, alike, learned, shares
 from benchmarks.papers.accelerated import (
     A2C_ENVIRONMENTS,
     A3C_LEARNERS,
     MASTERED,
+    PHASE_MINUTES,
     POLICY_GRADIENTS,
     PPO_ENVIRONMENTS,
     SECONDARY,
@@ -29,8 +31,8 @@ SHARE, IDLE = 0.8, 0.5
 """Share of the speed without inference (figure 2), and the share if simulators were idle half of the time (4.1)."""
 SYNC, ASYNC = 35.8, 38.4
 """Thousands of steps per second of 512 simulators in lock-step and running ahead (table 1)."""
-PHASE_MINUTES, PONG_MINUTES = 10.0, 4.0
-"""Minutes of the steep beginning of any game's learning curve, and minutes of PPO for Pong (section 5.5)."""
+PONG_MINUTES = 4.0
+"""Minutes of PPO for Pong (section 5.5)."""
 DGX_1 = 8
 """Number of GPUs of the paper's machine."""
 IN_SMALL = "Catch and a layer of 32 units in place of Atari and its networks"
@@ -185,11 +187,14 @@ def _pong(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _policy_gradients(found: SuiteResult) -> Sequence[Comparison]:
+    """Compare scores after ten minutes; what is learned sooner counts, and what is not learned sooner is undecided."""
     minutes = float(found.report.get("minutes", PHASE_MINUTES))
     late = f"measured after {minutes:.1f} minutes" if minutes > PHASE_MINUTES else ""
-    return [
+    compared = [
         learned(found, name, f"learns in {PHASE_MINUTES:g} minutes", "after_minutes", late) for name in POLICY_GRADIENTS
     ]
+    early = f"measured after only {minutes:.1f} minutes"
+    return [replace(one, blind=early) if one.outcome == FAILS and minutes < PHASE_MINUTES else one for one in compared]
 
 
 def _hours(table: Mapping[str, System], found: SuiteResult) -> Sequence[Comparison]:
@@ -329,8 +334,8 @@ CLAIMS = (
         negation={"after_minutes": dict.fromkeys(POLICY_GRADIENTS, NOTHING)},
         sizes=(game(Game.ATARI, Game.CATCH), gpus(0, DGX_1)),
         suite="policy-gradients",
-        whole=Extent(3, 300.0),
-        quick=Extent(1, 300.0),
+        whole=Extent(3, 630.0),  # the last report of a run is seconds older than its end
+        quick=Extent(1, 630.0),
         differs=f"{IN_SMALL}, two learners of 4 environments on shared cores and 300,000 steps in place of eight GPUs "
         f"and Atari games; {DEFAULTS}; rollouts of 16 steps (A2C, A3C) and 64 (PPO, APPO); Catch is "
         "learned in seconds, so that it says nothing of ten minutes",

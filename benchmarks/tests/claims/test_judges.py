@@ -413,6 +413,22 @@ def test_intervals_are_written_with_their_ends(interval: Interval, text: str) ->
     assert interval.written("{:.2f}x") == text
 
 
+def test_what_is_learned_in_ten_minutes_is_not_refuted_sooner() -> None:
+    claim = CLAIMS["accelerated-policy-gradients"]
+    random_play, learns = spread([-20.7, -20.5, -20.6]), spread([15.0, 16.0, 17.0])
+
+    def judged(minutes: float, **scores: dict[str, Any]) -> tuple[str, str]:
+        after = {**dict.fromkeys(claim.numbers["after_minutes"], learns), **scores}
+        found = SuiteResult({"env": "ALE/Pong-v5", "gpus": 8, "minutes": minutes, "after_minutes": after})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged(1.0, A2C=random_play) == (UNDECIDED, "measured after only 1.0 minutes")
+    assert judged(5.0, PPO=random_play) == (UNDECIDED, "measured after only 5.0 minutes")
+    assert judged(10.0, PPO=random_play)[0] == NOT_REPRODUCED
+    assert judged(5.0) == judged(10.0) == (REPRODUCED, "")
+    assert judged(12.0) == (UNDECIDED, "measured after 12.0 minutes")
+
+
 def test_runs_that_did_not_reach_a_score_are_not_left_out() -> None:
     pong, nodes = CLAIMS["accelerated-pong"], CLAIMS["dba3c-nodes"]
 

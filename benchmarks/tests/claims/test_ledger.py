@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks import learning
 from benchmarks.__main__ import reproduce
 from benchmarks.claims import CLAIMS, fast_dqn, ledger
 from benchmarks.claims.claim import FAILS, NOT_REPRODUCED, OPEN, REPRODUCED, UNDECIDED
@@ -36,7 +37,7 @@ def test_what_a_claim_runs_is_a_topology_that_loads(name: str, quick: bool) -> N
     assert callable(MEASURING[claim.suite].load())
     if not MEASURING[claim.suite].sets_modes:
         load(request.topology, request.overrides)
-    assert request.seconds <= {"fast-dqn-games": 36_000}.get(name, 600)
+    assert request.seconds <= {"fast-dqn-games": 36_000, "accelerated-policy-gradients": 630}.get(name, 600)
 
 
 def test_the_reduced_games_of_fast_dqn_differ_from_its_topology_in_sizes_alone() -> None:
@@ -77,6 +78,21 @@ def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     assert made.figures["curve"]["slow"]["median"] == pytest.approx(-0.2 / 3)
 
 
+def test_policy_gradients_are_measured_for_ten_minutes_and_compared_at_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["accelerated-policy-gradients"]
+    assert min(claim.whole.seconds, claim.quick.seconds) >= 610, "the last report may be seconds older than the end"
+    points = [(0.0, 0.0, -20.0), (500.0, 9.99, 3.0), (600.0, 10.4, 9.0)]
+    ran = LearningRun(LearningCurve("", "Pong", 1.0, None, [points]), [{"time_s": 0.0, "env_steps": 0}])
+    monkeypatch.setattr(learning, "follow", lambda *_: ran)
+    suite = MEASURING[claim.suite]
+    made = suite.load()(BenchmarkRequest(shipped(suite.topology or ""), suite.keys, 1, 630.0))
+    assert made.figures["minutes"] == 10.0
+    assert [spread["values"] for spread in made.figures["after_minutes"].values()] == [[3.0]] * 4
+    assert made.figures["steps"] == 600.0
+
+
 @pytest.mark.parametrize(
     "suite",
     [
@@ -89,7 +105,7 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
         pytest.importorskip("minatar", reason="pip install 'actorlearn[minatar]'")
     seen: dict[str, tuple[str, ...]] = {}
 
-    def learn(_: str, request: BenchmarkRequest, cases: dict[str, tuple[str, ...]]) -> SuiteReport:
+    def learn(_: str, request: BenchmarkRequest, cases: dict[str, tuple[str, ...]], **_at: float) -> SuiteReport:
         seen.update(cases)
         topologies = {name: load(request.topology, (*request.overrides, *keys)) for name, keys in cases.items()}
         if suite == "ppo-environments":
