@@ -350,6 +350,7 @@ CLAIMS = (
         numbers={"minutes_to_score": {"PPO": PONG_MINUTES}},
         negation={"minutes_to_score": {"PPO": 12.0}},
         sizes=(game(Game.ATARI, Game.ATARI), gpus(0, DGX_1)),
+        envs=("ALE/Pong-v5",),
         suite="pong",
         whole=Extent(3, 600.0),
         quick=Extent(1, 600.0),

@@ -14,6 +14,7 @@ from statistics import fmean
 from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
 from launch.bench.atari_games import games
 
+CATCH = ("actorlearn.envs.catch:Catch", "benchmarks.environments:SlowCatch")
 CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
 """Scores of Catch: of random play, and the highest possible one."""
 AS_GOOD_GAMES = 37

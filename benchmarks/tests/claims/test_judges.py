@@ -92,7 +92,7 @@ OF_GAMES = {"paac-games": 12, "gala-games": 6}
 def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -> SuiteResult:
     """Return a report with the claim's numbers, of a setting of the paper's sizes but for those given."""
     here = {size.key: size.paper for size in claim.sizes} | dict(sizes or {})
-    report: dict[str, Any] = {key: ENVS[Game(int(size))] if key == "env" else size for key, size in here.items()}
+    report: dict[str, Any] = {key: env(claim, Game(int(size))) if key == "env" else size for key, size in here.items()}
     catch = here.get("env") == Game.CATCH
     report.setdefault("env", ENVS[Game.ATARI])
     number = 0
@@ -106,6 +106,12 @@ def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -
             made
         )
     return SuiteResult(report)
+
+
+def env(claim: Claim, kind: Game) -> str:
+    """Return Breakout or Catch, or else an environment of this kind that the claim can judge, if there is one."""
+    judged = [one for one in claim.envs or () if Game.of(one) == kind]
+    return ENVS[kind] if ENVS[kind] in judged or not judged else judged[0]
 
 
 def of_breakout(cases: Mapping[str, Any], group: str) -> bool:
@@ -413,6 +419,23 @@ def test_intervals_are_written_with_their_ends(interval: Interval, text: str) ->
     assert interval.written("{:.2f}x") == text
 
 
+def test_a_score_of_random_play_does_not_show_that_nodes_are_faster() -> None:
+    """Random play scores 1.7 in Breakout, so that the first evaluation reaches 0.5."""
+    claim = CLAIMS["dba3c-nodes"]
+
+    def judged(env: str, score: str) -> tuple[str, str]:
+        rows = [{"": case, f"reached {score}": "3 of 3"} for case in ("1 node", "64 nodes")]
+        bars = {"1 node": spread([41.0, 41.0, 41.1]), "64 nodes": spread([1.0, 1.0, 1.0])}
+        found = SuiteResult({"env": env, "nodes": 64, "rows": rows, "bars": bars})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged("ALE/Breakout-v5", "0.5") == (UNDECIDED, "0.5 in ALE/Breakout-v5: the score to reach is 300")
+    other = (UNDECIDED, "the scores of MinAtar/Breakout-v1 cannot be judged")
+    assert judged("MinAtar/Breakout-v1", "0.5") == judged("MinAtar/Breakout-v1", "300") == other
+    assert judged("ALE/Breakout-v5", "300") == (REPRODUCED, "")
+    assert judged("benchmarks.environments:SlowCatch", "0.5")[0] == IN_SHAPE
+
+
 def test_what_is_learned_in_ten_minutes_is_not_refuted_sooner() -> None:
     claim = CLAIMS["accelerated-policy-gradients"]
     random_play, learns = spread([-20.7, -20.5, -20.6]), spread([15.0, 16.0, 17.0])
@@ -433,13 +456,13 @@ def test_runs_that_did_not_reach_a_score_are_not_left_out() -> None:
     pong, nodes = CLAIMS["accelerated-pong"], CLAIMS["dba3c-nodes"]
 
     def minutes(*took: float | None) -> str:
-        return pong.verdict(SuiteResult({"env": ENVS[Game.ATARI], "minutes_to_score": list(took)}))
+        return pong.verdict(SuiteResult({"env": "ALE/Pong-v5", "minutes_to_score": list(took)}))
 
     assert minutes(4.1, 3.8, 4.0) == minutes(7.9, 8.1, 8.0) == IN_SHAPE
     assert minutes(3.9, None, 4.1) == UNDECIDED
     assert minutes(None, None, None) == NOT_REPRODUCED
     assert minutes(None) == UNDECIDED
-    missed = SuiteResult({"env": ENVS[Game.ATARI], "minutes_to_score": [3.9, None, 4.1]})
+    missed = SuiteResult({"env": "ALE/Pong-v5", "minutes_to_score": [3.9, None, 4.1]})
     assert pong.reason(missed) == "1 of 3 runs did not reach it, and count as 10"
 
     def on_nodes(total: int = 3, **reached: tuple[float, ...]) -> str:

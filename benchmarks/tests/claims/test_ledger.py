@@ -207,6 +207,29 @@ def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
     assert f"| {entry.comparisons[1].what}: " in table({entry.claim: entry})
 
 
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [("dba3c-nodes", "MinAtar/Breakout-v1"), ("dba3c-nodes", "ALE/Pong-v5"), ("accelerated-pong", "ALE/Breakout-v5")],
+)
+def test_a_game_whose_scores_a_claim_cannot_judge_is_refused_before_it_is_measured(
+    name: str, env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_suite(_: object) -> None:
+        raise AssertionError("it is measured")
+
+    claim = CLAIMS[name]
+    suite = MEASURING[claim.suite]
+    unused = type("Unused", (), {"keys": suite.keys, "topology": suite.topology, "load": load_suite})()
+    monkeypatch.setattr(ledger, "MEASURING", {claim.suite: unused})
+    with pytest.raises(RunError, match=rf"env\.id='{env}': {name} cannot judge the scores of this game: choose one of"):
+        ledger.reproduce(claim, True, None, [f"env.id={env}"])
+
+
+@pytest.mark.parametrize(("env", "score"), [("benchmarks.environments:SlowCatch", 0.5), ("ALE/Breakout-v5", 300.0)])
+def test_nodes_play_to_a_score_that_shows_learning_in_their_game(env: str, score: float) -> None:
+    assert ledger.request_of(CLAIMS["dba3c-nodes"], False, overrides=[f"env.id={env}"]).score == score
+
+
 def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert reproduce(None) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CLAIMS)
