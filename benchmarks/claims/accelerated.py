@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from benchmarks.claims.claim import FAILS, Claim, Comparison, Extent, Game, Interval, SuiteResult, faster, game, gpus
-from benchmarks.claims.small_games import AS_GOOD, LEARNED, NOTHING, alike, learned, shares
+from benchmarks.claims.small_games import AS_GOOD, KNOWN, LEARNED, NOTHING, alike, learned, shares
 from benchmarks.papers.accelerated import (
     A2C_ENVIRONMENTS,
     A3C_LEARNERS,
@@ -267,6 +267,7 @@ CLAIMS = (
         numbers={"bars": {environments(count): LEARNED for count in A2C_ENVIRONMENTS}},
         negation={"bars": {environments(count): NOTHING for count in A2C_ENVIRONMENTS[1:]}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="a2c-environments",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -285,6 +286,7 @@ CLAIMS = (
         numbers={"curve": {_learners(count): LEARNED for count in A3C_LEARNERS}},
         negation={"curve": {_learners(count): NOTHING for count in A3C_LEARNERS[1:]}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="a3c-learners",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -302,6 +304,7 @@ CLAIMS = (
         numbers={of: {environments(count): LEARNED for count in PPO_ENVIRONMENTS} for of in ("bars", "curve")},
         negation={"curve": {environments(count): NOTHING for count in PPO_ENVIRONMENTS[1:]}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="ppo-environments",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -317,6 +320,7 @@ CLAIMS = (
         numbers={"curve": {"minibatches of 32": LEARNED, "minibatches of 512": LEARNED}},
         negation={"curve": {"minibatches of 512": NOTHING}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="dqn-batches",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -333,6 +337,7 @@ CLAIMS = (
         numbers={"after_minutes": dict.fromkeys(POLICY_GRADIENTS, LEARNED)},
         negation={"after_minutes": dict.fromkeys(POLICY_GRADIENTS, NOTHING)},
         sizes=(game(Game.ATARI, Game.CATCH), gpus(0, DGX_1)),
+        envs=KNOWN,
         suite="policy-gradients",
         whole=Extent(3, 630.0),  # the last report of a run is seconds older than its end
         quick=Extent(1, 630.0),
@@ -377,6 +382,7 @@ CLAIMS = (
             "steps_l2_fc0": _rules((4.0, 2.0, 1.0), "Adam"),
         },
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="update-rules",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -398,6 +404,7 @@ CLAIMS = (
         },
         negation={"beside": {_SMALL_BESIDE: NOTHING, _LARGE_BESIDE: LEARNED, _EQUAL: NOTHING}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="secondary-learner",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from benchmarks.claims.claim import Claim, Comparison, Extent, Game, Interval, Size, SuiteResult, faster, game
-from benchmarks.claims.small_games import AS_GOOD, CATCH, CONVERGED, LEARNED, NOTHING, ends, near_best, shares
+from benchmarks.claims.small_games import AS_GOOD, CATCH, CONVERGED, KNOWN, LEARNED, NOTHING, ends, near_best, shares
 from benchmarks.papers.dba3c_learning import BEST, CURVE, FALL
 from benchmarks.papers.dba3c_nodes import PAPER_HOURS, nodes_of
 from benchmarks.papers.dba3c_sizes import PAPER_NODES, PAPER_PARAMETERS
@@ -185,6 +185,7 @@ CLAIMS = (
         },
         negation={"bars": {_ASYNC: LEARNED}, FALL: {_ASYNC: 0.0, _SYNC: _FULL}},
         sizes=(Size("learners", "learners", FEWEST, 64, 8), game(Game.CATCH, Game.CATCH)),
+        envs=KNOWN,
         suite="dba3c-async",
         whole=Extent(3, 120.0, ("learners.count=8", "learners.quorum=8", "total_steps=200_000")),
         quick=Extent(1, 90.0, ("learners.count=8", "learners.quorum=8", "total_steps=200_000")),
@@ -205,6 +206,7 @@ CLAIMS = (
         },
         negation={"bars": {"rate 0.002": LEARNED}, FALL: {"rate 0.001": _FULL, "rate 0.002": 0.0}},
         sizes=(Size("batch", "steps in a batch", LARGE_BATCH, 4_096, 512), game(Game.CATCH, Game.CATCH)),
+        envs=KNOWN,
         suite="dba3c-rate",
         whole=Extent(3, 120.0),
         quick=Extent(1, 90.0),
@@ -228,6 +230,7 @@ CLAIMS = (
         },
         negation={CURVE: {_LARGE[1]: LEARNED, _SMALL[1]: NOTHING}},
         sizes=(Size("batch", "steps in a batch", GAIN_BATCH, LARGE_BATCH, 512), game(Game.CATCH, Game.CATCH)),
+        envs=KNOWN,
         suite="dba3c-epsilon",
         whole=Extent(3, 60.0),
         quick=Extent(1, 45.0),

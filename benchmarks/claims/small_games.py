@@ -15,6 +15,7 @@ from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
 from launch.bench.atari_games import games
 
 CATCH = ("actorlearn.envs.catch:Catch", "benchmarks.environments:SlowCatch")
+"""Ids of Catch; the second one sleeps in each step."""
 CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
 """Scores of Catch: of random play, and the highest possible one."""
 AS_GOOD_GAMES = 37
@@ -31,16 +32,19 @@ It is the share that Fast DQN reaches of DQN in the last of these games.
 """
 CONVERGED = 0.5
 """Share of the nominal score that a successful run reaches (Assran et al., section 5)."""
+KNOWN = (*CATCH, *games())
+"""Environments of which both ends of the scale are known, from random play to a player's score."""
 NOTHING, LEARNED = games()["ALE/Breakout-v5"].random, games()["ALE/Breakout-v5"].human
 """Scores of Breakout that stand for the words of papers that nothing, or the game, was learned."""
 
 
 def ends(found: SuiteResult) -> tuple[float, float]:
-    """Return the scores of random play and of a player: the best possible one in Catch, a human tester in Atari."""
-    env = found.report.get("env", "")
-    if Game.of(env) == Game.ATARI:
-        return games()[env].random, games()[env].human
-    return CATCH_RANDOM, CATCH_BEST
+    """Return the scores of random play and of a player: the best possible one in Catch, a human tester in Atari.
+
+    Raises KeyError for an environment that is not in ``KNOWN``; claims on this scale name these as their ``envs``.
+    """
+    env = found.report.get("env", CATCH[0])
+    return (CATCH_RANDOM, CATCH_BEST) if env in CATCH else (games()[env].random, games()[env].human)
 
 
 def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:

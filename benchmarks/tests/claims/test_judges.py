@@ -31,6 +31,7 @@ from benchmarks.claims.claim import (
     verdict,
 )
 from benchmarks.claims.small_games import AS_GOOD, LEARNED, NOTHING
+from launch.bench.atari_games import games
 
 REPETITIONS = 3
 WITHOUT_NOISE = {"fast-dqn-repeated"}
@@ -417,6 +418,34 @@ def test_an_interval_contains_the_mean_as_often_as_it_says() -> None:
 )
 def test_intervals_are_written_with_their_ends(interval: Interval, text: str) -> None:
     assert interval.written("{:.2f}x") == text
+
+
+@pytest.mark.parametrize("env", ["MinAtar/SpaceInvaders-v1", "ALE/Phoenix-v5"])
+def test_scores_of_a_game_without_known_scores_are_not_judged(env: str) -> None:
+    """Random play scores 3.8 in MinAtar's Space Invaders, and Phoenix is none of the 49 games."""
+
+    def judged(name: str, **groups: Mapping[str, Any]) -> None:
+        found = SuiteResult({"env": env, **groups})
+        assert CLAIMS[name].verdict(found) == UNDECIDED
+        assert CLAIMS[name].reason(found) == f"the scores of {env} cannot be judged"
+
+    alike, lower = spread([3.79, 3.8, 3.82]), spread([1.79, 1.8, 1.81])
+    judged("fast-dqn-learning", bars={"both": alike, "standard": alike})
+    small_beside, large_beside, equal = CLAIMS["accelerated-secondary"].numbers["acting"]
+    judged(
+        "accelerated-secondary",
+        acting={small_beside: alike, large_beside: alike, equal: alike},
+        beside={small_beside: alike, large_beside: lower, equal: alike},
+    )
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_on_the_scale_of_a_player_judge_catch_and_the_games_with_published_scores(name: str) -> None:
+    claim = CLAIMS[name]
+    if any(of_breakout(cases, group) for group, cases in claim.numbers.items()):
+        assert set(claim.envs or ()) == {ENVS[Game.CATCH], "benchmarks.environments:SlowCatch", *games()}
+    else:
+        assert claim.envs is None or name in {"dba3c-nodes", "accelerated-pong"}
 
 
 def test_a_score_of_random_play_does_not_show_that_nodes_are_faster() -> None:

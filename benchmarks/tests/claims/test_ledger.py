@@ -209,7 +209,13 @@ def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [("dba3c-nodes", "MinAtar/Breakout-v1"), ("dba3c-nodes", "ALE/Pong-v5"), ("accelerated-pong", "ALE/Breakout-v5")],
+    [
+        ("fast-dqn-learning", "ALE/Phoenix-v5"),
+        ("gala-learning", "MinAtar/Asterix-v1"),
+        ("dba3c-nodes", "MinAtar/Breakout-v1"),
+        ("dba3c-nodes", "ALE/Pong-v5"),
+        ("accelerated-pong", "ALE/Breakout-v5"),
+    ],
 )
 def test_a_game_whose_scores_a_claim_cannot_judge_is_refused_before_it_is_measured(
     name: str, env: str, monkeypatch: pytest.MonkeyPatch
@@ -228,6 +234,13 @@ def test_a_game_whose_scores_a_claim_cannot_judge_is_refused_before_it_is_measur
 @pytest.mark.parametrize(("env", "score"), [("benchmarks.environments:SlowCatch", 0.5), ("ALE/Breakout-v5", 300.0)])
 def test_nodes_play_to_a_score_that_shows_learning_in_their_game(env: str, score: float) -> None:
     assert ledger.request_of(CLAIMS["dba3c-nodes"], False, overrides=[f"env.id={env}"]).score == score
+
+
+def test_the_table_has_a_row_for_scores_that_cannot_be_judged() -> None:
+    bars = {case: {"values": [3.8] * 3} for case in ("both", "standard")}
+    report = {"env": "MinAtar/Asterix-v1", "bars": bars, "hours": 0.1}
+    entry = ledger.LedgerEntry("fast-dqn-learning", "", "2026-11-26", 3, 12.0, (), report)
+    assert "| undecided | the scores of MinAtar/Asterix-v1 cannot be judged |  |  | 3 |" in table({entry.claim: entry})
 
 
 def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
