@@ -43,7 +43,8 @@ AT_SIMULATION = "8 x 8 / 2"
 
 def _sampling(found: SuiteResult) -> Sequence[Comparison]:
     shapes = sorted({case.rpartition(" ")[0] for case in found.report["bars"] if case.endswith(" simulation")})
-    served = [where for where in ("local", "server") if found.has(f"{shapes[0]} {where}, lock-step")]
+    wheres = ("server",) if found.report.get("gpus") else ("local", "server")  # only a server computes on a GPU
+    served = [where for where in wheres if found.has(f"{shapes[0]} {where}, lock-step")]
     at, where = max(
         ((shape, where) for shape in shapes for where in served),
         key=lambda case: found.median(f"{case[0]} {case[1]}, lock-step"),
@@ -198,12 +199,16 @@ def _policy_gradients(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _hours(table: Mapping[str, System], found: SuiteResult) -> Sequence[Comparison]:
-    """Compare how many times as fast several learners are as one, with the paper's table of hours."""
+    """Compare how many times as fast several learners are as one, with the paper's table of hours.
+
+    If there are GPUs, only numbers of learners of which each has one are compared.
+    """
+    most = found.report.get("gpus") or COUNTS[-1]
     return [
         faster(found, case, alone, f"{hours[0] / together:.2f}x", hours[0] / together)
         for name, hours in ((name, system.paper_hours) for name, system in table.items())
         for count, together in zip(COUNTS, hours, strict=True)
-        if count > 1 and together and hours[0]
+        if 1 < count <= most and together and hours[0]
         if found.has(case := f"{name}, {_learners(count)}", alone := f"{name}, {_learners(1)}")
     ]
 
@@ -251,6 +256,7 @@ CLAIMS = (
         },
         negation={"bars": {f"{AT_SIMULATION} server, lock-step": 0.45, f"{AT_SIMULATION} server, ahead": 0.4}},
         sizes=(gpus(1, 1),),
+        computing=("inference",),
         suite="sampling",
         topology="atari/paac.yaml",
         whole=Extent(3, 8.0, ("env.id=ALE/Breakout-v5",)),
@@ -421,6 +427,7 @@ CLAIMS = (
         numbers={"bars": _rates(TABLE_2)},
         negation={"bars": _alone(TABLE_2)},
         sizes=(gpus(2, DGX_1),),
+        computing=("trainer",),
         suite="learners",
         whole=Extent(3, 10.0),
         quick=Extent(1, 10.0),
@@ -436,6 +443,7 @@ CLAIMS = (
         numbers={"bars": _rates(TABLE_3)},
         negation={"bars": _alone(TABLE_3)},
         sizes=(gpus(2, DGX_1),),
+        computing=("trainer",),
         suite="learners-dqn",
         whole=Extent(3, 20.0),
         quick=Extent(1, 20.0),

@@ -223,7 +223,7 @@ def game(smallest: Game, before: Game) -> Size:
 
 
 def gpus(smallest: int, paper: int) -> Size:
-    """Return the number of GPUs as a size; reports without it used none."""
+    """Return the number of GPUs on which the measured processes compute as a size; reports without it used none."""
     return Size("gpus", "GPUs", smallest, paper, 0)
 
 
@@ -263,6 +263,9 @@ class Claim:
     """Environment -> the score to reach, for suites that measure the time to it."""
     envs: Collection[str] | None = None
     """Environments whose scores it can judge; None: it judges no scores, or those of all."""
+
+    computing: Collection[str] = ("trainer", "inference")
+    """Sections of the topology on whose devices the claim is measured, for the number of GPUs."""
 
     def knows(self, found: SuiteResult) -> bool:
         """Whether it can judge the scores of a report's environment; reports of older commits do not name it."""

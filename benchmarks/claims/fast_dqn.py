@@ -107,6 +107,7 @@ CLAIMS = (
         numbers={"bars": _RATES},
         negation={"bars": dict.fromkeys(_RATES, _RATES[case(_STANDARD, 1)])},
         sizes=(gpus(1, 1),),
+        computing=("trainer",),
         suite="fast-dqn",
         whole=Extent(5, 8.0),
         quick=Extent(1, 15.0),

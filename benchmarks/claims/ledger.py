@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -30,8 +31,7 @@ from launch.bench.report import SuiteReport, draw
 from launch.bench.seed_table import draw as draw_seeds
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
-from launch.machine.gpus import count_gpus
-from launch.topology.load import load
+from launch.topology.load import Topology, load
 
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
 """Folder of the committed entries."""
@@ -120,8 +120,23 @@ def request_of(
 
 def _env(request: BenchmarkRequest) -> str:
     """Return the id of the environment that a request asks for."""
-    keys = [key for key in request.overrides if key.startswith(("env.", "env="))]
-    return load(request.topology, keys).env.id
+    return _loaded(request, "env").env.id
+
+
+def _gpus(claim: Claim, request: BenchmarkRequest) -> int:
+    """Return the number of GPUs that a measurement uses: all trainers share a device, and so do all inference servers.
+
+    A machine may have more.
+    """
+    loaded = _loaded(request, "trainer", "inference")
+    used = {"trainer": loaded.trainer.device, "inference": loaded.inference.device if loaded.inference.count else "cpu"}
+    devices = {used[section] for section in claim.computing}
+    return len({"cuda:0" if device == "cuda" else device for device in devices} - {"cpu"})
+
+
+def _loaded(request: BenchmarkRequest, *sections: str) -> Topology:
+    """Return the topology with those overrides that are of some sections; a suite may set keys of the others."""
+    return load(request.topology, [key for key in request.overrides if re.split(r"[.=]", key)[0] in sections])
 
 
 def reproduce(
@@ -146,8 +161,7 @@ def reproduce(
     began = monotonic()
     report = MEASURING[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
-    gpus = count_gpus() if any("device=cuda" in key for key in request.overrides) else 0
-    said |= {"env": _env(request), "gpus": gpus, "hours": (monotonic() - began) / 3600}
+    said |= {"env": _env(request), "gpus": _gpus(claim, request), "hours": (monotonic() - began) / 3600}
     entry = LedgerEntry(
         claim=claim.name,
         command=" ".join(

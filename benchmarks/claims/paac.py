@@ -126,6 +126,7 @@ CLAIMS = (
         numbers={"bars": {case("nips", 32): 1.0, case("nature", 32): 1 - GPU_DROP}},
         negation={"bars": {case("nature", 32): 0.4}},
         sizes=(gpus(0, 1),),
+        computing=("trainer",),
         suite="paac-time",
         whole=Extent(3, 10.0),
         quick=Extent(1, 15.0),

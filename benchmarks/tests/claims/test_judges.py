@@ -420,6 +420,28 @@ def test_intervals_are_written_with_their_ends(interval: Interval, text: str) ->
     assert interval.written("{:.2f}x") == text
 
 
+def test_sampling_with_a_gpu_is_judged_by_the_servers_that_use_it() -> None:
+    claim = CLAIMS["accelerated-sampling"]
+    found = result(claim, NEGATION)
+    ways = {"local, lock-step": spread([0.79, 0.8, 0.81]), "local, ahead": spread([0.85, 0.86, 0.87])}
+    bars = found.report["bars"] | {f"8 x 8 / 2 {way}": one for way, one in ways.items()}
+    assert claim.verdict(SuiteResult({**found.report, "bars": bars})) == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize("name", ["accelerated-learners", "accelerated-learners-dqn"])
+def test_more_learners_than_gpus_are_not_compared(name: str) -> None:
+    """Eight learners that share two GPUs are no faster than two; the paper's each have one."""
+    claim = CLAIMS[name]
+    bars = result(claim, PAPER).report["bars"]
+    names = {case: case.rpartition(", ") for case in bars}
+    shared = {
+        case: bars[f"{system}, 2 learners"] if learners in ("4 learners", "8 learners") else bars[case]
+        for case, (system, _, learners) in names.items()
+    }
+    assert claim.verdict(SuiteResult({"gpus": 2, "bars": shared})) == IN_SHAPE
+    assert claim.verdict(SuiteResult({"gpus": 8, "bars": shared})) == NOT_REPRODUCED
+
+
 @pytest.mark.parametrize("env", ["MinAtar/SpaceInvaders-v1", "ALE/Phoenix-v5"])
 def test_scores_of_a_game_without_known_scores_are_not_judged(env: str) -> None:
     """Random play scores 3.8 in MinAtar's Space Invaders, and Phoenix is none of the 49 games."""

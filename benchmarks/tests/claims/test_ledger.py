@@ -187,14 +187,41 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert ledger.reproduce(claim, True, None, ["trainer.device=cpu", "seed=7"])[0].command == (
         "python -m benchmarks reproduce fast-dqn-repeated trainer.device=cpu seed=7 --quick"
     )
-    monkeypatch.setattr(ledger, "count_gpus", lambda: 2)
-    on_gpus, beside_gpus = (
-        ledger.reproduce(claim, True, None, [f"trainer.device={device}"])[0] for device in ("cuda", "cpu")
-    )
-    assert (on_gpus.report["gpus"], beside_gpus.report["gpus"]) == (2, 0), "those that it uses"
-    assert on_gpus.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", on_gpus.keys[-1])
+    entry, _ = ledger.reproduce(claim, True, None, ["trainer.device=cuda"])
+    assert entry.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", entry.keys[-1])
     assert text.split("\n\n")[1] == f"In place of the paper's: {claim.differs}."
     assert claim.refutation in text and f"`{command}`" in text
+
+
+SERVED = ("inference.count=1", "inference.device=cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "gpus"),
+    [
+        ("accelerated-pong", ("trainer.device=cpu",), 0),
+        ("accelerated-pong", ("trainer.device=cuda",), 1),
+        ("accelerated-pong", ("trainer.device=cuda:0", *SERVED), 1),
+        ("accelerated-pong", ("trainer.device=cuda:1", "inference={count: 2, device: cuda}"), 2),
+        ("accelerated-policy-gradients", ("env.id=ALE/Pong-v5", "learners.count=8", "trainer.device=cuda"), 1),
+        ("accelerated-sampling", ("trainer.device=cuda",), 0),
+        ("accelerated-sampling", SERVED, 1),
+        ("accelerated-learners", ("trainer.device=cuda:0", "inference.count=1", "inference.device=cuda:1"), 1),
+        ("accelerated-learners-dqn", ("trainer.device=cuda",), 1),
+        ("fast-dqn-speed", SERVED, 0),
+        ("fast-dqn-speed", ("trainer.device=cuda",), 1),
+        ("paac-time", ("trainer.device=cuda",), 1),
+    ],
+)
+def test_the_gpus_of_an_entry_are_those_that_its_measurement_uses(
+    name: str, overrides: tuple[str, ...], gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All trainers of a machine share one, and so do all servers; the machine may have more."""
+    claim, measured = CLAIMS[name], SuiteReport("made", (), (), {}, "")
+    suite = MEASURING[claim.suite]
+    made = type("Made", (), {"keys": suite.keys, "topology": suite.topology, "load": lambda _: lambda _: measured})()
+    monkeypatch.setattr(ledger, "MEASURING", {claim.suite: made})
+    assert ledger.reproduce(claim, True, None, overrides)[0].report["gpus"] == gpus
 
 
 def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
