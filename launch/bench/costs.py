@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, ServerKeys
 from launch.bench.parts import Parts
-from launch.bench.running import POLL_S, Reading, Running
+from launch.bench.running import POLL_S, Reading, Running, learning_soon
 from launch.errors import RunError
 from launch.reports.checks import number, section_of
 from launch.runs.find import RunFolder
@@ -63,7 +64,7 @@ def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores
     ``path``: of the topology. ``work``: the work of an update. ``weights``: number of weights of the network.
     ``cores``: cores of this machine.
     """
-    with Running(path, alone(overrides)) as run:
+    with Running(path, learning_soon(path, alone(overrides))) as run:
         reading = run.read(seconds, WARMUP_S)
         times = run.publications(seconds)
     costs = costs_of(reading, work, cores, measure_rest(path, overrides, weights))
@@ -126,8 +127,9 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     run had to wait for a core, this time is counted as work, so the costs are too high.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
+    rows = [*dropwhile(lambda row: row.get("minibatches") == 0, rows)]  # a replay is only filled at first
     if not rows:
-        raise RunError(f"{run.name} has no reports with share_learn; let it run longer, or omit --from")
+        raise RunError(f"{run.name} has no reports of learning with share_learn; let it run longer, or omit --from")
     rows = rows[len(rows) // 2 :]
     roles = ("learners", "evaluator", "simulators", "inference")
     counts = {name: int(number(section_of(run.topology(), name), "count") or 0) for name in roles}

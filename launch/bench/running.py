@@ -27,10 +27,16 @@ from actorlearn.memory.shared import Segment
 from actorlearn.metrics.timings import SECTIONS, shares
 from actorlearn.wire.identity import ProcessId
 from launch.errors import FailedError
+from launch.reports.checks import section_of
+from launch.runs.find import RunFolder
 from launch.runs.jsonl import Lines, read_object
+from launch.topology.load import load
+from launch.topology.rules import least_starts
 
 START_LIMIT_S = 120.0
 """Longest time in seconds from the command to the first report; a busy machine imports torch slowly."""
+LEARNING_LIMIT_S = 120.0
+"""Longest time in seconds that a measurement waits until a run with a replay learns."""
 REPORT_EVERY_S = 0.5
 """Default for the seconds between two reports of a measured run."""
 ENDLESS = 10**12
@@ -144,7 +150,11 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure the run for at least ``seconds`` after a warm-up, from one report to another."""
+        """Measure the run for at least ``seconds`` after a warm-up, from one report to another.
+
+        The warm-up of a run with a replay begins when the run learns; raises FailedError if it does not.
+        """
+        self._wait_for_learning()
         first = self._after(time.monotonic() + warmup_s)
         before = len(self.seen) - 1
         sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
@@ -165,7 +175,11 @@ class Running:
         )
 
     def rate(self, seconds: float, warmup_s: float = 0.0) -> float:
-        """Measure only the environment steps/s, in all environments together; also of a run on several machines."""
+        """Measure only the environment steps/s, in all environments together; also of a run on several machines.
+
+        The warm-up of a run with a replay begins when the run learns; raises FailedError if it does not.
+        """
+        self._wait_for_learning()
         first = self._after(time.monotonic() + warmup_s)
         last = self._after(time.monotonic() + seconds)
         self._check()
@@ -225,6 +239,24 @@ class Running:
         """Wait until the run has ended, at most ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
+
+    def _wait_for_learning(self) -> None:
+        """Wait until a run with a replay has learned, because until then it is faster than training."""
+        topology = RunFolder(self.run_dir, {}).topology()
+        if not section_of(topology, "replay") or not section_of(topology, "algorithm").get("epochs"):
+            return
+        until_s = time.monotonic() + LEARNING_LIMIT_S
+        while not any(row.get("minibatches") for row in self.seen):
+            self._check()
+            if time.monotonic() > until_s:
+                starts = section_of(topology, "replay").get("learning_starts_steps")
+                raise FailedError(
+                    f"the run of {self._topology} learned nothing in {LEARNING_LIMIT_S:.0f} s, so its rate is not that "
+                    f"of training; it has made {self.seen[-1]['env_steps']:,} steps, and learning starts after "
+                    f"{starts:,}: write a smaller replay.learning_starts_steps"
+                )
+            time.sleep(_TURN_S)
+            self.new_reports()
 
     def _after(self, when_s: float) -> dict[str, Any]:
         """Return the first report after a time of the monotonic clock; waits for it."""
@@ -286,6 +318,16 @@ class Running:
                 spent[name] = times.user + times.system
         times = psutil.Process(self._process.pid).cpu_times()
         return {"supervisor": times.user + times.system, **spent}
+
+
+def learning_soon(topology: str, overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the overrides with which a run learns as soon as its replay has enough for the first minibatch.
+
+    A measurement is shorter than the time until learning starts. The given overrides come last, so that a given
+    replay.learning_starts_steps is kept.
+    """
+    limits = [least for least, _ in least_starts(load(topology, overrides))]
+    return (*((f"replay.learning_starts_steps={max(limits)}",) if limits else ()), *overrides)
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from launch.bench import SuiteRequest
 from launch.bench.interleaved import interleave
 from launch.bench.parts import Parts, bound
 from launch.bench.report import SuiteReport, percent, rate
-from launch.bench.running import Reading, Running
+from launch.bench.running import Reading, Running, learning_soon
 
 WARMUP_S = 5.0
 """Seconds of a run that are left out before each measurement."""
@@ -32,7 +32,7 @@ def training(request: SuiteRequest) -> SuiteReport:
     pss_bytes: list[int] = []
 
     def train() -> float:
-        with Running(request.topology, request.overrides) as run:
+        with Running(request.topology, learning_soon(request.topology, request.overrides)) as run:
             readings.append(run.read(request.seconds, WARMUP_S))
             pss_bytes.append(run.pss_bytes())
         return readings[-1].steps_per_s

@@ -19,7 +19,7 @@ from pathlib import Path
 from actorlearn.files import write_atomically
 from launch.bench.interleaved import progress_bar
 from launch.bench.report import machine_line
-from launch.bench.running import rate_of
+from launch.bench.running import learning_soon, rate_of
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
 from launch.topology.load import Topology, TopologyError, load
@@ -146,7 +146,7 @@ def heats(ways: Sequence[Keys], measure: Callable[[Keys, float], float], seconds
 def rate(path: str, overrides: Keys, seconds: float) -> float:
     """Return the environment steps/s of one candidate; if it does not work, print the reason and return 0."""
     try:
-        return rate_of(path, overrides, seconds, WARMUP_S)
+        return rate_of(path, learning_soon(path, overrides), seconds, WARMUP_S)
     except FailedError as error:
         print(f"{' '.join(overrides)}: {error}", file=sys.stderr)
         return 0.0

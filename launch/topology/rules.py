@@ -342,32 +342,31 @@ def updates_end_together(topology: Topology) -> Refusals:
 
 def replay_begins(topology: Topology) -> Refusals:
     """``learning_starts_steps`` must be enough for the first minibatch."""
+    for least, why in least_starts(topology):
+        if topology.replay is not None and topology.replay.learning_starts_steps < least:
+            yield "replay.learning_starts_steps", why, f"write {least} or more"
+
+
+def least_starts(topology: Topology) -> Iterator[tuple[int, str]]:
+    """Yield each lower limit of ``replay.learning_starts_steps``, in agent steps, with its reason; none without one."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
-    first, environments = topology.replay.learning_starts_steps, topology.simulators.environments
+    environments = topology.simulators.environments
     batch, which = _largest_batch(topology.replay)
-    if batch > first:
-        yield (
-            "replay.learning_starts_steps",
-            f"the first minibatch needs {batch} stored transitions ({which})",
-            f"write {batch} or more",
-        )
+    yield batch, f"the first minibatch needs {batch} stored transitions ({which})"
     n, horizon = topology.algorithm.n_step, topology.algorithm.horizon
     if topology.replay.sequence_rows > 1:
         every, rest = topology.replay.sequence_every, topology.replay.sequence_rows - 1 + n
-        if (every + rest - horizon) * environments > first:
-            yield (
-                "replay.learning_starts_steps",
-                f"a sequence may begin {every} steps late (sequence_every) and is complete {rest} steps later "
-                f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
-                f"write {(every + rest - horizon) * environments} or more",
-            )
-    elif (n - horizon) * environments > first:  # the rollout before the update adds one horizon
         yield (
-            "replay.learning_starts_steps",
+            (every + rest - horizon) * environments,
+            f"a sequence may begin {every} steps late (sequence_every) and is complete {rest} steps later "
+            f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
+        )
+    else:  # the rollout before the update adds one horizon
+        yield (
+            (n - horizon) * environments,
             f"a transition is complete {n} steps later (n_step), in each of {environments} environments, which play "
             f"{horizon} steps a rollout (horizon)",
-            f"write {(n - horizon) * environments} or more",
         )
 
 

@@ -15,14 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
-from launch.bench import SUITES, SuiteRequest, report, sampling, shipped
+from launch.bench import SUITES, SuiteRequest, report, running, sampling, shipped
 from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts, bound
 from launch.bench.replay import cases, shape_of
 from launch.bench.report import SuiteReport, short
 from launch.bench.running import Reading, Running, rates
 from launch.bench.sampling import shapes
-from launch.bench.training import ADVICE, slow_stage
+from launch.bench.training import ADVICE, slow_stage, training
+from launch.commands import tune
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
 
@@ -174,6 +175,33 @@ def test_a_rate_with_a_death_in_it_is_refused() -> None:
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
     assert not run.run_dir.parent.exists()
+
+
+LATE = """
+env: {id: "actorlearn.envs.catch:Catch"}
+algorithm: {name: dqn}
+simulators: {count: 1, envs: 8}
+replay: {learning_starts_steps: 1_000_000_000}
+"""
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_rate_without_learning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "LEARNING_LIMIT_S", 1.0, raising=False)
+    late = ("algorithm.name=dqn", "replay.learning_starts_steps=1_000_000_000")
+    with pytest.raises(FailedError, match="learned nothing .* after 1,000,000,000: write a smaller replay.learning_st"):
+        training(SuiteRequest(CATCH, (*SMALL, *late), 1, 1.0))
+    assert tune.rate(CATCH, (*SMALL, "algorithm.name=dqn", "algorithm.epochs=0"), 1.0) > 0, "it is not to learn"
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_topology_whose_learning_starts_late_is_measured_while_it_learns(tmp_path: Path) -> None:
+    file = tmp_path / "late.yaml"
+    file.write_text(LATE)
+    assert training(SuiteRequest(str(file), (), 1, 1.0)).bars["training"].median > 0
+    assert tune.rate(str(file), ("trainer.threads=1",), 1.0) > 0
 
 
 LEAVES = """

@@ -11,12 +11,14 @@ import pytest
 
 pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
+from actorlearn.metrics.timings import SECTIONS
 from launch.bench import shipped
 from launch.bench.costs import (
     alone,
     costs_of,
     costs_of_run,
     deviation_of,
+    measure,
     measure_addition,
     measure_wire,
 )
@@ -25,6 +27,7 @@ from launch.errors import RunError
 from launch.runs.find import RunFolder
 from launch.simulate.model import simulate
 from launch.simulate.scenario import Costs, Scenario, Work
+from launch.simulate.sweep import work_of
 from launch.topology.load import load
 from launch.topology.schema import SimulatorsSection
 
@@ -102,7 +105,7 @@ def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:
 
 
 def test_a_run_without_reports_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no reports with share_learn"):
+    with pytest.raises(RunError, match="no reports of learning"):
         costs_of_run(run_of(tmp_path, []), WORK, 2.0, REST)
 
 
@@ -111,3 +114,21 @@ def test_the_wire_of_this_machine_is_measured() -> None:
     assert 0 < wire["message_s"] < 0.05 and 0 <= wire["hop_s"] < 0.05
     assert wire["byte_s"] < 1e-6
     assert 0 < measure_addition(10_000) < 0.01
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+def test_a_gradient_is_timed_though_learning_starts_late(tmp_path: Path) -> None:
+    file = tmp_path / "late.yaml"
+    lines = ('env: {id: "actorlearn.envs.catch:Catch"}', "algorithm: {name: dqn}", "simulators: {count: 1, envs: 8}")
+    file.write_text("\n".join((*lines, "replay: {learning_starts_steps: 1_000_000_000}")))
+    assert measure(str(file), (), work_of(load(file)), weights=1_000, cores=2.0, seconds=1.0).gradient_s > 0
+
+
+def test_reports_from_before_learning_are_no_costs_of_learning(tmp_path: Path) -> None:
+    row = {**dict.fromkeys((f"share_{name}" for name in SECTIONS), 0.1), "env_steps_per_s": 400.0}
+    storing, learned = {**row, "share_learn": 0.0, "minibatches": 0.0}, {**row, "minibatches": 4.0}
+    costs = costs_of_run(run_of(tmp_path, [storing, storing, storing, learned]), WORK, 2.0, REST)
+    assert costs == costs_of_run(run_of(tmp_path, [learned]), WORK, 2.0, REST)
+    with pytest.raises(RunError, match="no reports of learning"):
+        costs_of_run(run_of(tmp_path, [storing]), WORK, 2.0, REST)
