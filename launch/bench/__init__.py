@@ -8,6 +8,8 @@ several cases in turn, and ``report`` shows the results. The other modules are s
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from launch.errors import FailedError
+from launch.topology import sources, strict_yaml
 from launch.topology.load import load
-from launch.topology.sources import examples
 
 if TYPE_CHECKING:
     from launch.bench.report import SuiteReport
@@ -56,6 +58,13 @@ class SuiteRequest:
         return Path(self.topology).name
 
     @property
+    def content(self) -> str:
+        """A digest of the values in the topology's file, without its seed and name; raises TopologyError."""
+        values, _ = strict_yaml.read_mapping(sources.read(self.topology), self.topology)
+        text = json.dumps({key: value for key, value in values.items() if key not in ("seed", "name")}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
     def seeds(self) -> range:
         """A seed for each repetition: the seed of the topology, and the numbers that follow."""
         first = load(self.topology, [given for given in self.overrides if given.partition("=")[0] == "seed"]).seed
@@ -69,7 +78,7 @@ class SuiteRequest:
 
 def shipped(name: str) -> str:
     """Return the path of a topology that comes with actorlearn, such as pong.yaml; raises FailedError without it."""
-    path = examples() / name
+    path = sources.examples() / name
     if not path.is_file():
         raise FailedError(f"{path} is missing; install the package again")
     return str(path)

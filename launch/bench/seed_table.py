@@ -66,6 +66,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     topology: str
     """Name of the topology's file."""
+    content: str = ""
+    """Digest of the values in this file; empty in tables of earlier versions."""
     overrides: list[str]
     score: float
     whole: bool
@@ -130,6 +132,11 @@ def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
         table = msgspec.json.decode(path.read_bytes(), type=SeedTable)
     except (OSError, ValueError) as error:
         raise RunError(f"{path}: {error}; remove it, or name another folder with -o") from None
+    if msgspec.structs.replace(table.question, content=question.content) == question != table.question:
+        raise RunError(
+            f"{path}: {question.topology} has other values than when the table was begun, or an earlier version began "
+            "it, which did not record them; name another folder with -o"
+        )
     if table.question != question:
         raise RunError(f"{path} belongs to another command: {table.question}; name another folder with -o")
     if given not in (len(table.seeds), table.seeds):

@@ -47,7 +47,11 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
             "time-to-score: needs --score, the mean raw score of the last 100 games to reach, e.g. --score 18"
         )
     question = Question(
-        topology=request.file, overrides=list(request.overrides), score=request.score, whole=request.whole
+        topology=request.file,
+        content=request.content,
+        overrides=list(request.overrides),
+        score=request.score,
+        whole=request.whole,
     )
     folder = request.output or _folder(question)
     table = open_table(folder, question, request.seeds_wanted or DEFAULT_SEEDS)
@@ -62,7 +66,7 @@ def time_to_score(request: SuiteRequest) -> SuiteReport:
 
 def _folder(question: Question) -> Path:
     """Return the default folder of a table, the same for the same question."""
-    words = " ".join((*question.overrides, str(question.whole)))
+    words = " ".join((question.content, *question.overrides, str(question.whole)))
     name = f"{Path(question.topology).stem}-{question.score:g}"
     return RUNS / "time-to-score" / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:6]}"
 

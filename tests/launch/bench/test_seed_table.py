@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from launch.bench import SuiteRequest
 from launch.bench.seed_table import (
     FILE,
     LARGEST_SEED,
@@ -21,6 +22,7 @@ from launch.bench.seed_table import (
     record,
     write,
 )
+from launch.bench.time_to_score import time_to_score
 from launch.errors import RunError
 
 QUESTION = Question(topology="pong.yaml", overrides=["total_steps=9"], score=18.0, whole=False)
@@ -65,6 +67,39 @@ def test_another_question_or_other_seeds_are_refused(
         open_table(tmp_path, msgspec.structs.replace(QUESTION, **changed), wanted)
     assert said in str(refused.value)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_another_content_of_the_file_is_refused_and_has_another_default_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained: list[str] = []
+
+    def run_to_score(topology: str, overrides: Any, seed: int, *_: Any) -> SeedRun:
+        trained.append(topology)
+        return SeedRun(seed=seed, reached=at(3.0, 500))
+
+    monkeypatch.setattr("launch.bench.time_to_score.run_to_score", run_to_score)
+
+    def measure(file: str, output: Path | None = None) -> None:
+        time_to_score(SuiteRequest(file, (), 1, 1.0, score=18.0, seeds_wanted="7,", output=output))
+
+    for folder, environments in (("configs", 4), ("mine", 8)):
+        (tmp_path / folder).mkdir()
+        text = f"name: {folder}\nseed: {environments}\nenv: {{id: CartPole-v1}}\nsimulators: {{envs: {environments}}}\n"
+        (tmp_path / folder / "pong.yaml").write_text(text)
+    for _ in range(2):
+        measure("configs/pong.yaml")
+        measure("mine/pong.yaml")
+    assert trained == ["configs/pong.yaml", "mine/pong.yaml"], "each is measured once"
+    measure("mine/pong.yaml", tmp_path / "out")
+    with pytest.raises(RunError, match=r"pong\.yaml has other values than when .* -o"):
+        measure("configs/pong.yaml", tmp_path / "out")
+    (tmp_path / "mine" / "pong.yaml").write_text(
+        "name: a\nseed: 1\nenv: {id: CartPole-v1}\nsimulators: {envs: 8} # 8\n"
+    )
+    measure("mine/pong.yaml", tmp_path / "out")
+    assert len(trained) == 3, "seed, name and comments are no part of the question"
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
