@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from benchmarks.request import BenchmarkRequest
+from launch.bench.report import machine_line
 from launch.runs.jsonl import Lines
 from launch.runtime.metadata import commit
 
 Result = TypeVar("Result")
 _ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Making:
+    """How a run of training was made, by which a suite decides whether its result counts again."""
+
+    content: str
+    """Digest of the values in the topology's file."""
+    keys: tuple[str, ...]
+    """Overrides of its case; those of the request are kept with every result."""
+    seconds: float
+    """The seconds after which it was ended, if it did not end before."""
+    where: str
+    """Machine and commit, which are reported if they differ."""
+
+    @classmethod
+    def of(cls, request: BenchmarkRequest, keys: Sequence[str]) -> Making:
+        """Return how a run with the overrides ``keys`` is made now and here."""
+        return cls(request.content, tuple(keys), request.seconds, machine_line())
+
+    def serves(self, wanted: Making, ended: bool) -> bool:
+        """Return whether its result is one of a run made as ``wanted``; ``ended``: whether it ended by itself."""
+        same = (self.content, self.keys) == (wanted.content, wanted.keys)
+        return same and (ended or self.seconds >= wanted.seconds)
+
+
+def mixed(makings: Iterable[Making | None]) -> tuple[str, ...]:
+    """Return a note for a report whose runs were made on several machines or commits; () for one of each."""
+    found = sorted({making.where for making in makings if making})
+    return (f"runs of several machines or commits: {'; '.join(found)}",) if len(found) > 1 else ()
 
 
 def read_results(request: BenchmarkRequest, suite: str, kind: type[Result]) -> list[Result]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from benchmarks.kept import keep_result, read_results
+from benchmarks.kept import Making, keep_result, mixed, read_results
 from benchmarks.request import BenchmarkRequest
 from launch.bench.interleaved import Spread, progress_bar
 from launch.bench.report import SuiteReport, rate
@@ -32,6 +32,10 @@ class LearningRun:
 
     curve: LearningCurve
     rows: Sequence[Mapping[str, Any]]
+    ended: bool = False
+    """Whether it ended by itself, before its seconds were over."""
+    making: Making | None = None
+    """How it was made; set by `run_all`."""
 
     @property
     def steps(self) -> float:
@@ -99,8 +103,8 @@ def follow(request: BenchmarkRequest, overrides: Sequence[str], label: str, colu
     limit_s = START_LIMIT_S + (nodes.wait_s if engine else 0.0)
     with Running(request.topology, own, None, engine=engine, keys=request.keys, start_limit_s=limit_s) as run:
         curve = curve_of(run, label, request.seconds, column)
-        rows = list(Lines(run.run_dir / "metrics.jsonl").new())
-    return LearningRun(*since_first(curve, rows))
+        rows, ended = list(Lines(run.run_dir / "metrics.jsonl").new()), run.ended
+    return LearningRun(*since_first(curve, rows), ended)
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,17 @@ def run_all(
     """Run each case with each seed: all cases with the first seed, then with the next.
 
     The error of a run that fails is added to ``failed``, and the other runs go on; if that is None, it is raised.
-    ``kept``: name of a suite, whose runs in the folder of the report are not repeated.
+    ``kept``: name of a suite, whose runs in the folder of the report are not repeated if they were made in the same way
+    (``Making.serves``).
     """
     for keys in cases.values():  # what is wrong with one of them is said before anything is run
         load(request.topology, (*request.overrides, *keys))
-    known = {(one.case, one.seed): one.ran for one in read_results(request, kept, _Result)} if kept else {}
+    makings = {name: Making.of(request, keys) for name, keys in cases.items()}
+    known = {
+        (one.case, one.seed): one.ran
+        for one in (read_results(request, kept, _Result) if kept else [])
+        if one.case in cases and one.ran.making and one.ran.making.serves(makings[one.case], one.ran.ended)
+    }
     ran: dict[str, list[LearningRun]] = {name: [] for name in cases}
     with progress_bar() as progress:
         task = progress.add_task("", total=request.repetitions * len(cases))
@@ -136,9 +146,10 @@ def run_all(
                 progress.update(task, description=label)
                 try:
                     if (name, seed) not in known:
-                        known[name, seed] = follow(request, (*keys, f"seed={seed}"), label, column)
+                        one = follow(request, (*keys, f"seed={seed}"), label, column)
+                        known[name, seed] = one = replace(one, making=makings[name])
                         if kept:
-                            keep_result(request, kept, _Result(name, seed, _for_rates(known[name, seed])))
+                            keep_result(request, kept, _Result(name, seed, _for_rates(one)))
                     ran[name].append(known[name, seed])
                 except FailedError as error:
                     if failed is None:
@@ -224,6 +235,7 @@ def compare(
             f"scores: mean of the last 100 training games, median of {len(next(iter(ran.values())))} seeds (lowest to "
             "highest)",
             *notes,
+            *mixed(one.making for one in runs),
         ),
         figures={
             "topology": request.file,

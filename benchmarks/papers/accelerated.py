@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
 
+from benchmarks.kept import mixed
 from benchmarks.learning import compare, learn, run_all, score
 from benchmarks.papers.paac import environments
 from benchmarks.papers.paac import keys as spread_over_simulators
@@ -138,7 +139,10 @@ def pong(request: BenchmarkRequest) -> SuiteReport:
         ],
         bars={"PPO": Spread(reached)} if reached else {},
         unit=f"minutes to {MASTERED:g}",
-        notes=("scores: mean of the last 100 training games; time begins with a run's first report",),
+        notes=(
+            "scores: mean of the last 100 training games; time begins with a run's first report",
+            *mixed(one.making for one in runs),
+        ),
         figures={"topology": request.file, "overrides": list(request.overrides), "minutes_to_score": took},
         curves=[replace(one.curve, label=f"seed {seed}") for seed, one in zip(request.seeds, runs, strict=True)],
     )

@@ -7,8 +7,8 @@ Every run ends with its topology's steps, or when its seconds are over. Scores a
 equal minutes, those of the run that was over first. A run is convergent when it is then, after equal steps, above half
 of what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
 
-Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one: what stands there is not
-run again.
+Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one. It is not run again unless
+its topology or keys were others, or it was ended after fewer seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from actorlearn.algorithms.settings import OnPolicySettings
 from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.parameters.modes import GOSSIP, MODES
-from benchmarks.kept import keep_result, read_results
+from benchmarks.kept import Making, keep_result, mixed, read_results
 from benchmarks.learning import LearningRun, curve_of, since_first
 from benchmarks.papers.gossip_bound import logs_of, points
 from benchmarks.papers.gossip_figures import Figures, draw
@@ -78,7 +78,7 @@ Case = tuple[str, int]
 class GossipRun(LearningRun):
     """The learning curve and the logs of one run; its rows are READ of each report that has any."""
 
-    mixed: frozenset[str]
+    mixed: frozenset[str] = frozenset()
     """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
     consensus: Sequence[tuple[float, float, float]] = ()
     """Points (minutes, distance of a learner's weights from the mean, bound on this distance)."""
@@ -91,6 +91,7 @@ class GossipResult:
     mode: str
     learners: int
     seed: int
+    making: Making
     ran: GossipRun
 
 
@@ -102,16 +103,24 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
     for case in cases:  # what is wrong with one of them is said before anything is measured
         load(request.topology, overrides(request, loaded, case, 1))
     seeds = request.seeds
-    known = {(one.mode, one.learners, one.seed): one.ran for one in read_results(request, SUITE, GossipResult)}
-    missing = [(*case, seed) for seed in seeds for case in cases if (*case, seed) not in known]
+    asked = {
+        (*case, seed): Making.of(request, overrides(request, loaded, case, seed)) for seed in seeds for case in cases
+    }
+    known = {
+        at: one
+        for one in read_results(request, SUITE, GossipResult)
+        if (at := (one.mode, one.learners, one.seed)) in asked and one.making.serves(asked[at], one.ran.ended)
+    }
+    missing = [at for at in asked if at not in known]
     with progress_bar() as progress:
         task = progress.add_task("", total=len(missing))
         for mode, count, seed in missing:
             progress.update(task, description=f"{_named(mode, count)}, seed {seed}")
-            known[mode, count, seed] = one = run_case(request, loaded, (mode, count), seed)
-            keep_result(request, SUITE, GossipResult(mode, count, seed, one))
+            one = run_case(request, loaded, (mode, count), seed)
+            known[mode, count, seed] = GossipResult(mode, count, seed, asked[mode, count, seed], one)
+            keep_result(request, SUITE, known[mode, count, seed])
             progress.advance(task)
-    ran: dict[Case, list[GossipRun]] = {case: [known[*case, seed] for seed in seeds] for case in cases}
+    ran: dict[Case, list[GossipRun]] = {case: [known[*case, seed].ran for seed in seeds] for case in cases}
     steps, minutes = _least_steps(ran), min(one.minutes for all_ in ran.values() for one in all_)
     found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
     rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
@@ -125,7 +134,11 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
         rows=[_row(case, all_, rates[_named(*case)], ends[case], found, minutes) for case, all_ in ran.items()],
         bars=rates,
         unit="steps/s",
-        notes=(*_notes(found, steps), *_cut(ran, loaded.total_steps)),
+        notes=(
+            *_notes(found, steps),
+            *mixed(known[at].making for at in asked),
+            *_cut(ran, loaded.total_steps),
+        ),
         figures={
             "topology": request.file,
             AT_THE_END: {_named(*case): spread.as_json() for case, spread in ends.items()},
@@ -211,10 +224,11 @@ def run_case(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int)
         curve = curve_of(run, f"{_named(*case)}, seed {seed}", request.seconds)
         rows = list(Lines(run.run_dir / "metrics.jsonl").new())
         settings = read_object(run.run_dir / "settings" / "trainer-0.0.json")
-        consensus = _consensus(run.run_dir)
+        consensus, ended = _consensus(run.run_dir), run.ended
     curve, rows = since_first(curve, rows)
     read = [kept for row in rows if (kept := {name: row[name] for name in READ if row.get(name) is not None})]
-    return GossipRun(curve, read, _mixed(settings.get("exchange", {}).get("graph"), case[1]), consensus)
+    pairs = _mixed(settings.get("exchange", {}).get("graph"), case[1])
+    return GossipRun(curve, read, ended, mixed=pairs, consensus=consensus)
 
 
 def _mixed(graph: Any, learners: int) -> frozenset[str]:

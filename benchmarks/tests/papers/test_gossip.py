@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from benchmarks import __main__ as commands
-from benchmarks.kept import keep_result
+from benchmarks.kept import Making, keep_result
 from benchmarks.papers.gossip import (
     CORRECTED,
     DILOCO,
@@ -45,7 +46,9 @@ def ran(
 ) -> GossipRun:
     """A run with a point of its curve every minute."""
     points = [(1_000.0 * minute, float(minute), score) for minute, score in enumerate(scores)]
-    return GossipRun(LearningCurve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed, consensus or [])
+    return GossipRun(
+        LearningCurve("", "Catch", 1.0, 1_000.0, [points]), rows or [], mixed=mixed, consensus=consensus or []
+    )
 
 
 CONSENSUS = [(1.0, 1.0, 2.0), (2.0, 3.0, 4.0)]
@@ -125,17 +128,21 @@ def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_aft
     cases = [(mode, count) for count in (1, 2) for mode in modes(count, 2, 1)]
     *others, last = cases
     for mode, count in others:
-        keep_result(request, SUITE, GossipResult(mode, count, 1, ran([-1.0, 0.8], ROWS)))
+        keys = overrides(request, load(request.topology), (mode, count), 1)
+        making = Making.of(replace(request, seconds=2.0), keys)
+        keep_result(request, SUITE, GossipResult(mode, count, 1, making, ran([-1.0, 0.8], ROWS)))
     asked: list[tuple[Case, int]] = []
 
     def run(request: BenchmarkRequest, loaded: Topology, case: Case, seed: int) -> GossipRun:
         asked.append((case, seed))
-        return GossipRun(slow, [], frozenset())
+        return GossipRun(slow, [])
 
     monkeypatch.setattr("benchmarks.papers.gossip.run_case", run)
     for _ in range(2):
         report = gossip(request)
     assert asked == [(last, 1)], "what was missing is run, once"
+    gossip(replace(request, seconds=2.0))
+    assert asked == [(last, 1)] * 2, "it did not last as long"
     assert report.headings[5] == "after 1.0 minutes"
     ends = {row[0]: (row[4].split()[0], row[5].split()[0]) for row in report.rows}
     assert report.figures["score at the end"]["one learner"]["values"] == [0.8]
