@@ -63,8 +63,8 @@ def _on_nodes(function: str, *keys: str) -> Benchmark:
     return Benchmark(f"benchmarks.papers.{function}", DBA3C_CATCH, keys=keys, takes_engine=True)
 
 
-def _paper(function: str, topology: str | None = None, sets_modes: bool = False) -> Benchmark:
-    return Benchmark(f"benchmarks.papers.{function}", topology, sets_modes=sets_modes)
+def _paper(function: str, topology: str | None = None, sets_modes: bool = False, takes_keys: bool = True) -> Benchmark:
+    return Benchmark(f"benchmarks.papers.{function}", topology, sets_modes=sets_modes, takes_keys=takes_keys)
 
 
 PAPERS: Mapping[str, Benchmark] = {
@@ -98,25 +98,25 @@ PAPERS: Mapping[str, Benchmark] = {
     "dba3c-nodes": _on_nodes("dba3c_nodes:dba3c_nodes", *FOUR_NODES),
     "dba3c-games": _on_nodes("dba3c_games:dba3c_games", *ONE_GAME),
     "dba3c-stragglers": _paper("dba3c_stragglers:dba3c_stragglers"),
-    "dba3c-prediction": _paper("dba3c_prediction:dba3c_prediction"),
+    "dba3c-prediction": _paper("dba3c_prediction:dba3c_prediction", takes_keys=False),
 }
 """Suites of figures and tables of papers."""
 PROGRAM: Mapping[str, Benchmark] = {
-    "handover": Benchmark("benchmarks.suites.handover:handover", topology=None),
+    "handover": Benchmark("benchmarks.suites.handover:handover", topology=None, takes_keys=False),
     "nodes": Benchmark("benchmarks.suites.nodes:nodes", sets_modes=True),
     "stragglers": Benchmark("benchmarks.suites.stragglers:stragglers"),
     "prediction": Benchmark("benchmarks.suites.prediction:prediction", sets_modes=True),
-    "desk": Benchmark("benchmarks.suites.desk:desk", topology=None),
-    "guard": Benchmark("benchmarks.suites.guard:guard", topology=None),
+    "desk": Benchmark("benchmarks.suites.desk:desk", topology=None, takes_keys=False),
+    "guard": Benchmark("benchmarks.suites.guard:guard", topology=None, takes_keys=False),
     "families": Benchmark("benchmarks.suites.families:families", topology=None, takes_names=True),
 }
 """Suites of this program alone."""
 SUITES: Mapping[str, Benchmark] = {**PAPERS, **PROGRAM}
 PEERS: Mapping[str, Benchmark] = {
-    "pong": Benchmark("benchmarks.peers.works:peers_pong", topology=None),
-    "sb3": Benchmark("benchmarks.peers.works:peers_sb3", topology=None),
-    "cartpole": Benchmark("benchmarks.peers.works:peers_cartpole", topology=None),
-    "dqn": Benchmark("benchmarks.peers.works:peers_dqn", topology=None),
+    "pong": Benchmark("benchmarks.peers.works:peers_pong", topology=None, takes_keys=False),
+    "sb3": Benchmark("benchmarks.peers.works:peers_sb3", topology=None, takes_keys=False),
+    "cartpole": Benchmark("benchmarks.peers.works:peers_cartpole", topology=None, takes_keys=False),
+    "dqn": Benchmark("benchmarks.peers.works:peers_dqn", topology=None, takes_keys=False),
     "sac": Benchmark("benchmarks.peers.works:peers_sac", topology="pendulum-sac.yaml"),
     "control": Benchmark("benchmarks.peers.works:peers_control", topology="control/halfcheetah-ppo.yaml"),
     "neighbours": Benchmark("benchmarks.peers.neighbours:neighbours", topology="atari/paac.yaml"),

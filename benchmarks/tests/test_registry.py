@@ -11,6 +11,7 @@ from benchmarks import __main__ as commands
 from benchmarks.registry import MEASURING, PAPERS, PEERS, PROGRAM, SUITES, VISIT
 from benchmarks.request import TOPOLOGIES, shipped
 from launch import bench
+from launch.commands.bench import what_to_measure
 from launch.errors import RunError
 from launch.topology.load import load
 from tests.sizes import ROOT
@@ -47,3 +48,22 @@ def test_what_does_not_fit_a_suite_is_refused() -> None:
         commands.suite("stragglers", engine="local")
     with pytest.raises(RunError, match=r"suite pong has its own topologies; omit 'cart\.yaml'"):
         commands.peers("pong", "cart.yaml")
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        (PEERS, ("pong", "sb3", "cartpole", "dqn")),
+        (SUITES, ("handover", "desk", "guard", "dba3c-prediction")),
+        (bench.SUITES, ("replay",)),
+    ],
+)
+def test_keys_are_refused_by_suites_that_would_ignore_them(
+    known: dict[str, bench.Suite], names: tuple[str, ...]
+) -> None:
+    for name in names:
+        with pytest.raises(RunError, match=rf"suite {name} has its own keys, .* omit 'seed=3'"):
+            what_to_measure(name, known[name], ["seed=3"])
+        assert what_to_measure(name, known[name], [])["overrides"] == ()
+    with pytest.raises(RunError, match="suite dqn has its own keys"):
+        commands.peers("dqn", "trainer.precision=fp32")

@@ -98,6 +98,8 @@ class Suite:
     """Whether the suite runs the topology in several modes, so that overrides may not fit the topology's own mode."""
     keys: tuple[str, ...] = ()
     """Overrides that are used with the default topology only."""
+    takes_keys: bool = True
+    """Whether overrides change what is measured; if not, they are refused."""
     takes: tuple[str, ...] = ()
     """Fields of a SuiteRequest that this suite takes and most do not, such as ``score``."""
 
@@ -115,7 +117,7 @@ SUITES: Mapping[str, Suite] = {
     "sampling": Suite("launch.bench.sampling:sampling"),
     "training": Suite("launch.bench.training:training"),
     "emulators": Suite("launch.bench.emulators:emulators"),
-    "replay": Suite("launch.bench.replay:replay", topology=None),
+    "replay": Suite("launch.bench.replay:replay", topology=None, takes_keys=False),
     "memory": Suite("launch.bench.memory:memory"),
     "neighbours": Suite("launch.bench.neighbours:neighbours", topology="atari/paac.yaml"),
     "time-to-score": Suite("launch.bench.time_to_score:time_to_score", takes=("seeds_wanted", "score", "whole")),

@@ -60,6 +60,8 @@ def what_to_measure(name: str, suite: Suite, words: Sequence[str]) -> dict[str, 
         topology, overrides = words[0], words[1:]
     if suite.topology is None and topology is not None:
         raise RunError(f"suite {name} has its own topologies; omit {topology!r}")
+    if overrides and not suite.takes_keys:
+        raise RunError(f"suite {name} has its own keys, with which all its cases are measured; omit {overrides[0]!r}")
     overrides = tuple(override.text for override in expand(overrides))
     if topology is None:
         topology, overrides = suite.path(), (*suite.keys, *overrides)
