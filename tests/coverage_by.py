@@ -93,7 +93,6 @@ COVERED_BY = {
     "benchmarks/environments.py": "benchmarks/tests/papers/test_dba3c_stragglers.py",
     "benchmarks/kept.py": "benchmarks/tests/papers/test_experience.py",
     "benchmarks/lagged.py": "benchmarks/tests/test_lagged_learner.py",
-    "benchmarks/learning.py": "benchmarks/tests/claims/test_ledger.py",
     "benchmarks/request.py": "benchmarks/tests/test_registry.py",
     "benchmarks/claims/": "benchmarks/tests/claims/test_ledger.py",
     "benchmarks/gpu/": "benchmarks/tests/gpu/test_visit.py",
