@@ -155,7 +155,8 @@ def test_scores_at_the_end_are_those_after_equal_steps(tmp_path: Path) -> None:
     for count in (1, 2):
         for mode in modes(count, 2, 1):
             scores = [-1.0, 0.5, 0.9] if mode == "gossip" else [-1.0, 0.5]
-            keep_result(request, SUITE, GossipResult(mode, count, 1, ran(scores, ROWS)))
+            making = Making.of(request, overrides(request, load(request.topology), (mode, count), 1))
+            keep_result(request, SUITE, GossipResult(mode, count, 1, making, replace(ran(scores, ROWS), ended=True)))
     report = gossip(request)
     ends = report.figures["score at the end"]
     assert {name: one["values"] for name, one in ends.items()} == {name: [0.5] for name in ends}
