@@ -15,8 +15,16 @@ from actorlearn.acting.policy import Policy
 from actorlearn.actions import describe_actions
 from actorlearn.envs.make import make
 from actorlearn.envs.specs import EnvSettings
-from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
-from actorlearn.parameters.checkpoint_folders import CheckpointError, Found, directories, find_at, newest, steps_of
+from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, load, open_found
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    Found,
+    directories,
+    find_at,
+    newest,
+    short,
+    steps_of,
+)
 from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all
 from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
@@ -27,7 +35,10 @@ def run(settings: EvaluateSettings) -> dict[str, Any]:
     """Play the games and return their scores, with the checkpoint's steps and any warnings."""
     torch.set_num_threads(1)
     refuse_changed(settings.env, settings.policy)
-    saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
+    if settings.checkpoint is None:
+        saved, warnings = opened(Path(settings.run_dir) / "checkpoints", settings.behind_steps, settings.at)
+    else:
+        saved, warnings = {AVERAGE: read_chosen(Path(settings.checkpoint))}, []
     policy = Policy(settings.policy, "cpu", settings.seed, stream=0, threads=settings.threads)
     weights, results = {}, {}
     for name, checkpoint in saved.items():
@@ -106,6 +117,16 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
         return {name: open_found(own) for name, own in chosen[0].items()}, chosen[1]
 
     return choose_and_open(chosen, take)
+
+
+def read_chosen(folder: Path) -> Checkpoint:
+    """Read a checkpoint that was chosen before; raises ValueError if it is damaged or has been removed since."""
+    try:
+        return load(folder)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{short(folder)} has been removed, as a living run keeps only its newest checkpoints; try again"
+        ) from None
 
 
 def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Found], list[str]]:

@@ -321,6 +321,8 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     behind_steps: int | None = None
     """Largest difference, in environment steps, between a learner's checkpoint and the chosen one; learners with older
     checkpoints are left out. None = only the first learner's checkpoint is played."""
+    checkpoint: str | None = None
+    """Folder of the only checkpoint to play; None = ``at`` and ``behind_steps`` select those to play."""
     episodes: int
     greedy: bool
     fire_after: int = 0

@@ -20,13 +20,12 @@ from actorlearn.worker.settings import ExportSettings
 from launch.commands import evaluate
 from launch.display.card import card
 from launch.errors import FailedError, RunError
-from launch.plan.roles import own_weights, trainer_of
 from launch.runs import find
 from launch.runs.find import TOPOLOGY_FILE, RunFolder
 from launch.runs.lives import lives_of
 from launch.runs.view import identify
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import Topology, as_text, dump, load_saved, parse
+from launch.topology.load import as_text, dump, load_saved, parse
 
 CARD = "README.md"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -76,7 +75,8 @@ def write(
     """
     _refuse(output, weights_only)
     run.refuse_missing("export", at, learner)
-    topology = load_saved(run.path / TOPOLOGY_FILE)
+    load_saved(run.path / TOPOLOGY_FILE)  # an unreadable file is refused before anything is written
+    games = None if episodes == 0 else evaluate.settings(run, episodes, True, None)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
@@ -89,7 +89,9 @@ def write(
                 told: dict[str, Any] = ask_task("export", msgspec.json.encode(wanted))
             except NoAnswerError as error:
                 raise FailedError(f"{run.name} cannot be exported: {error}") from None
-            scored = None if episodes == 0 else _scored(run, topology, episodes, learner, at)
+            scored = None
+            if games is not None:
+                scored = evaluate.play(run, msgspec.structs.replace(games, at=at, checkpoint=told["checkpoint"]))
             lives = lives_of(run, told["env_steps"])
             resolved = parse(as_text(lives[-1].topology), source=f"{run.name}: {TOPOLOGY_FILE}")
             (folder / TOPOLOGY_FILE).write_text(dump(resolved))
@@ -99,12 +101,3 @@ def write(
     except OSError as error:
         raise RunError(f"--output {output}: cannot be written: {error.strerror}; name another folder") from None
     return told, scored, files
-
-
-def _scored(run: RunFolder, topology: Topology, episodes: int | None, learner: int, at: str | int) -> Mapping[str, Any]:
-    """Play whole games with the exported weights, always taking the likeliest action; return the scores."""
-    played = evaluate.play(run, evaluate.settings(run, episodes, True, None, at=at))
-    if own_weights(topology):  # else all learners have the same weights
-        own: Mapping[str, Any] = played.get("learners", {}).get(trainer_of(topology, learner).name, played)
-        return {**own, "env_steps": played["env_steps"]}
-    return played

@@ -34,9 +34,14 @@ def run_folder(path: Path, settings: PolicySettings, seed: int = 3, env: Any = N
     """Make a run folder with what is read of one, and return the policy whose weights it has."""
     path.mkdir(parents=True, exist_ok=True)
     write(LoadSettings(env=env or named.env("CartPole-v1"), policy=settings), path / POLICY_FILE)
+    return save_policy(path / "checkpoints", settings, 500, seed)
+
+
+def save_policy(directory: Path, settings: PolicySettings, env_steps: int, seed: int) -> Policy:
+    """Save a checkpoint of an untrained policy, and return the policy."""
     trained = Policy(settings, "cpu", seed, stream=0)
     weights = {f"weights.{name}": tensor for name, tensor in trained.network.state_dict().items()}
-    checkpoint.save(path / "checkpoints", 500, weights, {"env_steps": 500, "policy_version": 1}, keep=1)
+    checkpoint.save(directory, env_steps, weights, {"env_steps": env_steps, "policy_version": 1}, keep=1)
     return trained
 
 

@@ -10,7 +10,7 @@ import torch
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from actorlearn.parameters.chosen_checkpoints import Best, write_best
-from actorlearn.tasks.evaluate import newest_of_each, opened, refuse_changed
+from actorlearn.tasks.evaluate import newest_of_each, opened, read_chosen, refuse_changed
 from tests import named
 from tests.acting.policies import policy_settings
 
@@ -61,6 +61,13 @@ def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an
         newest_of_each(tmp_path / "empty", 100)
     with pytest.raises(CheckpointError, match="none found"):
         newest_of_each(tmp_path, None)
+
+
+def test_a_chosen_checkpoint_that_the_run_has_removed_is_told(tmp_path: Path) -> None:
+    save(tmp_path, 100)
+    assert read_chosen(tmp_path / "000000000100").state["env_steps"] == 100
+    with pytest.raises(ValueError, match=r"/000000000050 has been removed, as a living run keeps only .*; try again"):
+        read_chosen(tmp_path / "000000000050")
 
 
 @pytest.mark.parametrize(

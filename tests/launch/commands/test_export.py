@@ -14,6 +14,7 @@ from launch.display.card import card
 from launch.errors import RunError
 from launch.runs.lives import Life
 from launch.runs.view import RunView
+from tests.acting.policies import policy_settings, run_folder, save_policy
 from tests.launch.runs.folders import make_run
 
 TOLD: dict[str, Any] = {
@@ -61,6 +62,21 @@ def test_a_learner_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="run has no checkpoint of learner 3; choose one of 0, 1"):
         export.export(str(run), tmp_path / "out", None, 3, weights_only=True, json=False)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("at", ["newest", 20])
+def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path) -> None:
+    """The learner left the run long ago, so `eval` would leave it out, and the first has no checkpoint of its steps."""
+    folder = make_run(tmp_path, "run")
+    (folder / "topology.yaml").write_text(
+        "env: {id: CartPole-v1}\nmode: gossip\nlearners: {count: 2}\ncheckpoint: {every_steps: 10}\n"
+        "algorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
+    )
+    run_folder(folder, policy_settings())
+    save_policy(folder / "checkpoints" / "learner-1", policy_settings(), env_steps=20, seed=4)
+    out = tmp_path / "out"
+    assert export.export(str(folder), out, 2, 1, weights_only=True, json=False, at=at) == 0
+    assert "of 2 whole games with the likeliest actions, with weights of 20 steps |" in (out / "README.md").read_text()
 
 
 def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
