@@ -50,20 +50,27 @@ def evaluate(
 ) -> int:
     """Play games with a checkpoint of the run that ``word`` names, and print the scores; return the exit status.
 
-    ``at``: the checkpoint: "newest", "best" or its environment steps. ``save``: first save the present weights of the
-    living run. None for ``episodes``, ``greedy`` or ``seed``: the value in the run's topology.
+    ``at``: the checkpoint: "newest", "best" or its environment steps. ``save``: first save the present weights, if the
+    run is alive. None for ``episodes``, ``greedy`` or ``seed``: the value in the run's topology.
     """
     if record and find_spec("av") is None:
         raise RunError("--record needs PyAV, which is not installed: pip install 'actorlearn[video]'")
     if save and at != NEWEST:
         raise RunError(f"--save: saves the newest checkpoint, and --at {at} plays another; leave one of them out")
-    run = find_saved(word) if save else find.find(word)
+    run = find.find(word)
+    if save:
+        save_present(run)
     answer = play(run, settings(run, episodes, greedy, seed, record, at))
     for warning in answer["warnings"]:
         print(f"warning: {warning}", file=sys.stderr)
     if json:
         print(json_format.dumps({"run": run.name, **answer}))
-        return 0
+    else:
+        _show(run, answer)
+    return 0
+
+
+def _show(run: RunFolder, answer: Mapping[str, Any]) -> None:
     learners = answer.get("learners", {})
     who = f"the average of {len(learners)} learners' weights" if learners else "the policy"
     print(f"{run.name}: {answer['episodes']} whole games with {who} of {answer['env_steps']:,} steps")
@@ -89,14 +96,16 @@ def evaluate(
         print(f"{name} game, score {film['score']:g}: {film['file']}")
     if learners:
         print(f"best learner: {answer['best']}, {answer['best_mean']:.2f}; mean of all: {answer['learners_mean']:.2f}")
-    return 0
 
 
-def find_saved(word: str) -> RunFolder:
-    """Find a living run, let it save its present weights, and return it; raises RunError if it is not alive."""
-    run = find.find_living(word)
-    ask(run, "save", timeout_s=CHANGE_S)
-    return run
+def save_present(run: RunFolder) -> None:
+    """Let a run save its present weights, unless it has ended; raises FailedError if a living run does not save."""
+    if run.alive:
+        try:
+            ask(run, "save", timeout_s=CHANGE_S)
+        except FailedError:
+            if run.alive:  # otherwise it has ended in the meantime, and has saved its last weights
+                raise
 
 
 def _scores(found: Mapping[str, Any]) -> str:

@@ -237,7 +237,7 @@ class Run:
         """Play whole games with a checkpoint in another process, and return a dict about their raw scores.
 
         ``at``: as for ``policy``. The defaults of ``episodes``, ``greedy`` and ``seed`` are ``evaluator.episodes``,
-        ``evaluator.greedy`` and the seed of the run. ``save``: the living run first saves its present weights, and the
+        ``evaluator.greedy`` and the seed of the run. ``save``: a living run first saves its present weights, and the
         games are played with them; without it, the newest checkpoint may be old.
 
         The dict has ``mean``, ``std``, ``min`` and ``max`` of the scores, ``episodes``, ``env_steps`` of the
@@ -249,7 +249,9 @@ class Run:
             raise ValueError(
                 f"save=True: saves the newest checkpoint, and at={at!r} plays another; leave one of them out"
             )
-        found = evaluate.find_saved(str(self._folder)) if save else self._found()
+        found = self._found()
+        if save:
+            evaluate.save_present(found)
         answer = evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
         for warning in answer["warnings"]:
             warnings.warn(f"{found.name}: {warning}", stacklevel=2)

@@ -1,14 +1,17 @@
-"""The command `eval`: what it refuses before it looks at a run."""
+"""The command `eval`: what it refuses before it looks at a run, and what it saves."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from launch.commands import evaluate
 from launch.errors import RunError
-from launch.runs.find import RunFolder
+from launch.runs.find import RunFolder, start_time
+from tests.acting.policies import policy_settings, run_folder
+from tests.launch.runs.folders import make_run
 
 
 @pytest.mark.parametrize("episodes", [0, -3])
@@ -21,3 +24,18 @@ def test_recording_without_its_package_is_told_how_to_install_it(monkeypatch: py
     monkeypatch.setattr(evaluate, "find_spec", lambda _name: None)
     with pytest.raises(RunError, match=r"--record needs PyAV, .*: pip install 'actorlearn\[video\]'"):
         evaluate.evaluate("no-such-run", None, None, None, record=True, json=False)
+
+
+@pytest.mark.parametrize("ends", ["before", "meanwhile"])
+def test_a_run_that_has_ended_is_played_without_a_save(
+    ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(["sleep", "2"]) as supervisor:
+        meta = {"supervisor_pid": supervisor.pid, "supervisor_started": start_time(supervisor.pid)}
+        folder = make_run(tmp_path, "run", **(meta if ends == "meanwhile" else {}), sockets=str(tmp_path))
+        (folder / "topology.yaml").write_text(
+            "env: {id: CartPole-v1}\nalgorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
+        )
+        run_folder(folder, policy_settings())
+        assert evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, save=True) == 0
+    assert "run: 2 whole games with the policy of 500 steps" in capsys.readouterr().out
