@@ -119,7 +119,6 @@ COVERED_BY = {
     "launch/desk/load.py": "tests/launch/desk/test_stream.py",
     "launch/desk/parts.py": "tests/launch/desk/test_stream.py",
     "launch/desk/watched.py": "tests/launch/desk/test_stream.py",
-    "launch/reports/accounting.py": "tests/system/test_accounting.py",
     "launch/runs/jsonl.py": "tests/launch/desk/test_curves.py",
     "launch/display/card.py": "tests/launch/commands/test_export.py",
     "launch/display/screen.py": "tests/launch/display/test_console.py",

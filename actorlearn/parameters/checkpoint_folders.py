@@ -167,7 +167,16 @@ def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
 
     The checkpoint's other files are not compared with the manifest, because that may take minutes.
     """
-    for folder in sorted(folders(directory), key=steps_of, reverse=True):
+    return _first_state(sorted(folders(directory), key=steps_of, reverse=True))
+
+
+def nearest_state(directory: Path, env_steps: int) -> tuple[int, dict[str, Any]]:
+    """Return what `newest_state` does, of the checkpoint whose steps are nearest to ``env_steps``."""
+    return _first_state(sorted(folders(directory), key=lambda folder: abs(steps_of(folder) - env_steps)))
+
+
+def _first_state(ordered: Sequence[Path]) -> tuple[int, dict[str, Any]]:
+    for folder in ordered:
         with suppress(*_DAMAGE):
             return steps_of(folder), dict(_manifest((folder / _MANIFEST).read_bytes())["state"])
     return 0, {}

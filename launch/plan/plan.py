@@ -125,6 +125,8 @@ class Resumption:
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
     """Learner that is not resumed, because it was detached before -> name of its trainer."""
+    left: tuple[Mapping[str, int], ...] = ()
+    """Counters of each learner that the run had before and that is not resumed, such as steps and games."""
     learners_so_far: int = 0
     """Number of learners that the run has had. The next attached learner gets this number, and has no checkpoints."""
 

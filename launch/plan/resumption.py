@@ -14,19 +14,23 @@ from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
     Found,
     choose_to_resume,
+    directories,
     directory_of,
     find_common,
     learners_so_far,
+    nearest_state,
     newest,
     read_shapes,
     short,
     steps_of,
 )
+from actorlearn.parameters.chosen_checkpoints import ASIDE
 from actorlearn.replay.rows import ReplayShape
 from launch.errors import RunError
 from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
+from launch.reports.accounting import counters_of
 from launch.reports.checks import is_number
 from launch.topology.changes import changes, flat
 from launch.topology.keys import CHOSEN, choice_key, keys_of
@@ -79,6 +83,7 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         begins_anew=begins_anew,
         damaged=tuple(warning for found in together for warning in found.warnings()),
         left_out=left_out,
+        left=tuple(_counters_of_left(run_dir / "checkpoints", learners, latest.env_steps)),
         learners_so_far=learners_so_far(run_dir / "checkpoints"),
         changed=changes(before, tree(plan.topology)) if before else {},
         stretched=_stretched(before, plan.topology),
@@ -226,6 +231,17 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
                         f"{keys}: the replay would have {part} {now}, and the one saved in {checkpoint.path} has "
                         f"{before}; resume with the earlier value of {keys}, or start a new run"
                     )
+
+
+def _counters_of_left(root: Path, learners: Collection[int], env_steps: int) -> Iterator[Mapping[str, int]]:
+    """Yield the counters of each learner that has left the run, at its checkpoint nearest to ``env_steps``.
+
+    ``root``: folder of the run's checkpoints; ``learners``: those that are resumed.
+    """
+    gone = [directory for learner, directory in directories(root).items() if learner not in learners]
+    for directory in (*gone, *(root / ASIDE).glob("learner-*")):
+        _, state = nearest_state(directory, env_steps)
+        yield counters_of(state)
 
 
 def _left_out(plan: Plan, detached: Collection[str]) -> Mapping[int, str]:

@@ -7,8 +7,11 @@ these steps are moved from used to dropped (rolled back). The module reads no fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from actorlearn.memory.account import LearnerSteps, StepCounts
 
@@ -34,31 +37,56 @@ class Accounting:
 
 
 def account(
-    learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], shared: bool, finished: int
+    learners: Mapping[int, LearnerSteps],
+    saved: Mapping[int, SavedSteps],
+    shared: bool,
+    finished: int,
+    left: Sequence[Mapping[str, int]] = (),
 ) -> Accounting:
     """Return what became of the steps of a run; changes the counts in ``learners``.
 
     ``saved``: what the newest checkpoint of each learner contains. ``shared``: whether the weights of each learner
     contain what the others have learned, so that the newest checkpoint of any counts for all. ``finished``: number of
-    trainers that have saved their last weights.
+    trainers that have saved their last weights. ``left``: the counters of learners that the run no longer had when it
+    was resumed, from `counters_of`.
     """
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
         if not steps.commits:  # a resumed run in which its trainer has not begun
             steps.counts = before.counts
             steps.counts.dropped["not_resumed"] += before.in_flight
-    lost = _lost_of_all(learners, saved, finished) if shared else _lost_of_each(learners, saved)
+    passed_before = sum(row["steps_used"] + row["dropped_not_finite"] for row in left)
+    lost = _lost_of_all(learners, saved, finished, passed_before) if shared else _lost_of_each(learners, saved)
     for steps in learners.values():
         for reason, number in steps.moved.items():
             steps.counts.dropped[reason] += number
     counts = [steps.counts for steps in learners.values()]
     used, dropped = sum(own.used for own in counts), sum(own.dropped_steps for own in counts)
     in_flight = sum(steps.in_flight for steps in learners.values())
-    made = used + dropped + in_flight
-    row = {"steps_made": made, "steps_used": used, "steps_dropped": dropped, "steps_in_flight": in_flight}
+    row = {
+        "steps_made": used + dropped + in_flight,
+        "steps_used": used,
+        "steps_dropped": dropped,
+        "steps_in_flight": in_flight,
+    }
     row |= {f"dropped_{reason}": sum(own.dropped[reason] for own in counts) for reason in StepCounts().dropped}
+    row |= {key: number + sum(own.get(key, 0) for own in left) for key, number in row.items()}
+    made, used, dropped, in_flight = (row[f"steps_{name}"] for name in ("made", "used", "dropped", "in_flight"))
     sums = f"of {made:,} steps made, {used:,} are used, {dropped:,} dropped and {in_flight:,} in flight"
     return Accounting(row, "; ".join([*lost, sums]) if made and (lost or finished < len(learners)) else "")
+
+
+def counters_of(state: Mapping[str, Any]) -> dict[str, int]:
+    """Return the counters of a learner that has left the run, as in its rows; ``state``: that of its checkpoint.
+
+    Its steps in flight at the checkpoint are dropped, because nobody learns from them.
+    """
+    counts = msgspec.convert(state.get("account", {}), StepCounts)
+    counts.dropped["not_resumed"] += state.get("in_flight", 0)
+    used, dropped = counts.used, counts.dropped_steps
+    row = {"steps_made": used + dropped, "steps_used": used, "steps_dropped": dropped}
+    row |= {f"dropped_{reason}": number for reason, number in counts.dropped.items()}
+    return {"episodes": state.get("episodes_finished", 0), **row}
 
 
 def unknown(why: str) -> Accounting:
@@ -93,14 +121,17 @@ def _lost_of_each(learners: Mapping[int, LearnerSteps], saved: Mapping[int, Save
     return said
 
 
-def _lost_of_all(learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int) -> list[str]:
+def _lost_of_all(
+    learners: Mapping[int, LearnerSteps], saved: Mapping[int, SavedSteps], finished: int, passed_before: int
+) -> list[str]:
     """Count steps learned after the newest checkpoint of any learner as dropped; return a sentence if there are any.
 
     The checkpoint does not say which learner used them, so they are taken from one learner after another. If a trainer
-    has finished, nothing is lost.
+    has finished, nothing is lost. ``passed_before``: steps from which learners have learned that have left the run.
     """
     newest = max((before.env_steps for before in saved.values()), default=0)
-    rest = lost = 0 if finished else max(0, sum(steps.counts.passed for steps in learners.values()) - newest)
+    passed = passed_before + sum(steps.counts.passed for steps in learners.values())
+    rest = lost = 0 if finished else max(0, passed - newest)
     for steps in learners.values():
         back = min(rest, steps.counts.used)
         steps.counts.used -= back

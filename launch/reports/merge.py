@@ -66,11 +66,11 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 class LearnerRows:
     """Keeps the newest row of each learner, and merges them whenever the first learner (by name) reports."""
 
-    def __init__(self, every_s: float) -> None:
-        """``every_s``: seconds between two rows of a learner."""
+    def __init__(self, every_s: float, left: Iterable[Mapping[str, Any]] = ()) -> None:
+        """``every_s``: seconds between two rows of a learner. ``left``: counters of learners that have left before."""
         self._stale_s = STALE_REPORTS * every_s
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
-        self._left: list[dict[str, Any]] = []
+        self._left = [dict(row) for row in left]
         self._unmerged = False
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:

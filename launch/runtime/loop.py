@@ -223,6 +223,7 @@ class Runner:
             mode=mode(topology),
             resume=resumed,
         )
+        self.supervisor.left_before = plan.resumption.left
         best = read_best(self._checkpoints) if resumed else None
         lost = best is not None and best.env_steps > plan.resumption.env_steps  # its weights were never saved
         if plan.resumption.other_task or lost:
@@ -275,7 +276,7 @@ class Runner:
         if isinstance(found, str):
             return unknown(found)
         saved = {learner: saved_steps(self._checkpoints, learner) for learner in found}
-        return account(found, saved, mode(self.plan.topology).outlived, finished)
+        return account(found, saved, mode(self.plan.topology).outlived, finished, self.plan.resumption.left)
 
     def _turn(self) -> None:
         """Wait for an event, for at most TURN_S; then give the supervisor all events."""

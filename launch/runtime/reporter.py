@@ -69,7 +69,7 @@ class Reporter:
         report = topology.report
         self._journal = Journal(run_dir, self._tell, report.writers)
         self._events = Lines(run_dir / "events.jsonl")
-        self._learners = LearnerRows(report.every_s)
+        self._learners = LearnerRows(report.every_s, resumption.left)
         self._health = Health(Facts.of(tree(topology)))
         begun = {"env_steps": resumption.env_steps} if resumed else {}
         self.last_row: dict[str, Any] = begun

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -98,6 +98,8 @@ class Supervisor:
         """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
         self.best: Best | None = None
         """Best score of the run. In a resumed run, the caller sets that of earlier lives before the first event."""
+        self.left_before: Sequence[Mapping[str, Any]] = ()
+        """Counters of learners that are not resumed. In a resumed run, the caller sets them before the first event."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
@@ -336,9 +338,10 @@ class Supervisor:
         """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
         finished = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
         detached = [summary for name, summary in self._summaries.items() if name not in self._children.named]
+        left = [*self.left_before, *detached]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
         if finished or not dead:
-            return dataclasses.replace(self._outcome, summary=merge_rows(finished, detached) if finished else {})
+            return dataclasses.replace(self._outcome, summary=merge_rows(finished, left) if finished else {})
         reason = f"{dead[0].name} ended before it finished its work: {dead[0].error or dead[0].cause}"
         return ev.Done("failed", 1, reason, lacks_nodes=dead[0].went_with_node)
 

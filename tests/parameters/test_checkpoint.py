@@ -23,6 +23,7 @@ from actorlearn.parameters.checkpoint_folders import (
     choose_to_resume,
     find_common,
     find_common_steps,
+    nearest_state,
     read_manifest,
 )
 from actorlearn.parameters.modes import MODES
@@ -382,3 +383,12 @@ def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: P
     assert saved(both[1], 50) == [40, 50]
     assert saved(both[1], 55) == [55]
     assert saved(both[0], 60) == [55, 60]
+
+
+def test_the_counts_of_a_learner_that_has_left_are_those_of_its_nearest_undamaged_checkpoint(tmp_path: Path) -> None:
+    for env_steps in (0, 100, 200):
+        checkpoint.save(tmp_path, env_steps, {}, {"n": env_steps}, keep=3)
+    assert nearest_state(tmp_path, 140) == (100, {"n": 100}) and nearest_state(tmp_path, 900)[0] == 200
+    (tmp_path / "000000000100" / "manifest.json").write_text("{}")
+    assert nearest_state(tmp_path, 140) == (200, {"n": 200})
+    assert nearest_state(tmp_path / "none", 140) == (0, {})

@@ -120,6 +120,42 @@ def test_learners_join_and_leave_a_living_run(launched: Start, command: Command)
     assert run.leftovers() == []
 
 
+def test_a_resumed_run_counts_the_steps_and_games_of_learners_that_have_left(launched: Start, command: Command) -> None:
+    way = ["mode=gossip", "learners.count=2", "simulators.count=1", "total_steps=1_000_000"]
+    run = launched("catch", PACED, *way)
+    run.wait_for_steps(100)
+    assert command("attach", run.run_dir, "--learners", 1).returncode == 0
+    run.wait_for(lambda: run.rows()[-1]["learners"].get("trainer-2", {}).get("episodes"), "games of trainer-2")
+    assert command("detach", run.run_dir, "trainer-1").returncode == 0
+    assert command("stop", run.run_dir).returncode == 0 and run.end() == 0
+    assert_counts_go_on(run, launched("resume", run_dir=run.run_dir), {"trainer-1", "trainer-2"})
+
+
+def test_a_run_that_is_resumed_with_fewer_learners_in_step_counts_those_of_all(launched: Start) -> None:
+    run = launched("catch", PACED, "mode=sync", "learners.count=2", "simulators.count=1", "total_steps=1_000_000")
+    run.wait_for_steps(200)
+    run.ctrl_c()
+    assert run.end() == 130
+    assert_counts_go_on(run, launched("resume", "learners.count=1", run_dir=run.run_dir), {"trainer-1"})
+
+
+def assert_counts_go_on(run: Launched, resumed: Launched, left: set[str]) -> None:
+    """Each counter of the resumed run begins where that of the ended ``run`` was, with the learners in ``left``."""
+    before, rows = run.summary(), run.rows()
+    assert min(rows[-1]["learners"][name]["episodes"] for name in left & rows[-1]["learners"].keys()) > 0
+    resumed.wait_for_steps(before["env_steps"] + 100)
+    resumed.ctrl_c()
+    assert resumed.end() == 130
+    for key in ("env_steps", "episodes", "steps_made", "steps_used", "steps_dropped"):
+        counted = [row[key] for row in resumed.rows()]
+        assert counted == sorted(counted), key
+        assert resumed.summary()[key] >= before[key], key
+    after = resumed.summary()
+    assert after["steps_used"] == after["env_steps"]
+    assert after["steps_made"] == after["steps_used"] + after["steps_dropped"] + after["steps_in_flight"]
+    assert {event["process"] for event in resumed.new_events("spawned")} & left == set()
+
+
 def test_an_attached_learner_that_is_killed_comes_back(launched: Start, command: Command) -> None:
     run = launched("catch", PACED, "mode=gossip", "simulators.count=1", "total_steps=1_000_000")
     run.wait_for_steps(50)
