@@ -101,11 +101,11 @@ class Requests:
         for head in units:
             self._children.detach(self._children.named[head])
 
-    def saved(self, saved: Saved) -> None:
-        """Record a saved checkpoint, which completes the save requests that were made before it."""
+    def saved(self, trainer: str, saved: Saved) -> None:
+        """Record a trainer's checkpoint for the save requests that were made before it."""
         for pending in self._pending:
             if isinstance(pending, PendingSave) and saved.order >= pending.number:
-                pending.saved = saved
+                pending.saved.setdefault(trainer, saved)  # the first: learners in mode sync have it in common
 
     def settle(self) -> None:
         """Answer the pending requests that are done, have failed or have reached their time limit."""
