@@ -32,6 +32,7 @@ from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
     Found,
     choose_to_resume,
+    complete_steps,
     directory_of,
     find_at,
     find_common_steps,
@@ -78,6 +79,7 @@ class TrainerState:
             "skipped": self.learning.skipped,
             "rollouts": self.members.rollouts.state(self.members.next),
             "weights": self.learning.sha256(),
+            "learners": self.learning.peers.learners,
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -257,14 +259,15 @@ class Checkpoints:
     def _spared(self) -> set[int]:
         """Return the steps of old checkpoints that must not be removed.
 
-        These are the best checkpoint and, with learners in mode sync, the newest and the best that all learners have.
+        These are the best checkpoint and, with learners in mode sync, the newest complete one, from which they would
+        be resumed, and the best that all learners have.
         """
         best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
             return best
         root = Path(self._settings.run_dir) / "checkpoints"
-        common = find_common_steps([directory_of(root, k) for k in range(self._settings.learners)])
-        return {max(common, default=-1), *best, *soonest(common, self._best_steps)}
+        own = [directory_of(root, k) for k in range(self._settings.learners)]
+        return {next(complete_steps(own), -1), *best, *soonest(find_common_steps(own), self._best_steps)}
 
     # Restoring -------------------------------------------------------------------------------------------------
 
