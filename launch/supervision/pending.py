@@ -109,6 +109,8 @@ class PendingSave:
     """Time of the request, in seconds."""
     number: int
     """Number of this request among those to save, from 1."""
+    in_step: bool
+    """Whether learners are in mode sync, so that they save at their next update."""
     saved: dict[str, Saved] = field(default_factory=dict)
     """Trainer -> report of its first checkpoint that was made after the request."""
 
@@ -129,7 +131,8 @@ class PendingSave:
         if children.now_s - self.since_s < LIMIT_S:
             return None
         who = ", ".join(lacking) or "the run"
-        return Reply(ok=False, text=f"{who} saved no checkpoint within {LIMIT_S:g} s; see the log in logs/")
+        hint = "learners in mode sync save at their next update" if self.in_step else "see the log in logs/"
+        return Reply(ok=False, text=f"{who} saved no checkpoint within {LIMIT_S:g} s; {hint}")
 
     def give_up(self, _children: Children) -> None:
         """Do nothing: a missing checkpoint ends no process."""

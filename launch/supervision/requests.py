@@ -59,7 +59,7 @@ class Requests:
             self._detach(client, request)
         elif request.command == "save":
             self.saves += 1
-            self._pending.append(PendingSave(client, self._children.now_s, self.saves))
+            self._pending.append(PendingSave(client, self._children.now_s, self.saves, self._mode.in_step))
         elif request.command in ("stop", "kill"):
             self.answer(client, True, self._stop(request.command == "kill"))
         else:

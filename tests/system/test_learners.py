@@ -61,6 +61,18 @@ def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(l
     assert resumed.meta()["resumed_at"] == at
 
 
+def test_learners_in_sync_save_at_the_same_update_when_asked(launched: Start, command: Command) -> None:
+    uneven = ["env.id=tests.system.environments:Uneven", "checkpoint.every_steps=1_000_000"]
+    run = launched("catch", *TWO, *uneven, "checkpoint.keep=1000", "total_steps=1_000_000")
+    run.wait_for_steps(1)
+    root = run.run_dir / "checkpoints"
+    for _ in range(4):
+        saved = json.loads(command("save", run.run_dir, "--json").stdout)
+        missing = [d.name for d in (root, root / "learner-1") if not (d / f"{saved['env_steps']:012d}").is_dir()]
+        assert not missing, saved["text"]
+    assert command("stop", "--now", run.run_dir).returncode == 0
+
+
 def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(launched: Start) -> None:
     keys = ["mode=sync", "simulators.count=1", "total_steps=600", "checkpoint.every_steps=300"]
     run = launched("catch", *keys, "learners.count=2")
