@@ -5,6 +5,7 @@ The time of a run begins with its first report, so that the start of its process
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -176,21 +177,30 @@ def score(spread: Spread) -> str:
 
 
 def learn(
-    suite: str, request: BenchmarkRequest, cases: Mapping[str, Sequence[str]], notes: Sequence[str] = ()
+    suite: str,
+    request: BenchmarkRequest,
+    cases: Mapping[str, Sequence[str]],
+    notes: Sequence[str] = (),
+    most_minutes: float = math.inf,
 ) -> SuiteReport:
     """Run each case with each seed; return the report that compares them after equal steps and after equal time.
 
-    A run ends with its topology's total_steps, or when the request's seconds are over.
+    A run ends with its topology's total_steps, or when the request's seconds are over. ``most_minutes``: the time after
+    which scores are compared, if all runs last longer.
     """
-    return compare(suite, request, run_all(request, cases, kept=suite), notes)
+    return compare(suite, request, run_all(request, cases, kept=suite), notes, most_minutes)
 
 
 def compare(
-    suite: str, request: BenchmarkRequest, ran: Mapping[str, Sequence[LearningRun]], notes: Sequence[str] = ()
+    suite: str,
+    request: BenchmarkRequest,
+    ran: Mapping[str, Sequence[LearningRun]],
+    notes: Sequence[str] = (),
+    most_minutes: float = math.inf,
 ) -> SuiteReport:
     """Return the report of runs: their scores after the steps and after the time of the shortest run."""
     runs = [one for all_ in ran.values() for one in all_]
-    steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
+    steps, minutes = min(one.steps for one in runs), min(most_minutes, *(one.minutes for one in runs))
     after_steps = {name: Spread(tuple(one.score(0, steps) for one in all_)) for name, all_ in ran.items()}
     after_minutes = {name: Spread(tuple(one.score(1, minutes) for one in all_)) for name, all_ in ran.items()}
     curve = {name: Spread(tuple(one.mean_score(steps) for one in all_)) for name, all_ in ran.items()}

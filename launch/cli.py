@@ -32,7 +32,9 @@ RunWord = Annotated[
 AnyRun = Annotated[
     str | None,
     typer.Argument(
-        metavar="[RUN]", help="Folder or name of a run, or the beginning of its name. Default: the newest run."
+        metavar="[RUN]",
+        help="Folder or name of a run, or the beginning of its name. "
+        "Default: the newest living run, or else the newest run.",
     ),
 ]
 Runs = Annotated[
@@ -209,7 +211,11 @@ def node(
         ),
     ],
     folder: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for logs and checkpoints. Default: a temporary folder.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for logs, checkpoints and films. Default: a temporary folder, which is removed at the end.",
+        ),
     ] = None,
     patience_s: Annotated[
         float, typer.Option(min=1.0, help="Seconds without contact to the head after which the node gives up.")

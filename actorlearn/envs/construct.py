@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.envs.registration import load_env_creator
 
 from actorlearn import imports
@@ -25,6 +26,9 @@ Environment = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
 Maker = Callable[..., Any]
 Arguments = Mapping[str, Any]
+Found = tuple[Maker, Arguments, str, Registered | None]
+"""Class or function of a vector environment, its arguments but for ``num_envs``, the key that names it in errors, and
+the registration of ``env.id``, None if it has none."""
 
 OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "actorlearn.envs.cartpole:CartPole"}
 """Vector class of gymnasium that cannot reset chosen games by a mask -> our subclass of it that can."""
@@ -55,8 +59,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     found = _vector_class(settings)
     if found is None:
         return None
-    maker, kwargs, what = found
-    registration = None if ":" in settings.id else registered.find(settings.id)
+    maker, kwargs, what, registration = found
     limits = [registration.max_episode_steps if registration else None, settings.time_limit_steps]
     limit = min((limit for limit in limits if limit), default=0)
     if limit and imports.takes(maker, "max_episode_steps"):
@@ -79,33 +82,32 @@ def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
             )
 
 
-def _vector_class(settings: GymnasiumSettings) -> tuple[Maker, Arguments, str] | None:
-    """Return the class or function of the vector environment, its arguments, and the key that names it in errors.
-
-    The arguments do not include ``num_envs``. Returns None if the environments must be made one by one.
-    """
+def _vector_class(settings: GymnasiumSettings) -> Found | None:
+    """Return the class or function of the vector environment; None if the environments must be made one by one."""
     if settings.vector == "none":
         return None
+    module_name, colon, name = settings.id.partition(":")
+    env_id = name if colon else settings.id
     if settings.vector != "auto":
         if settings.wrappers:
             rule = "env.wrappers wrap single environments; leave them out, or set env.vector: none"
             raise ValueError(f"env.vector: {settings.vector!r} cannot be used with env.wrappers: {rule}")
         what = f"env.vector: {settings.vector!r}"
-        return imports.attribute(settings.vector, what), settings.kwargs, what
+        maker = imports.attribute(settings.vector, what)  # first, because this import may register the id
+        return maker, settings.kwargs, what, registered.find(env_id)
     what = f"env.id: {settings.id!r}"
-    module_name, colon, name = settings.id.partition(":")
     if colon:
         own = getattr(imports.module(module_name, what), name, None)
         if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
-            return own, settings.kwargs, what
+            return own, settings.kwargs, what, None
         if isinstance(own, type) and (
             issubclass(own, gymnasium.Env) or dm_env.has_interface(own)
         ):  # a class has no id, so entry points that register ids need not be loaded
             return None
-    return _registered_class(settings, name if colon else settings.id, what)
+    return _registered_class(settings, env_id, what)
 
 
-def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tuple[Maker, Arguments, str] | None:
+def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> Found | None:
     """Return the vector class registered for an id, as `_vector_class` does; None if it cannot be used.
 
     It can be used if it resets chosen games by a mask, accepts all arguments, and there are no wrappers.
@@ -118,7 +120,7 @@ def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> tu
     kwargs = {**found.kwargs, **settings.kwargs}
     if not resets_by_mask(maker) or not all(imports.takes(maker, name) for name in kwargs):
         return None
-    return maker, kwargs, what
+    return maker, kwargs, what, found
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:

@@ -221,7 +221,8 @@ class GymnasiumVector(CheckedRows):
         actions = self._actions.actions
         if not self._masks or isinstance(actions, tuple):
             return self._zero
-        return self._actions.taken_together(chosen_by_part(actions, self._playable), self.count)
+        playable = np.where(self._cut[:, np.newaxis], self._valid, self._playable)  # the vector plays on in a cut game
+        return self._actions.taken_together(chosen_by_part(actions, playable), self.count)
 
     def _reset(self, chosen: Flags) -> Any:
         """Reset the chosen environments [B]; return the observations of all, and the info."""

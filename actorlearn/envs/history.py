@@ -76,7 +76,9 @@ class ActionHistory:
         ``whole``: all actions since the seed are recorded, because a game depends on those before it; otherwise only
         those of the running game. ``action``: dtype and shape in which an action is recorded.
         """
-        self._first = np.array(seeds, np.int64)
+        self._own_seeds = np.array(seeds, np.int64)
+        self._first = self._own_seeds
+        """[B] seeds from which the recorded games began: those of the saved run after `restore`."""
         self._whole = whole
         self._environments = np.arange(len(seeds))
         self._seedings = np.zeros(len(seeds), np.int64)
@@ -93,7 +95,8 @@ class ActionHistory:
         return np.array([_derived(first, seeding) for first, seeding in pairs], np.int64)
 
     def begin(self) -> None:
-        """Record a reset of all environments from their first seeds."""
+        """Record a reset of all environments from the seeds that the history was made with, also after `restore`."""
+        self._first = self._own_seeds
         self._seedings[:], self._games[:], self._length[:] = 0, 1, 0
 
     def step(self, action: NDArray[Any], begun: NDArray[np.bool_]) -> NDArray[np.bool_] | None:

@@ -40,7 +40,8 @@ def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
 
 def pictures_of(env_id: str, vector: Any) -> list[npt.NDArray[np.uint8]]:
     """Return the pictures of a gymnasium vector environment, one per environment; raises ValueError if it has none."""
-    return [_checked(env_id, picture) for picture in _rendered(env_id, vector) or (None,)]
+    made = _rendered(env_id, vector)  # a sequence of pictures, or one array [B, height, width, 3]
+    return [_checked(env_id, picture) for picture in ((None,) if made is None or not len(made) else made)]
 
 
 def _rendered(env_id: str, env: Any) -> Any:

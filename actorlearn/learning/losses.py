@@ -215,7 +215,7 @@ class LossPerNetwork(Gradient):
 
         Raises ValueError if the algorithm returns no loss, or a loss for a network that does not exist.
         """
-        with autocast(self._device, self._precision):
+        with autocast(self._device, self._precision, keep_casts=False):  # losses may call a network under no_grad first
             losses, metrics = self._algorithm.losses(self._networks, batch, self.generator, progress)
         if not losses:
             raise ValueError(f"losses returns no loss; it must return at least one, for {', '.join(self._parameters)}")

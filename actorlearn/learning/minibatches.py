@@ -56,8 +56,8 @@ class Gathered:
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """``batch`` joined with rollouts of other learners (``gossip.experience``); minibatches are then made from this
-    batch. None without them."""
+    """``batch`` and, beside its environments, those of other learners (``gossip.experience``); minibatches are then
+    made from this batch. None without them."""
 
 
 class Minibatch(NamedTuple):
@@ -108,8 +108,11 @@ class Minibatches(Carried):
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
         """Record an optimizer step and its metrics; ``taken`` is False if the step was skipped as not finite."""
 
-    def skipped_steps(self, prepared: Batch) -> int:
-        """Return the number of environment steps in the rollout for which every optimizer step was skipped."""
+    def skipped_steps(self, prepared: Batch, gathered: Gathered) -> int:
+        """Return the number of this learner's environment steps for which every optimizer step was skipped.
+
+        ``prepared`` is the batch that was made from the rollout ``gathered``. Steps of other learners are not counted.
+        """
         return 0
 
     def finish(self, learned: int, env_steps: int, own_steps: int) -> dict[str, float]:
@@ -178,9 +181,12 @@ class Epochs(Minibatches):
         """Record for which environments of the batch an optimizer step was taken or skipped."""
         (self._taken if taken else self._skipped)[slice(None) if minibatch.part is None else minibatch.part] = True
 
-    def skipped_steps(self, prepared: Batch) -> int:
-        """Return the number of environment steps in the batch for which every optimizer step was skipped."""
+    def skipped_steps(self, prepared: Batch, gathered: Gathered) -> int:
+        """Do what `Minibatches.skipped_steps` says."""
         alone = self._skipped & ~self._taken
+        if gathered.shared is not None:  # in both forms of a batch, [T, B] and [1, T * B], B environments alternate
+            own, all_of_them = gathered.batch.valid.shape[1], gathered.shared.valid.shape[1]
+            alone &= torch.arange(len(alone)) % all_of_them < own
         return int(prepared.valid[:, alone.to(prepared.valid.device)].sum()) if alone.any() else 0
 
     def _parts_of(self, prepared: Batch) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -70,6 +70,18 @@ def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> in
     return int(max(0, steps - starts) * Fraction(str(intensity)) / batch)  # 0.1 means a tenth, not the nearest float
 
 
+class _Kept(NamedTuple):
+    """What minibatches change in `Replayed`, besides priorities."""
+
+    ahead: int
+    period: int
+    """`Target.period`."""
+    target: Tensor
+    """Weights of the target network."""
+    draws: Mapping[str, Any]
+    """State of the generator with which minibatches are drawn."""
+
+
 class Replayed(Minibatches):
     """Draws minibatches from a replay buffer, as many for each rollout as ``replay.ratio`` demands."""
 
@@ -110,6 +122,10 @@ class Replayed(Minibatches):
         """Number of environment steps whose due minibatches are all done; -1 before the first rollout."""
         self._ahead = 0
         """Number of minibatches done since then, in an update that is not finished."""
+        self._keeps = False
+        """Whether the next minibatch is the first since `keep`."""
+        self._kept: _Kept | None = None
+        """The state before the first minibatch since `keep`; None if there was none, or `keep` is never called."""
 
     # On joining other learners -----------------------------------------------------------------------------------
 
@@ -136,6 +152,21 @@ class Replayed(Minibatches):
         if self.together:
             self.target.period = period
         self.replay.begun = int(counts[:, 3].min())  # -1 if a learner has stored nothing yet: then all begin anew
+
+    # Undoing -----------------------------------------------------------------------------------------------------
+
+    def keep(self) -> None:
+        """Do what `Carried.keep` says: the next minibatch is the first that may be undone."""
+        self._keeps, self._kept = True, None
+
+    def go_back(self) -> None:
+        """Return to the state before the first minibatch since `keep`, which is drawn again."""
+        if self._kept is not None:
+            kept = self._kept
+            self._ahead, self.target.period, self.random.bit_generator.state = kept.ahead, kept.period, kept.draws
+            self.target.weights.copy_(kept.target)
+            self.replay.sampler.go_back()
+            self.keep()
 
     # Storing rollouts --------------------------------------------------------------------------------------------
 
@@ -180,6 +211,11 @@ class Replayed(Minibatches):
         """Yield minibatches one by one. Before each, update the target network if it is time."""
         count = self._ahead + remaining
         for number in range(self._ahead, count):
+            if self._keeps:
+                self._keeps = False
+                draws = self.random.bit_generator.state
+                self._kept = _Kept(self._ahead, self.target.period, self.target.weights.clone(), draws)
+                self.replay.sampler.keep()
             seed = mix(mix(self.settings.seed, rollout), number)
             self._noise.manual_seed(seed)  # seeded for each minibatch, so that its state need not be saved
             self.target.renew(rollout, number, count)

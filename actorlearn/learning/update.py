@@ -238,7 +238,7 @@ class Learning:
         hit("update.learned")
         self.exchange.settle()
         hit("update.settled")
-        skipped = min(self.minibatches.skipped_steps(prepared), gathered.steps) if steps else 0
+        skipped = min(self.minibatches.skipped_steps(prepared, gathered), gathered.steps) if steps else 0
         return Update("learned", agreed.env_steps, agreed.updates, skipped, metrics)
 
     def _compute_early(self, prepared: Batch, env_steps: int, position: Position, steps: int) -> Early:

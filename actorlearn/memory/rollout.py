@@ -303,7 +303,7 @@ class Blocks:
         self._observed[:, 0] = timestep
         self._acted[:, 0] = timestep
         self._completed[:, 0] = first_rollout
-        self._joined[0] = first_rollout
+        self._joined[0] = first_rollout  # last: other processes use the counters only once this is set
 
     def leave(self, first_rollout_without: int) -> None:
         """Let the simulator finish the rollouts below this one and then leave."""

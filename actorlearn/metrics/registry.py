@@ -296,7 +296,8 @@ _BETWEEN_LEARNERS = (
     _since_report(
         "foreign_steps",
         "steps",
-        "steps of other learners that the learner learned from since the previous report, in addition to its own",
+        "steps of other learners that the learner received since the previous report, in addition to its own; it "
+        "learns from those that `algorithm.max_policy_lag` permits",
     ),
     _each(
         "foreign_lag_mean",

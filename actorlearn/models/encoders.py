@@ -41,7 +41,7 @@ STACKS = {
     # Stooke and Abbeel 2018, DQN-Net: nature with padding in the second and third convolution, twice as large on
     # screens of 104x80.
     "dqn-net": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2, 1), Convolution(64, 3, 1, 1)), 512),
-    # Assran et al. 2019, as in OpenAI baselines and Kostrikov's code: nature with half the channels in the third.
+    # Assran et al. 2019, as in Kostrikov's code: nature with half the channels in the third.
     "gala": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(32, 3, 1)), 512),
     # Young and Tian 2019, for images of 10x10 (section 3); it works for every image of at least 3x3.
     "minatar": Stack((Convolution(16, 3, 1),), 128),

@@ -35,8 +35,8 @@ def scale_rate(learning_rate: float, batches: float, scaling: str) -> float:
     """Return the learning rate for a batch `batches` times as large as the one for which it was chosen.
 
     ``scaling`` is "none" (unchanged), "linear" (multiplied by `batches`) or "sqrt" (by the square root of `batches`).
-    Linear scaling is from Goyal et al. (2017) and from PAAC (.0007 for each environment), sqrt from GALA. Stooke &
-    Abbeel's A3C does not scale.
+    Linear scaling is from Goyal et al. (2017) and from PAAC (.0007 for each environment), sqrt from the A2C
+    of Stooke & Abbeel (2018, section 5.3), whom GALA follows; their A3C does not scale.
 
     With ``optimizer.sample_size_scaling``, `batches` is the effective sample size of a batch as a share of its size, so
     that a batch with unequal importance ratios counts as a smaller one. VCPO (arXiv 2602.17616, equation 5) multiplies

@@ -153,20 +153,20 @@ class Sync(Alone):
             range(len(said)),
             key=lambda rank: (arrivals[rank].advanced, arrivals[rank].updates, arrivals[rank].changes, -rank),
         )
-        own = [self.weights, torch.from_numpy(consumed.table), *self.learner.carried.shared_tensors]
+        shared = [self.weights, torch.from_numpy(consumed.table)]
         if self.learner.outer is not None:
-            own.append(self.learner.outer.velocity)
-        taken = [self._gather(tensor)[best].clone() for tensor in own]
+            shared.append(self.learner.outer.velocity)
+        beside = [*self.learner.carried.shared_tensors, *([] if self.learner.state is None else [self.learner.state])]
+        taken = [self._gather(tensor)[best].clone() for tensor in (*shared, *beside)]
         state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
-        own_state = self.learner.state
-        their_state = None if own_state is None else self._gather(own_state)[best].clone()
-        for tensor, theirs in zip(own, taken, strict=True):  # only now, so that a lost peer leaves all unchanged
+        # Only now are tensors changed, so that a lost peer leaves all unchanged. After local steps each learner has its
+        # own optimizer state, target network and state of the algorithm, and keeps them if it is as far.
+        keeps = self.outer is not None and arrivals[best][:4] == arrivals[self.settings.rank][:4]
+        for tensor, theirs in zip(shared if keeps else (*shared, *beside), taken, strict=False):
             tensor.copy_(theirs)
+        if not keeps:
+            self.restore(state)
         consumed.advanced = bool(arrivals[best].advanced)
-        if self.outer is None or arrivals[best][:4] != arrivals[self.settings.rank][:4]:
-            self.restore(state)  # with local steps each learner has its own state, and keeps it if it is as far
-            if own_state is not None and their_state is not None:
-                own_state.copy_(their_state)
         if self.outer is not None:
             self.outer.begin(self.parameters)
             self._begin_local()
@@ -301,6 +301,7 @@ class Sync(Alone):
 
     def _begin_local(self) -> None:
         self._local = []
+        self.learner.carried.keep()
         self._optimizer_then = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def break_off(self) -> None:
@@ -310,6 +311,7 @@ class Sync(Alone):
             self.restore(self._optimizer_then)
             if self.learner.state is not None and self._state_then is not None:
                 self.learner.state.copy_(self._state_then)
+            self.learner.carried.go_back()
             self._local = []
 
     def ending(self, asked: bool) -> bool:

@@ -48,7 +48,7 @@ class Carried:
 
     @property
     def shared_tensors(self) -> Sequence[Tensor]:
-        """Tensors that are equal in all learners in mode sync. A joining learner copies them too."""
+        """Tensors that are equal in all learners in mode sync without local steps. A joining learner may copy them."""
         return ()
 
     def counts(self) -> Sequence[int]:
@@ -60,6 +60,15 @@ class Carried:
 
         ``best`` is the rank of the learner whose weights all learners take.
         """
+
+    def keep(self) -> None:
+        """Record that all learners have the optimizer steps of the minibatches drawn so far, which stay.
+
+        An exchange calls it if it may undo later steps.
+        """
+
+    def go_back(self) -> None:
+        """Return to the state before the first minibatch since `keep`, because its step was undone."""
 
 
 @dataclass(frozen=True, slots=True)

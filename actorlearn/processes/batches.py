@@ -87,7 +87,8 @@ class Gatherer:
     def share(self, own: Gathered, others: Sequence[Columns]) -> Gathered:
         """Add rollouts of other learners to this learner's rollout, with rewards scaled by this learner's scale.
 
-        ``others`` has the columns of each of these rollouts, [T + 1, n, …] each.
+        ``others`` has the columns of each of these rollouts, [T + 1, n, …] each. Their senders also share stale steps,
+        which are marked as invalid here.
         """
         if not others:
             return own
@@ -95,7 +96,7 @@ class Gatherer:
         batch = self._shift(lambda name: [rows[name] for rows in others], ages, self._others_staging)
         if own.returns is not None:
             batch = replace(batch, reward=batch.reward / own.returns.deviation)
-        return replace(own, shared=beside(own.batch, batch))
+        return replace(own, shared=beside(own.batch, mask_stale(batch, self._most_lag)))
 
     def _shift(self, blocks_of: Callable[[str], list[NDArray[Any]]], ages: Tensor, staging: Staging) -> Batch:
         """Join rollouts [T + 1, n, …] to a batch in which an action has the same index as its reward.

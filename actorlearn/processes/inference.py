@@ -116,6 +116,7 @@ def waiting_rows(members: Sequence[Blocks]) -> list[RowsAsked]:
     return [
         (member, group, member.acted(group))
         for member in members
+        if member.joined >= 0  # before that, the trainer may be setting the counters (`Blocks.admit`)
         for group in range(member.groups)
         if member.observed(group) > member.acted(group)
     ]

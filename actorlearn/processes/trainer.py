@@ -195,7 +195,7 @@ class Trainer:
         if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or peers.in_step):
             minibatches.store(gathered.rollout, gathered.parts)
             self.counts.count_learned_before(gathered, peers.in_step, self.learning.normalizes)
-        elif gathered.stale and not gathered.steps and not peers.in_step:
+        elif gathered.stale and not len(gathered.lags) and not peers.in_step:
             self.counts.finish_rollout(gathered)
         else:
             return False

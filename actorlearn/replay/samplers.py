@@ -73,6 +73,12 @@ class Uniform:
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
         """Ignore the priorities."""
 
+    def keep(self) -> None:
+        """Do nothing, as there are no priorities."""
+
+    def go_back(self) -> None:
+        """Do nothing, as there are no priorities."""
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the list of drawable cells, for a checkpoint."""
         return {"cell": self._cell[: self._count]}
@@ -118,6 +124,9 @@ class Prioritised:
         if new is not None:
             self._largest[0] = new
         self._count = 0
+        self._kept: list[tuple[Cells, NDArray[np.float64]]] | None = None
+        """Cells of each update since `keep`, and their priorities^alpha before it; None: nothing is kept."""
+        self._largest_kept = 0.0
 
     def __len__(self) -> int:
         """Return the number of inserted cells, including those with priority 0."""
@@ -151,9 +160,21 @@ class Prioritised:
 
     def update(self, cell: Cells, priority: NDArray[np.floating[Any]]) -> None:
         """Set the priorities of the cells [N]; raises ValueError for a priority that is negative or not finite."""
+        if self._kept is not None:
+            self._kept.append((cell, self._tree.priorities[cell]))
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
         if self._new is None and len(priority):
             self._largest[0] = max(self._largest[0], priority.max())
+
+    def keep(self) -> None:
+        """Keep the present priorities for `go_back`, until the next call of `keep`."""
+        self._kept, self._largest_kept = [], float(self._largest[0])
+
+    def go_back(self) -> None:
+        """Undo the updates since `keep`. Between the two calls, no cell may be inserted or removed."""
+        for cell, priority in reversed(self._kept or []):
+            self._tree.set(cell, priority)
+        self._kept, self._largest[0] = None, self._largest_kept
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return priority^alpha of all cells, for a checkpoint."""

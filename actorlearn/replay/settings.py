@@ -64,7 +64,13 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = 8.0
     learning_starts_steps: Annotated[
-        int, Meta(ge=1, le=10**9, description="agent steps that are stored before learning starts")
+        int,
+        Meta(
+            ge=1,
+            le=10**9,
+            description="agent steps before learning starts; only later steps make minibatches due, which are learned "
+            "with the next rollout",
+        ),
     ] = 50_000
     prioritised: Annotated[
         bool, Meta(description="draw transitions in proportion to priority^alpha instead of uniformly")

@@ -7,7 +7,7 @@ and the value at which the paper's claim would be false. A verdict depends on no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from statistics import fmean, median, stdev
@@ -223,7 +223,7 @@ def game(smallest: Game, before: Game) -> Size:
 
 
 def gpus(smallest: int, paper: int) -> Size:
-    """Return the number of GPUs as a size; reports without it used none."""
+    """Return the number of GPUs on which the measured processes compute as a size; reports without it used none."""
     return Size("gpus", "GPUs", smallest, paper, 0)
 
 
@@ -259,8 +259,21 @@ class Claim:
     """Other measurements of the claim, which are not entries of the ledger, as Markdown."""
     topology: str | None = None
     """Shipped topology that replaces the suite's default; None: the default."""
-    score: float | None = None
-    """The score to reach, for suites that measure the time to it."""
+    score: Mapping[str, float] | None = None
+    """Environment -> the score to reach, for suites that measure the time to it."""
+    envs: Collection[str] | None = None
+    """Environments whose scores it can judge; None: it judges no scores, or those of all."""
+
+    computing: Collection[str] = ("trainer", "inference")
+    """Sections of the topology on whose devices the claim is measured, for the number of GPUs."""
+
+    def knows(self, found: SuiteResult) -> bool:
+        """Whether it can judge the scores of a report's environment; reports of older commits do not name it."""
+        return self.envs is None or found.report.get("env") in (None, *self.envs)
+
+    def comparisons(self, found: SuiteResult) -> Sequence[Comparison]:
+        """Return the comparisons of a report with the paper; none if it cannot judge the scores."""
+        return self.compare(found) if self.knows(found) else ()
 
     def too_small(self, found: SuiteResult) -> Sequence[Size]:
         """Return the sizes of a report that are too small to test the claim."""
@@ -270,7 +283,7 @@ class Claim:
         """Return the verdict on a report."""
         if self.too_small(found):
             return UNDECIDED
-        said = verdict(self.compare(found))
+        said = verdict(self.comparisons(found))
         return IN_SHAPE if said == REPRODUCED and self.reduced(found) else said
 
     def reduced(self, found: SuiteResult) -> Sequence[Size]:
@@ -281,7 +294,9 @@ class Claim:
         """Return in a few words why the verdict is not *reproduced*; "" if it is."""
         if small := self.too_small(found):
             return f"too small: {_listed(small, found, 'at least', [size.smallest for size in small])}"
-        comparisons = self.compare(found)
+        if not self.knows(found):
+            return f"the scores of {found.report['env']} cannot be judged"
+        comparisons = self.comparisons(found)
         if wrong := [one for one in comparisons if one.outcome == FAILS]:
             return f"not so: {wrong[0].what}"
         if unknown := [one for one in comparisons if one.outcome == OPEN]:

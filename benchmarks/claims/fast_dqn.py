@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.claims.claim import Claim, Comparison, Extent, Game, Interval, Size, SuiteResult, faster, game, gpus
-from benchmarks.claims.small_games import LEARNED, NOTHING, alike
+from benchmarks.claims.small_games import KNOWN, LEARNED, NOTHING, alike
 from benchmarks.papers.fast_dqn import COUNTS, GAMES, PAPER_HOURS, REPEATED, case
 from launch.bench.atari_games import games
 
@@ -107,6 +107,7 @@ CLAIMS = (
         numbers={"bars": _RATES},
         negation={"bars": dict.fromkeys(_RATES, _RATES[case(_STANDARD, 1)])},
         sizes=(gpus(1, 1),),
+        computing=("trainer",),
         suite="fast-dqn",
         whole=Extent(5, 8.0),
         quick=Extent(1, 15.0),
@@ -129,6 +130,7 @@ CLAIMS = (
         numbers={"bars": {_STANDARD: LEARNED, _BOTH: LEARNED}},
         negation={"bars": {_BOTH: NOTHING}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="fast-dqn-learning",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),

@@ -16,7 +16,7 @@ from benchmarks.claims.claim import (
     faster,
     game,
 )
-from benchmarks.claims.small_games import LEARNED, NOTHING, alike, won
+from benchmarks.claims.small_games import KNOWN, LEARNED, NOTHING, alike, won
 from benchmarks.papers.gossip import AT_THE_END, COUNTS
 from benchmarks.papers.tables_of_games import case
 from benchmarks.suites.stragglers import LEARNERS, SLOWER
@@ -127,6 +127,7 @@ CLAIMS = (
         },
         negation={"bars": {_GOSSIP: 0.7}, AT_THE_END: {_GOSSIP: NOTHING}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="gossip",
         whole=Extent(3, 120.0, KEYS),
         quick=Extent(1, 120.0, KEYS),

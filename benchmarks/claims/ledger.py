@@ -11,9 +11,10 @@ import csv
 import io
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -30,8 +31,7 @@ from launch.bench.report import SuiteReport, draw
 from launch.bench.seed_table import draw as draw_seeds
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
-from launch.machine.gpus import count_gpus
-from launch.topology.load import load
+from launch.topology.load import Topology, load
 
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
 """Folder of the committed entries."""
@@ -60,7 +60,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     @property
     def comparisons(self) -> Sequence[Comparison]:
         """The comparisons of the measurement with the paper."""
-        return CLAIMS[self.claim].compare(self.found)
+        return CLAIMS[self.claim].comparisons(self.found)
 
     @property
     def verdict(self) -> str:
@@ -97,17 +97,46 @@ def request_of(
     overrides: Sequence[str] = (),
     repetitions: int | None = None,
 ) -> BenchmarkRequest:
-    """Return the request for the claim's suite; ``repetitions`` replaces the claim's number of repetitions."""
+    """Return the request for the claim's suite; ``repetitions`` replaces the claim's number of repetitions.
+
+    Raises RunError if the claim cannot judge the scores of the environment.
+    """
     suite, extent = MEASURING[claim.suite], claim.quick if quick else claim.whole
     topology = claim.topology or suite.topology
-    return BenchmarkRequest(
+    request = BenchmarkRequest(
         topology=shipped(topology or "pong.yaml"),
         overrides=(*(suite.keys if topology == suite.topology else ()), *extent.keys, *overrides),
         repetitions=repetitions or extent.repetitions,
         seconds=extent.seconds,
-        score=claim.score,
         output=output,
     )
+    env = _env(request)
+    if claim.envs is not None and env not in claim.envs:
+        raise RunError(
+            f"env.id={env!r}: {claim.name} cannot judge the scores of this game: choose one of {', '.join(claim.envs)}"
+        )
+    return replace(request, score=claim.score[env]) if claim.score else request
+
+
+def _env(request: BenchmarkRequest) -> str:
+    """Return the id of the environment that a request asks for."""
+    return _loaded(request, "env").env.id
+
+
+def _gpus(claim: Claim, request: BenchmarkRequest) -> int:
+    """Return the number of GPUs that a measurement uses: all trainers share a device, and so do all inference servers.
+
+    A machine may have more.
+    """
+    loaded = _loaded(request, "trainer", "inference")
+    used = {"trainer": loaded.trainer.device, "inference": loaded.inference.device if loaded.inference.count else "cpu"}
+    devices = {used[section] for section in claim.computing}
+    return len({"cuda:0" if device == "cuda" else device for device in devices} - {"cpu"})
+
+
+def _loaded(request: BenchmarkRequest, *sections: str) -> Topology:
+    """Return the topology with those overrides that are of some sections; a suite may set keys of the others."""
+    return load(request.topology, [key for key in request.overrides if re.split(r"[.=]", key)[0] in sections])
 
 
 def reproduce(
@@ -120,19 +149,19 @@ def reproduce(
     """Measure a claim with its suite, and return the entry; ``output``: folder in which single runs are kept.
 
     The first seed is drawn from the clock, unless the overrides have one. Each repetition has the next seed. The
-    command of the entry contains it.
+    command of the entry contains it. Raises RunError if the claim cannot judge the scores of the environment.
     """
     kept = output / KEPT if output is not None else None
+    request = request_of(claim, quick, kept, overrides, repetitions)
     if kept is not None:
         make_folder(kept)
     if not any(override.startswith("seed=") for override in overrides):
-        overrides = (*overrides, f"seed={_first_seed(claim, kept)}")
-    request, began = request_of(claim, quick, kept, overrides, repetitions), monotonic()
+        seed = f"seed={_first_seed(claim, kept)}"
+        overrides, request = (*overrides, seed), replace(request, overrides=(*request.overrides, seed))
+    began = monotonic()
     report = MEASURING[claim.suite].load()(request)
     said: dict[str, Any] = json.loads(json.dumps(report.as_json()))
-    env = load(request.topology, [key for key in request.overrides if key.startswith("env.")]).env.id
-    gpus = count_gpus() if any("device=cuda" in key for key in request.overrides) else 0
-    said |= {"env": env, "gpus": gpus, "hours": (monotonic() - began) / 3600}
+    said |= {"env": _env(request), "gpus": _gpus(claim, request), "hours": (monotonic() - began) / 3600}
     entry = LedgerEntry(
         claim=claim.name,
         command=" ".join(

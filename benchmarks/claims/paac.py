@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.claims.claim import Claim, Comparison, Extent, Game, Interval, SuiteResult, faster, game, gpus
-from benchmarks.claims.small_games import LEARNED, NOTHING, alike, won
+from benchmarks.claims.small_games import KNOWN, LEARNED, NOTHING, alike, won
 from benchmarks.papers.paac import ENVIRONMENTS, NETWORKS, case, environments
 from benchmarks.papers.tables_of_games import case as cell
 
@@ -107,6 +107,7 @@ CLAIMS = (
         },
         negation={"bars": {environments(64): NOTHING}, "steps_per_s": {environments(64): 0.5}},
         sizes=(game(Game.CATCH, Game.CATCH),),
+        envs=KNOWN,
         suite="paac-environments",
         whole=Extent(3, 300.0),
         quick=Extent(1, 300.0),
@@ -125,6 +126,7 @@ CLAIMS = (
         numbers={"bars": {case("nips", 32): 1.0, case("nature", 32): 1 - GPU_DROP}},
         negation={"bars": {case("nature", 32): 0.4}},
         sizes=(gpus(0, 1),),
+        computing=("trainer",),
         suite="paac-time",
         whole=Extent(3, 10.0),
         quick=Extent(1, 15.0),

@@ -66,7 +66,7 @@ def table(entries: Mapping[str, LedgerEntry]) -> str:
 
 def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
     comparisons = entry.comparisons
-    deciding = next((one for said in (FAILS, OPEN) for one in comparisons if one.outcome == said), comparisons[0])
+    deciding = [*(one for said in (FAILS, OPEN) for one in comparisons if one.outcome == said), *comparisons][:1]
     steps = entry.report.get("steps")
     return (
         claim.paper.partition(",")[0],
@@ -74,8 +74,8 @@ def _row(claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
         f"[{claim.name}](results/ledger/{claim.name}.md)",
         entry.verdict,
         entry.reason,
-        f"{deciding.what}: {deciding.paper}",
-        deciding.said,
+        "".join(f"{one.what}: {one.paper}" for one in deciding),
+        "".join(one.said for one in deciding),
         str(entry.repetitions),
         f"{steps:,.0f}" if steps else "",
         f"{entry.hours:.2g}" if entry.hours else "",

@@ -14,6 +14,8 @@ from statistics import fmean
 from benchmarks.claims.claim import Comparison, Game, Interval, SuiteResult
 from launch.bench.atari_games import games
 
+CATCH = ("actorlearn.envs.catch:Catch", "benchmarks.environments:SlowCatch")
+"""Ids of Catch; the second one sleeps in each step."""
 CATCH_RANDOM, CATCH_BEST = -0.42, 1.0
 """Scores of Catch: of random play, and the highest possible one."""
 AS_GOOD_GAMES = 37
@@ -30,16 +32,19 @@ It is the share that Fast DQN reaches of DQN in the last of these games.
 """
 CONVERGED = 0.5
 """Share of the nominal score that a successful run reaches (Assran et al., section 5)."""
+KNOWN = (*CATCH, *games())
+"""Environments of which both ends of the scale are known, from random play to a player's score."""
 NOTHING, LEARNED = games()["ALE/Breakout-v5"].random, games()["ALE/Breakout-v5"].human
 """Scores of Breakout that stand for the words of papers that nothing, or the game, was learned."""
 
 
 def ends(found: SuiteResult) -> tuple[float, float]:
-    """Return the scores of random play and of a player: the best possible one in Catch, a human tester in Atari."""
-    env = found.report.get("env", "")
-    if Game.of(env) == Game.ATARI:
-        return games()[env].random, games()[env].human
-    return CATCH_RANDOM, CATCH_BEST
+    """Return the scores of random play and of a player: the best possible one in Catch, a human tester in Atari.
+
+    Raises KeyError for an environment that is not in ``KNOWN``; claims on this scale name these as their ``envs``.
+    """
+    env = found.report.get("env", CATCH[0])
+    return (CATCH_RANDOM, CATCH_BEST) if env in CATCH else (games()[env].random, games()[env].human)
 
 
 def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
@@ -48,17 +53,19 @@ def shares(found: SuiteResult, case: str, of: str = "bars") -> Sequence[float]:
     return [(score - low) / (high - low) for score in found.values(case, of)]
 
 
+def near_best(found: SuiteResult, *both: Sequence[float]) -> str:
+    """Return why the shares of two cases could not differ, if both are near the best score of Catch; else ""."""
+    near = Game.of(found.report.get("env", "")) == Game.CATCH and min(map(fmean, both)) > AS_GOOD
+    return "both are near the best score: they could not differ" if near else ""
+
+
 def alike(
     found: SuiteResult, case: str, base: str, paper: str, of: str = "bars", base_of: str | None = None
 ) -> Comparison:
     """Compare whether a case is as good as a base; undecided if the base has learned nothing, or both are perfect."""
     here, there = shares(found, case, of), shares(found, base, base_of or of)
     margin = (1 - AS_GOOD) * fmean(there)
-    blind = ""
-    if fmean(there) <= 0:
-        blind = f"{base} has not learned"
-    elif Game.of(found.report.get("env", "")) == Game.CATCH and min(fmean(here), fmean(there)) > AS_GOOD:
-        blind = "both are near the best score: they could not differ"
+    blind = f"{base} has not learned" if fmean(there) <= 0 else near_best(found, here, there)
     what = "mean of the curve" if of == "curve" else "score"
     return Comparison(
         f"{what}, shares of the way from random play: {case}, less {base}",

@@ -27,6 +27,8 @@ ONLINE = ("evaluator.count=0", "evaluator.stop_at_score=null")
 """Keys with which scores are those of training games: no evaluator."""
 FALL = "largest fall"
 """Name of a group of values in the report, and of a column of its table."""
+BEST, CURVE = "best score", "curve"
+"""Names of further groups: the highest score of each run, and its mean score up to the last step of the shortest."""
 UNSTABLE = "large instabilities, forgets how to play"
 
 
@@ -138,6 +140,8 @@ def compare(
     runs = [one for all_ in ran.values() for one in all_]
     steps, minutes = min(one.steps for one in runs), min(one.minutes for one in runs)
     rows, bars, falls, batches = [], {}, {}, []
+    bests = {name: Spread(tuple(one.best for one in ran[name])) for name in cases}
+    curves = {name: Spread(tuple(one.mean_score(steps) for one in ran[name])) for name in cases}
     for name, case in cases.items():
         all_ = ran[name]
         falls[name] = Spread(tuple(one.largest_fall for one in all_))
@@ -183,7 +187,10 @@ def compare(
         figures={
             **{"topology": request.file, "overrides": list(request.overrides)},
             **{"learners": loaded.learners.count, "batch": max(batches)},
-            FALL: {name: fall.as_json() for name, fall in falls.items()},
+            **{
+                group: {name: spread.as_json() for name, spread in found.items()}
+                for group, found in ((FALL, falls), (BEST, bests), (CURVE, curves))
+            },
         },
         curves=[one.curve for all_ in ran.values() for one in all_],
     )

@@ -3,9 +3,9 @@
 The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
 with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
 whose variant and numbers the paper has. Learners that never mix are a case too: the difference is the value of mixing.
-Every run ends with its topology's steps, or when its seconds are over. A run is convergent when it ends above half of
-what one learner reaches: half of the way from its first score, because not every game's scores begin at 0. Scores are
-compared after equal steps and after equal minutes, those of the run that was over first.
+Every run ends with its topology's steps, or when its seconds are over. Scores are compared after equal steps and after
+equal minutes, those of the run that was over first. A run is convergent when it is then, after equal steps, above half
+of what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
 
 Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one: what stands there is not
 run again.
@@ -27,14 +27,13 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.parameters.modes import GOSSIP, MODES
 from benchmarks.kept import keep_result, read_results
-from benchmarks.learning import curve_of, since_first
+from benchmarks.learning import LearningRun, curve_of, since_first
 from benchmarks.papers.gossip_bound import logs_of, points
 from benchmarks.papers.gossip_figures import Figures, draw
 from benchmarks.request import BenchmarkRequest
 from launch.bench.interleaved import Spread, progress_bar
 from launch.bench.report import SuiteReport, rate
 from launch.bench.running import Running
-from launch.runs.curves import LearningCurve
 from launch.runs.jsonl import Lines, read_object
 from launch.topology.load import Topology, load
 from launch.topology.modes import section_of
@@ -76,23 +75,13 @@ Case = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class GossipRun:
-    """The learning curve and the logs of one run; its time begins with its first report."""
+class GossipRun(LearningRun):
+    """The learning curve and the logs of one run; its rows are READ of each report that has any."""
 
-    curve: LearningCurve
-    rows: Sequence[dict[str, Any]]
-    """READ of each report that has any."""
     mixed: frozenset[str]
     """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
     consensus: Sequence[tuple[float, float, float]] = ()
     """Points (minutes, distance of a learner's weights from the mean, bound on this distance)."""
-
-    def after(self, minutes: float) -> float:
-        """Return the newest score after some minutes; raises ValueError if there is none yet."""
-        scores = [score for _, minute, score in self.curve.stretches[-1] if minute <= minutes]
-        if not scores:
-            raise ValueError(f"{self.curve.label}: no score in the first {minutes:.1f} minutes")
-        return scores[-1]
 
 
 @dataclass(frozen=True)
@@ -123,21 +112,25 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
             keep_result(request, SUITE, GossipResult(mode, count, seed, one))
             progress.advance(task)
     ran: dict[Case, list[GossipRun]] = {case: [known[*case, seed] for seed in seeds] for case in cases}
-    minutes = min(one.curve.stretches[-1][-1][1] for all_ in ran.values() for one in all_)
+    steps, minutes = _least_steps(ran), min(one.minutes for all_ in ran.values() for one in all_)
     found = figures(ran, loaded.simulators.count * loaded.simulators.envs)
     rates = {_named(*case): Spread(tuple(one.curve.steps_per_s or 0.0 for one in all_)) for case, all_ in ran.items()}
-    ends = {_named(*case): Spread(tuple(one.curve.final for one in all_)).as_json() for case, all_ in ran.items()}
+    ends = {case: Spread(tuple(one.score(0, steps) for one in all_)) for case, all_ in ran.items()}
     return SuiteReport(
         suite=SUITE,
         headings=(
             *("", "environments", "steps/s", "frames/kJ"),
             *(AT_THE_END, f"after {minutes:.1f} minutes", "convergent"),
         ),
-        rows=[_row(case, all_, rates[_named(*case)], found, minutes) for case, all_ in ran.items()],
+        rows=[_row(case, all_, rates[_named(*case)], ends[case], found, minutes) for case, all_ in ran.items()],
         bars=rates,
         unit="steps/s",
-        notes=(*_notes(found), *_cut(ran, loaded.total_steps)),
-        figures={"topology": request.file, AT_THE_END: ends, **msgspec.to_builtins(found.said())},
+        notes=(*_notes(found, steps), *_cut(ran, loaded.total_steps)),
+        figures={
+            "topology": request.file,
+            AT_THE_END: {_named(*case): spread.as_json() for case, spread in ends.items()},
+            **msgspec.to_builtins(found.said()),
+        },
         picture=partial(draw, found),
     )
 
@@ -160,17 +153,17 @@ def _steps_of_a_batch(topology: Topology) -> int:
 
 def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
     """Return the data of the four panels; ``environments``: environments of each learner."""
-    most = max(count for _, count in ran)
-    alone = [one.curve for one in ran["sync", 1]]
-    first = median(curve.stretches[0][0][2] for curve in alone)
-    threshold = (first + median(curve.final for curve in alone)) / 2
+    most, steps = max(count for _, count in ran), _least_steps(ran)
+    alone = ran["sync", 1]
+    first = median(one.curve.stretches[0][0][2] for one in alone)
+    threshold = (first + median(one.score(0, steps) for one in alone)) / 2
     gossiped = ran["gossip", most]
     rows = [row for one in gossiped for row in one.rows]
     cosines = [row["gradient_cosine"] for row in rows if row.get("gradient_cosine")]
     return Figures(
         environments=environments,
         threshold=threshold,
-        convergent={case: fmean(one.curve.final >= threshold for one in all_) for case, all_ in ran.items()},
+        convergent={case: fmean(one.score(0, steps) >= threshold for one in all_) for case, all_ in ran.items()},
         curves={mode: [one.curve for one in all_] for (mode, count), all_ in ran.items() if count == most},
         consensus=[one.consensus for one in gossiped],
         cosine={
@@ -179,6 +172,11 @@ def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
         },
         mixed=frozenset().union(*(one.mixed for one in gossiped)),
     )
+
+
+def _least_steps(ran: dict[Case, list[GossipRun]]) -> float:
+    """Return the steps of the run that was over first, after which scores are compared."""
+    return min(one.steps for all_ in ran.values() for one in all_)
 
 
 def _consensus(run_dir: Path) -> list[tuple[float, float, float]]:
@@ -231,15 +229,17 @@ def _named(mode: str, count: int) -> str:
     return "one learner" if count == 1 else f"{mode}, {count} learners"
 
 
-def _row(case: Case, all_: Sequence[GossipRun], speed: Spread, found: Figures, minutes: float) -> tuple[str, ...]:
+def _row(
+    case: Case, all_: Sequence[GossipRun], speed: Spread, ends: Spread, found: Figures, minutes: float
+) -> tuple[str, ...]:
     kilojoules = [row["frames_per_kj"] for one in all_ for row in one.rows if "frames_per_kj" in row]
     return (
         _named(*case),
         str(found.environments * case[1]),
         rate(speed),
         f"{fmean(kilojoules):,.0f}" if kilojoules else "-",
-        _written(Spread(tuple(one.curve.final for one in all_))),
-        _written(Spread(tuple(one.after(minutes) for one in all_))),
+        _written(ends),
+        _written(Spread(tuple(one.score(1, minutes) for one in all_))),
         f"{found.convergent[case] * len(all_):.0f} of {len(all_)}",
     )
 
@@ -251,16 +251,17 @@ def _written(scores: Spread) -> str:
 def _cut(ran: dict[Case, list[GossipRun]], total_steps: int) -> tuple[str, ...]:
     """Return a note that runs ended early: the paper compares them after equal steps."""
     runs = [one for all_ in ran.values() for one in all_]
-    cut = sum(one.curve.stretches[-1][-1][0] < total_steps for one in runs)
+    cut = sum(one.steps < total_steps for one in runs)
     if not cut:
         return ()
     return (f"{cut} of {len(runs)} runs were ended before their {total_steps:,} steps: give them more --seconds",)
 
 
-def _notes(found: Figures) -> tuple[str, ...]:
+def _notes(found: Figures, steps: float) -> tuple[str, ...]:
     energy = Energy()
     said = found.said()
     return (
+        f"{AT_THE_END}: after {steps:,.0f} steps, the last of the run that was over first",
         f"convergent: a score of {found.threshold:.2f} or more at the end, half of the way that one learner goes",
         f"energy: {energy.said()}" + ("" if energy.readable else ", so there are no frames/kJ"),
         f"distance from consensus: {said['consensus']}",

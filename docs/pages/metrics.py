@@ -14,7 +14,8 @@ _HEAD = f"""# Metrics
 
 This page lists the metrics of a run, that is, of a training by actorlearn. They are the columns of the file
 `metrics.jsonl` in the run's folder. The file has one line for each *report*, which the run writes every
-`report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`.
+`report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`. If a run ends with an
+evaluation of its final weights, a last line repeats the last report with the scores of this evaluation.
 
 These terms are used in the tables; the [glossary](concepts.md#glossary) defines all terms:
 

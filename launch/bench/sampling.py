@@ -17,6 +17,7 @@ from launch.bench.parts import Parts
 from launch.bench.report import SuiteReport, percent, rate
 from launch.bench.running import rate_of
 from launch.machine.cores import begun_cores
+from launch.topology.defaults import WITHOUT_EFFECT
 from launch.topology.load import load
 
 WARMUP_S = 2.0
@@ -29,6 +30,8 @@ WAYS = {
     "server, ahead": (1, AHEAD),
 }
 """Name of a column -> inference.count, simulators.blocks."""
+_SERVERS_ALONE = frozenset(f"inference.{key}" for key in WITHOUT_EFFECT["inference.count"])
+"""Keys that are refused without an inference server, such as its device."""
 
 
 def shapes(cores: int, quick: bool) -> list[tuple[int, int, int]]:
@@ -70,11 +73,17 @@ def sampling(request: SuiteRequest) -> SuiteReport:
 
 def _shape(request: SuiteRequest, count: int, envs: int, groups: int) -> dict[str, Spread]:
     shape = (f"simulators.count={count}", f"simulators.envs={envs}", f"simulators.groups={groups}")
-    overrides = (*request.overrides, *shape)
-    with Parts(request.topology, (*overrides, "inference.count=0")) as parts:
+    served = (*request.overrides, *shape)
+    local = tuple(key for key in served if key.partition("=")[0] not in _SERVERS_ALONE)
+    with Parts(request.topology, (*local, "inference.count=0")) as parts:
         cases: dict[str, Callable[[], float]] = {"simulation": partial(parts.simulate, request.seconds)}
         for way, (servers, blocks) in WAYS.items():
-            keys = (*overrides, f"inference.count={servers}", f"simulators.blocks={blocks}", "algorithm.epochs=0")
+            keys = (
+                *(served if servers else local),
+                f"inference.count={servers}",
+                f"simulators.blocks={blocks}",
+                "algorithm.epochs=0",
+            )
             cases[way] = partial(
                 rate_of, request.topology, (*keys, "algorithm.minibatches=1"), request.seconds, WARMUP_S
             )

@@ -117,6 +117,8 @@ def settings(
     Environment and network are not built, because the run has saved the shapes of observations and actions. Only for a
     film the environment is asked for its speed.
     """
+    if episodes is not None and episodes < 1:
+        raise RunError(f"episodes={episodes}: at least one game must be played")
     run.refuse_missing("evaluate", at)
     topology = load_saved(run.path / find.TOPOLOGY_FILE)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())

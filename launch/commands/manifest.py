@@ -1,7 +1,8 @@
 """``actorlearn manifest``: prints a manifest with which Kubernetes runs a topology on several machines.
 
-The manifest has a JobSet with the pods of the head and the nodes, and a ConfigMap with the topology. The fields are
-those of ``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
+The manifest has a JobSet with the pods of the head and the nodes, and a ConfigMap with the keys that the topology sets.
+The head chooses the other values, because some of them depend on its machine. The fields are those of
+``jobset.x-k8s.io/v1alpha2`` (kubernetes-sigs/jobset) and of Jobs (``batch/v1``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from launch.topology.load import Topology, dump, load
+from launch.topology.load import Topology, as_text, load, written_tree
 
 PORT = 5555
 LISTEN = f"0.0.0.0:{PORT}"
@@ -80,7 +81,7 @@ def manifest(topology: Topology, *, image: str, secret: str, claim: str | None) 
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": f"{name}-topology"},
-            "data": {"topology.yaml": dump(topology)},
+            "data": {"topology.yaml": as_text(written_tree(topology))},
         },
         {
             "apiVersion": "jobset.x-k8s.io/v1alpha2",

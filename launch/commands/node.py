@@ -17,8 +17,8 @@ from launch.nodes.agent import Agent
 def serve(join: str, key: Path, folder: Path | None, patience_s: float) -> int:
     """Join the run whose head listens at ``join``, and serve as a node until the run ends; return the exit status.
 
-    ``key``: file with the node's key. ``folder``: for logs and checkpoints; None: a temporary one. ``patience_s``:
-    seconds without contact to the head after which the node gives up.
+    ``key``: file with the node's key. ``folder``: for logs, checkpoints and films; None: a temporary one, which is
+    removed at the end. ``patience_s``: seconds without contact to the head after which the node gives up.
     """
     try:
         address, own = Tcp.read(join), node_keys(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,11 +22,10 @@ from launch.runs.find import find
 from launch.simulate import keys as simulate_keys
 from launch.simulate.scenario import Costs, Scenario
 from launch.simulate.sweep import curves, scenario_of, work_of
+from launch.topology.defaults import Tree, section
 from launch.topology.load import Topology, load
-from launch.topology.overrides import expand
-
-_NODES = "nodes.count="
-_LEARNERS = "learners.count="
+from launch.topology.overrides import Override, apply, expand
+from launch.topology.strict_yaml import TopologyError
 
 
 def simulate(
@@ -84,10 +84,13 @@ def _load(path: str, words: list[str]) -> Topology:
 
     If ``words`` has nodes.count=n and not learners.count, n learners are assumed.
     """
-    given = [word.removeprefix(_NODES) for word in words if word.startswith(_NODES)]
-    more = bool(given) and given[-1].isdigit() and int(given[-1]) > 1
-    if more and not any(word.startswith(_LEARNERS) for word in words):
-        words.append(f"{_LEARNERS}{given[-1]}")
+    given: Tree = {}
+    for word in words:
+        with suppress(TopologyError):  # `load` reports it
+            apply(Override(word), given, {})
+    count = section(given, "nodes").get("count")
+    if isinstance(count, int | float) and count > 1 and "count" not in section(given, "learners"):
+        words.append(f"learners.count={count:g}")
     loaded = load(path, words)
     learners, nodes = loaded.learners.count, loaded.nodes.count
     if learners < nodes:

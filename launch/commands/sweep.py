@@ -132,6 +132,9 @@ def _show(sweep: Sweep, search: Search, history: History, place: Path, json: boo
         for trial in table.lineage(history, found[0].trial):
             print(f"generation {search.generation(trial.number)}: trial {trial.number}  {in_words(trial.values)}")
     runs = [str(path.parent) for path in sorted(place.glob(f"*/{META_FILE}"))]
+    if not runs:
+        print(f"0 runs in {place}")
+        return
     print(f"{_count(len(runs), 'run')} in {place}; to compare: actorlearn compare {place}/{sweep.name}-*/")
     try:
         report(runs, sweep.keys.goal.metric, place / REPORT_FILE)

@@ -26,7 +26,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class CurvePoints(NamedTuple):
-    """Points of the curve of one metric, in the order of the reports; three arrays [points]."""
+    """Points of the curve of one metric, in the order of the reports; four arrays [points]."""
 
     steps: _Floats
     """Environment steps."""
@@ -34,12 +34,13 @@ class CurvePoints(NamedTuple):
     """Minutes since the start of the run; NaN if unknown."""
     numbers: _Floats
     """Values of the metric."""
+    undone: npt.NDArray[np.bool_]
+    """Whether a restore from a checkpoint has undone the point."""
 
     def that_count(self) -> CurvePoints:
-        """Return the points without those that a restore from a checkpoint has undone; their steps increase."""
-        least_later = np.append(np.minimum.accumulate(self.steps[::-1])[::-1][1:], np.inf)[: len(self.steps)]
-        kept = self.steps < least_later
-        return CurvePoints(self.steps[kept], self.minutes[kept], self.numbers[kept])
+        """Return the points that were not undone, of several at the same steps the newest; their steps increase."""
+        counting = self._where(~self.undone)
+        return counting._where(np.diff(counting.steps, append=np.inf) > 0)
 
     def steps_at(self, time_s: float) -> float | None:
         """Return the environment steps, interpolated, ``time_s`` after the start; None if no times are known."""
@@ -48,8 +49,10 @@ class CurvePoints(NamedTuple):
 
     def with_times(self) -> CurvePoints:
         """Return the points whose times are known."""
-        known = np.isfinite(self.minutes)
-        return CurvePoints(self.steps[known], self.minutes[known], self.numbers[known])
+        return self._where(np.isfinite(self.minutes))
+
+    def _where(self, kept: npt.NDArray[np.bool_]) -> CurvePoints:
+        return CurvePoints(self.steps[kept], self.minutes[kept], self.numbers[kept], self.undone[kept])
 
 
 class GrowingCurve:
@@ -66,7 +69,10 @@ class GrowingCurve:
         self.whole = whole
         self._most = MOST_POINTS_WHOLE if whole else MOST_POINTS
         self._lines = Decoded(path, numbers_of((*_COLUMNS, metric)))
-        self._columns = tuple(array("d") for _ in range(3))
+        self._columns = tuple(array("d") for _ in range(4))
+        """Times in seconds, steps, numbers, and 1 for points that were undone."""
+        self._newest_steps = 0.0
+        """Steps of the newest report, with or without the metric."""
         self._lock = threading.Lock()
         for point in self._lines.new() if whole else self._lines.sample(MOST_POINTS):
             self._add(point)
@@ -81,20 +87,27 @@ class GrowingCurve:
     def points(self) -> CurvePoints:
         """The current points."""
         with self._lock:
-            time_s, steps, numbers = (np.array(column) for column in self._columns)
-        return CurvePoints(steps, time_s / 60.0, numbers)
+            time_s, steps, numbers, undone = (np.array(column) for column in self._columns)
+        return CurvePoints(steps, time_s / 60.0, numbers, undone > 0)
 
     def _add(self, point: tuple[float, ...]) -> None:
-        if math.isnan(point[1]) or math.isnan(point[2]):
+        _, steps, number = point
+        if math.isnan(steps):
             return
-        for column, number in zip(self._columns, point, strict=True):
+        if steps < self._newest_steps:  # the trainer was restored from a checkpoint
+            _, all_steps, _, undone = (np.array(column) for column in self._columns)
+            self._columns[3][:] = array("d", np.maximum(undone, all_steps > steps))
+        self._newest_steps = steps
+        if math.isnan(number):
+            return
+        for column, number in zip(self._columns, (*point, 0.0), strict=True):
             column.append(number)
         if len(self._columns[0]) >= 2 * self._most:
             self._thin()
 
     def _thin(self) -> None:
         """Keep the lowest and the highest point in each of equal intervals of time, and both ends of the curve."""
-        time_s, steps, numbers = (np.array(column) for column in self._columns)
+        time_s, steps, numbers, _ = (np.array(column) for column in self._columns)
         times, intervals = time_s if np.isfinite(time_s).all() else steps, self._most // 2
         length_s = times[-1] - times[0]
         stretch = np.floor((times - times[0]) / length_s * intervals) if length_s > 0 else np.arange(len(times))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
@@ -51,7 +51,7 @@ from launch.reports.format import (
 from launch.reports.health import names_in, remedy_of
 from launch.reports.statistics import band, interquartile_mean
 from launch.runs.curves import SCORE
-from launch.runs.lives import metas_of
+from launch.runs.lives import metas_of, time_of
 from launch.runs.view import ALARMS, RunView
 
 Part = Any
@@ -95,8 +95,9 @@ def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part
 
 
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of the metrics in a report of which curves can be drawn."""
-    return [name for name, value in row.items() if is_number(value) and name not in ("time_s", "env_steps")]
+    """Return the names of the metrics in a report of which there may be curves; a value that was not finite is null."""
+    usable = (name for name, value in row.items() if value is None or is_number(value))
+    return [name for name in usable if name not in ("time_s", "env_steps")]
 
 
 @lru_cache(1024)
@@ -171,16 +172,8 @@ def _is_restarted(view: RunView) -> bool:
 
 def _started(meta: Mapping[str, Any]) -> str:
     """Return the time at which the run was first started, in ISO 8601 and UTC; "" if it is unknown."""
-    at = _time(metas_of(meta)[0].get("started"))
+    at = time_of(metas_of(meta)[0].get("started"))
     return at.isoformat() if at else ""
-
-
-def _time(text: object) -> datetime | None:
-    """Return the time in a text in ISO 8601, in UTC; None if the text is no time."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def _outcome(view: RunView) -> Mapping[str, Any]:
@@ -248,7 +241,7 @@ def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
 
     ``whole``: the curves are made of all reports, also of a long run.
     """
-    metrics, timed = {}, None
+    metrics = {}
     for name in shown:
         points = watched.curve(name, whole).points
         steps, timed = points.that_count(), points.with_times()
@@ -256,7 +249,10 @@ def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
             "by_steps": [steps.steps.astype(int).tolist(), _rounded(steps.numbers)],
             "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
         }
-    marks = [] if timed is None else [_mark(timed, one) for one in list(watched.marks)]
+    marked = list(watched.marks)
+    # All reports have steps, whichever metrics are shown; most runs have no marks, and need not read them.
+    course = watched.curve("env_steps", whole).points if marked else None
+    marks = [] if course is None else [_mark(course, one) for one in marked]
     return {"metrics": metrics, "marks": [mark for mark in marks if mark]}
 
 
@@ -339,7 +335,7 @@ def process_list(processes: Sequence[Process], load: Load | None, now: datetime)
 
 def _process_line(process: Process, load: Load | None, now: datetime) -> dict[str, Any]:
     cores, memory = (load and load.newest(process.name)) or (None, None)
-    born = None if process.state in ("died", "exited", "fatal") else _time(process.since)
+    born = None if process.state in ("died", "exited", "fatal") else time_of(process.since)
     age_s = None if born is None else max(0.0, (now - born).total_seconds())
     return {
         "name": printable(process.name),

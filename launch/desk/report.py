@@ -51,9 +51,11 @@ def page(runs: Sequence[RunFolder], metric: str) -> str:
 
 def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
     watched = WatchedRuns(RUNS, runs)
+    for one in watched.look():
+        one.read_best()
     found = Overview(watched, (metric,), columns=None, in_full=None, changes=False, live=False).changed()
     known = [one["name"] for one in found["desk"]["metrics"]]
-    if metric not in known:
+    if metric not in known and not any(len(one.curve(metric, whole=True).points.numbers) for one in watched.look()):
         hint = did_you_mean(metric, known, "docs/metrics.md lists the names")
         raise RunError(f"--y {metric}: no run has this metric; {hint}")
     left = MOST_FILM_BYTES

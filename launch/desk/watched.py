@@ -33,6 +33,8 @@ FIND_EVERY_S = 2.0
 """Least seconds between two searches for runs."""
 FIND_SHARE = 50.0
 """Least time between two searches, divided by the duration of a search: searching takes at most 1/50 of the time."""
+BEST_S = 0.1
+"""Most seconds of a look after which no other run is read whole, for its best score."""
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200
@@ -71,7 +73,7 @@ class WatchedRun:
         """Processor time and memory of the run's processes, measured while a page shows the run in full."""
         self._curves: dict[str, GrowingCurve] = {}
         """Curves by metric; the one that was requested last is at the end."""
-        self._reader = RunReader(run, self._note, most_reports=1)
+        self._reader = RunReader(run, self._note, newest=True)
         self._growing = tuple(str(run.path / name) for name in (METRICS_FILE, EVENTS_FILE))
         self._sizes: tuple[int, ...] = ()
         self._check_s = 0.0
@@ -81,7 +83,12 @@ class WatchedRun:
 
     @property
     def has_news(self) -> bool:
-        """Whether ``look`` may read something: the files have grown, or it is time to check if the run is alive."""
+        """Whether there may be something to read.
+
+        This is so if the best score is unknown, if the files have grown, or if it is time to check if the run is alive.
+        """
+        if not self._reader.knows_best:
+            return True
         return not self.view.has_ended and (time.monotonic() >= self._check_s or self._files() != self._sizes)
 
     def look(self) -> None:
@@ -95,6 +102,12 @@ class WatchedRun:
             self.view = self._reader.look(processes=False)
             for curve in self._known_curves():
                 curve.look()
+            self.version += 1
+
+    def read_best(self) -> None:
+        """Read the best score from all reports, unless it is known. For 10,000 reports this takes about 0.05 s."""
+        if not self._reader.knows_best:
+            self.view = self._reader.look(processes=False, best=True)
             self.version += 1
 
     def _files(self) -> tuple[int, ...]:
@@ -130,8 +143,8 @@ def _size(path: str) -> int:
 class WatchedRuns:
     """The runs that the desk shows: those in a folder and all living runs of this user, or only given ones."""
 
-    def __init__(self, folder: Path, chosen: Sequence[RunFolder] = ()) -> None:
-        """``chosen``: if there are any, only these runs are shown."""
+    def __init__(self, folder: Path, chosen: Sequence[RunFolder] | None = None) -> None:
+        """``chosen``: the only runs that are shown; None: those in ``folder`` and all living ones."""
         self._folder, self._chosen = folder, chosen
         self._runs: dict[str, WatchedRun] = {}
         self._lock, self._keeping = threading.Lock(), threading.Lock()
@@ -157,7 +170,10 @@ class WatchedRuns:
         return self._found, sum(watched.version for watched in list(self._runs.values()))
 
     def look(self) -> list[WatchedRun]:
-        """Search for runs if it is time, read what living runs have added, and return all runs, newest first."""
+        """Search for runs if it is time, read what living runs have added, and return all runs, newest first.
+
+        The best scores of many long runs are read in several looks, so that a page does not wait for them.
+        """
         with self._lock:
             now_s = time.monotonic()
             if now_s >= self._find_s:
@@ -167,6 +183,11 @@ class WatchedRuns:
             for watched in self._runs.values():
                 if not watched.view.has_ended:
                     watched.look()
+            until_s = time.monotonic() + BEST_S
+            for watched in self._runs.values():
+                watched.read_best()
+                if time.monotonic() >= until_s:
+                    break
             return list(self._runs.values())
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
@@ -190,7 +211,7 @@ class WatchedRuns:
 
     def _find(self) -> None:
         """Add runs that are new or were resumed, and remove those whose folders are gone."""
-        found = self._chosen or list(reversed(find.all_runs(self._folder)))
+        found = list(reversed(find.all_runs(self._folder))) if self._chosen is None else self._chosen
         known = {id_of(run): run for run in found}
         before = self._runs
         self._runs = {

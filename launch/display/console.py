@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 _DRAW_EVERY_S = 0.25
 """Least seconds between two drawings that no event has caused."""
 LINE_EVERY_S = 10.0
-"""Least seconds between two printed reports, and between two printed events about saved checkpoints."""
+"""Least seconds between two printed reports, and between two printed events about saved checkpoints, by default."""
 
 
 def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
     """Return a LiveConsole for a terminal that can redraw, else a PlainConsole.
 
     ``view``: a view of the run with its name, environment and total steps. ``stream``: default standard output.
-    ``plain``: whether to return a PlainConsole in any case.
+    ``plain``: whether to return in any case a PlainConsole, which then prints every report and every checkpoint.
     """
     out = stream or sys.stdout
     if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         return LiveConsole(view, Terminal(file=out))
-    return PlainConsole(view, out)
+    return PlainConsole(view, out, every_s=0.0 if plain else LINE_EVERY_S)
 
 
 class LiveConsole:
@@ -97,15 +97,22 @@ class LiveConsole:
 
 
 class PlainConsole:
-    """Prints each event as a line, and every ten seconds a line of metrics and the newest saved checkpoint.
+    """Prints each event as a line, and every ``every_s`` seconds a line of metrics and the newest saved checkpoint.
 
-    The first and the last metrics and the last checkpoint are always printed.
+    The first and the last metrics and the last checkpoint are always printed. With 0 seconds, all of them are.
     """
 
-    def __init__(self, view: RunView, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        view: RunView,
+        stream: TextIO,
+        now_s: Callable[[], float] = time.monotonic,
+        every_s: float = LINE_EVERY_S,
+    ) -> None:
         self.view = view
         self._stream = stream
         self._now_s = now_s
+        self._every_s = every_s
         self._started_s = now_s()
         self._row_s: float | None = None
         """When a report was last printed."""
@@ -127,7 +134,7 @@ class PlainConsole:
         event = as_event(note, elapsed_s)
         self.view = self.view.with_event(event)
         line = timed_line(elapsed_s, event_line(event))
-        if note.kind == "saved" and self._save_s is not None and self._now_s() - self._save_s < LINE_EVERY_S:
+        if note.kind == "saved" and self._save_s is not None and self._now_s() - self._save_s < self._every_s:
             self._waiting_save = line
             return
         if note.kind == "saved":
@@ -138,10 +145,10 @@ class PlainConsole:
         self._print(line)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Print metrics, unless some were printed less than ten seconds ago."""
+        """Print metrics, unless some were printed less than ``every_s`` seconds ago."""
         self.view = self.view.with_row(row)
         self._row_is_waiting = True
-        if self._row_s is None or self._now_s() - self._row_s >= LINE_EVERY_S:
+        if self._row_s is None or self._now_s() - self._row_s >= self._every_s:
             self._print_row()
 
     def processes(self, processes: Sequence[Mapping[str, Any]]) -> None:

@@ -90,7 +90,9 @@ class SlurmJobs:
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         self._run_dir, self._options = run_dir, nodes.options
         self._file = run_dir / FOLDER / "slurm.job"
-        """File with the id of the job, until the job is cancelled."""
+        """File with the id of the job until it is cancelled, for the next life of the run if this one is killed."""
+        self._job = ""
+        """Id of the job; empty before it is submitted."""
         self._waited_for: dict[str, str] = {}
         """Index in the array -> name, for nodes that may still join."""
         self._question: subprocess.Popen[str] | None = None
@@ -111,8 +113,9 @@ class SlurmJobs:
         if submitted.returncode:
             said = " ".join(submitted.stderr.split())
             raise RunError(f"{said} ({FOLDER}/{script.name}; nodes.options adds options to this script)")
-        self._file.write_text(submitted.stdout.strip().partition(";")[0])
+        self._job = submitted.stdout.strip().partition(";")[0]
         self._waited_for = {str(number): node.name for number, node in enumerate(nodes)}
+        self._file.write_text(self._job)
 
     def gone(self) -> Mapping[str, str]:
         """Return name -> reason for nodes that have left Slurm's queue, each once.
@@ -147,10 +150,6 @@ class SlurmJobs:
         while time.monotonic() < deadline_s and _call(*self._squeue()).stdout.strip():
             time.sleep(0.5)
         self._cancel(self._job)
-
-    @property
-    def _job(self) -> str:
-        return self._file.read_text()
 
     def _squeue(self) -> list[str]:
         return ["squeue", "--noheader", "--array", f"--jobs={self._job}", "--format=%K"]

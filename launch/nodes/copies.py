@@ -1,8 +1,8 @@
-"""Copies checkpoint folders between machines, and writes ``set.json``, which names the checkpoints to resume from.
+"""Copies folders of checkpoints and films between machines, and writes ``set.json``.
 
 Each file is sent in pieces, in order. The sender reads a piece when there is room to send it. It reads from hard links,
 so that a folder is copied completely even if it is removed in the meantime. The receiver writes to a temporary folder,
-checks the files against the manifest of the checkpoint, and renames the folder.
+checks the files (against the manifest of a checkpoint; films against their sizes), and renames the folder.
 
 Each checkpoint arrives from its node separately, so the newest checkpoints of the learners may have different steps.
 The file ``set.json`` names one checkpoint of each learner from which the run can be resumed. It is replaced after a
@@ -31,10 +31,13 @@ from actorlearn.parameters.checkpoint_folders import (
     steps_of,
 )
 from launch.nodes.messages import CHUNK_BYTES, CopyDone, FileChunk, NodeWarning
+from launch.plan.roles import FILMS
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
 """Folder, in that of the run, with hard links to files that are sent; beginning of the names of folders that arrive."""
+CHECKPOINTS = "checkpoints"
+"""Folder, in that of the run, with checkpoints. Only folders in it and in ``FILMS`` are copied."""
 SET_FILE = "set.json"
 """File in the folder of checkpoints that names one checkpoint of each learner that belong together."""
 FLUSHED_BYTES = 32 << 20
@@ -46,7 +49,7 @@ class CopyError(ValueError):
 
 
 class Outgoing:
-    """The sender's copy of a checkpoint folder to another machine; `messages` yields what must be sent."""
+    """The sender's copy of a folder with a checkpoint or films; `messages` yields what must be sent."""
 
     def __init__(
         self, run_dir: Path, folder: Path, present: Sequence[str] = (), held_back: ev.Received | None = None
@@ -64,7 +67,8 @@ class Outgoing:
         except BaseException:
             shutil.rmtree(self._links, ignore_errors=True)
             raise
-        self._done = CopyDone(self._name, list(present), held_back)
+        sizes = {file.name: file.stat().st_size for file in self._links.iterdir()}
+        self._done = CopyDone(self._name, list(present), held_back, sizes)
         self._begun = self._withdrawn = False
 
     def withdraw(self) -> None:
@@ -93,7 +97,7 @@ class Outgoing:
 
 
 class Arriving:
-    """The receiver's side of the copies from one sender: it writes checkpoint folders into the folder of a run."""
+    """The receiver's side of the copies from one sender: it writes the folders into the folder of a run."""
 
     def __init__(self, run_dir: Path, sender: str) -> None:
         """``sender``: a text that is unique to the sender, for the names of temporary folders."""
@@ -106,7 +110,7 @@ class Arriving:
         beside = self._beside(part.folder)
         path = beside / part.file
         if path.parent != beside:
-            raise CopyError(f"{part.folder}/{part.file}: the file is in a subfolder; checkpoints have none")
+            raise CopyError(f"{part.folder}/{part.file}: the file is in a subfolder; copied folders have none")
         beside.mkdir(parents=True, exist_ok=True)
         with path.open("ab" if part.offset else "wb") as file:
             if file.tell() != part.offset:
@@ -122,14 +126,13 @@ class Arriving:
                 os.fdatasync(file.fileno())
 
     def finish(self, done: CopyDone) -> Path:
-        """Check a received folder, move it to the run's checkpoints, and return its path.
+        """Check a received folder, move it to the run's checkpoints or films, and return its path.
 
         Raises OSError or CopyError; the received pieces are then removed.
         """
         beside, folder = self._beside(done.folder), self._run_dir / done.folder
         try:
-            hashed = {path.name: self._hashes[path].hexdigest() for path in list(self._hashes) if path.parent == beside}
-            for file in read_manifest(beside, hashed=hashed)["files"]:
+            for file in self._checked(beside, done):
                 flush(beside / file)
             put_in_place(beside, folder)
         except (ValueError, KeyError, TypeError) as error:
@@ -139,8 +142,20 @@ class Arriving:
         flush(folder.parent)
         return folder
 
+    def _checked(self, beside: Path, done: CopyDone) -> Collection[str]:
+        """Return the names of the received files; raises OSError or ValueError if they are incomplete."""
+        if not done.folder.startswith(f"{FILMS}/"):
+            hashed = {path.name: self._hashes[path].hexdigest() for path in list(self._hashes) if path.parent == beside}
+            files: Collection[str] = read_manifest(beside, hashed=hashed)["files"]
+            return files
+        arrived = {path.name: path.stat().st_size for path in beside.iterdir()}
+        for file, size in done.sizes.items():
+            if arrived.get(file) != size:
+                raise ValueError(f"{file} has {arrived.get(file, 0):,} of {size:,} bytes")
+        return done.sizes
+
     def drop(self, folder: str) -> None:
-        """Remove the received pieces of a folder; raises CopyError if it is not the folder of a checkpoint."""
+        """Remove the received pieces of a folder; raises CopyError if it has neither a checkpoint nor films."""
         beside = self._beside(folder)
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}
@@ -160,8 +175,8 @@ class Arriving:
 
     def _beside(self, folder: str) -> Path:
         path = self._run_dir / folder
-        if path.parts[len(self._run_dir.parts)] != "checkpoints" or not path.name.isdecimal():
-            raise CopyError(f"{folder} is not the folder of a checkpoint")
+        if path.parts[len(self._run_dir.parts)] not in (CHECKPOINTS, FILMS) or not path.name.isdecimal():
+            raise CopyError(f"{folder} is not the folder of a checkpoint or of films")
         return path.with_name(f"{ARRIVING}-{self._sender}-{path.name}")
 
 
@@ -170,8 +185,9 @@ def remove_unfinished(run_dir: Path, sender: str = "") -> None:
 
     By default also remove the hard links of all copies that were being sent, because they keep disk space in use.
     """
-    for left in (run_dir / "checkpoints").glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for folder in (CHECKPOINTS, FILMS):
+        for left in (run_dir / folder).glob(f"**/{ARRIVING}-{sender and f'{sender}-'}*"):
+            shutil.rmtree(left, ignore_errors=True)
     if not sender:
         shutil.rmtree(run_dir / LINKED, ignore_errors=True)
 

@@ -64,6 +64,7 @@ from launch.nodes.remote import RemoteNode
 from launch.nodes.stream import Numbered, StreamError
 from launch.plan.nodes import NodeResources, find_uneven, fits, need_of, place_learners, share_out, unlike_here
 from launch.plan.plan import Plan, Start
+from launch.plan.roles import FILMS
 from launch.spawning.spawner import Key
 from launch.supervision import events as ev
 from launch.topology.load import TopologyError, dump
@@ -625,7 +626,10 @@ class Head:
             file.write(part.data)
 
     def _finish_copy(self, node: RemoteNode, done: CopyDone) -> Iterator[NodeEvent]:
-        """Move a received checkpoint to the run's checkpoints, and then report that it was saved."""
+        """Move received films or a checkpoint into the run's folder; then report that the checkpoint was saved."""
+        if done.folder.startswith(f"{FILMS}/"):
+            node.arriving.finish(done)
+            return
         saved = done.held_back
         start = node.living.get((saved.name, saved.incarnation)) if saved else None
         if saved is None or start is None or not isinstance(saved.message, Saved):

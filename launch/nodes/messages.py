@@ -30,7 +30,7 @@ from launch.plan.plan import NodeMessage, Start
 from launch.plan.probe import Description
 from launch.supervision import events as ev
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Increased when a message below, or one between learners, changes; a head refuses an agent of another version."""
 
 CHUNK_BYTES = 128 * 1024
@@ -179,6 +179,8 @@ class CopyDone(NodeMessage, frozen=True):
     """Names of the learner's checkpoint folders that the sender still has; the receiver removes older ones."""
     held_back: ev.Received | None = None
     """Message of the trainer that it has saved this checkpoint, held back until the folder was copied."""
+    sizes: dict[FilePath, Count] = msgspec.field(default_factory=dict)
+    """Bytes of each file in the folder."""
 
 
 class LogChunk(NodeMessage, frozen=True):

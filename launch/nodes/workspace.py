@@ -1,7 +1,8 @@
 """Resources of a run on a node's machine, for one epoch (``messages.py``): a folder, shared memory and sockets.
 
 Each epoch of a node has its own folders. It therefore never finds files of an earlier epoch, and one machine can have
-several nodes. Shared memory and sockets are removed at the end of the epoch; the folder stays.
+several nodes. Shared memory and sockets are removed at the end of the epoch; the folder stays until the agent ends, or
+for good if the user has named it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import SHM_ROOT, reserve
+from actorlearn.parameters.checkpoint_folders import folders, steps_of
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Left, Listens, Reply, Saved
+from actorlearn.wire.messages import Evaluated, Left, Listens, Reply, Saved
 from actorlearn.worker.roles import ROLES
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.network import address_of, address_towards
@@ -38,13 +40,14 @@ from launch.nodes.outbox import Outbox
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Resumption, Start
 from launch.plan.planning import plan_chosen
+from launch.plan.roles import FILMS
 from launch.spawning.spawner import Spawner
 from launch.supervision import events as ev
 from launch.topology.load import parse
 
 MOST_LOG_CHUNKS = 4
 """Parts of one log that are sent together; if a log has more new bytes, only its end is sent."""
-_OMITTED = b"\n[... %d bytes are omitted; the complete log is on the node]\n"
+_OMITTED = b"\n[... %d bytes are omitted; the complete log is in the folder of the node]\n"
 
 
 class NodeWorkspace:
@@ -116,6 +119,8 @@ class NodeWorkspace:
                 self._copy(event, event.message)
             elif isinstance(event, ev.OfProcess):
                 self._outbox.put(_lane(event), event)
+                if isinstance(event, ev.Received) and isinstance(event.message, Evaluated):
+                    self._copy_films(event.name, event.message.env_steps)
 
     def lease(self, until_s: float) -> None:
         """Set the time of CLOCK_BOOTTIME at which the guardian ends all processes, even if the agent is suspended."""
@@ -180,6 +185,15 @@ class NodeWorkspace:
                 earlier.withdraw()
             self._copied[event.name] = copy
             self._outbox.put(event.name, copy.messages())
+
+    def _copy_films(self, evaluator: str, env_steps: int) -> None:
+        """Copy the films of an evaluation to the head, if there are any; later messages of the evaluator wait."""
+        for folder in folders(self._run_dir / FILMS):
+            if steps_of(folder) == env_steps:
+                try:
+                    self._outbox.put(evaluator, Outgoing(self._run_dir, folder).messages())
+                except OSError as error:
+                    self._outbox.put(evaluator, NodeWarning(f"{folder} cannot be copied: {error}"))
 
     def _new_bytes(self, path: Path) -> Iterator[bytes]:
         """Yield what was added to a log since the last call, or only the end of it if that is too much."""

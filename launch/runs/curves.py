@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median_high
 from typing import Any
 
@@ -38,21 +38,28 @@ class LearningCurve:
     stretches: list[list[tuple[float, float, float]]]
     """Points of each stretch: (environment steps, minutes, value of the column); minutes are NaN if unknown."""
     column: str = SCORE
+    restores: Mapping[int, float] = field(default_factory=dict)
+    """Number of stretches before a restore -> least environment steps of the reports up to the next stretch."""
 
     @property
     def final(self) -> float:
-        """The newest value of the metric."""
-        return self.stretches[-1][-1][2]
+        """The newest value of the metric that no restore has undone."""
+        return self.newest[-1][1]
 
     @property
     def newest(self) -> list[tuple[float, float]]:
-        """Points (environment steps, value) in the order of steps, without those that a restore has undone."""
+        """Points (environment steps, value) in the order of steps, without those that a restore has undone.
+
+        Of several points at the same steps, only the newest is there.
+        """
         points: list[tuple[float, float]] = []
-        for stretch in self.stretches:
-            points = [point for point in points if point[0] < stretch[0][0]]
+        for place, stretch in enumerate([*self.stretches, []]):
+            begin = self.restores.get(place, stretch[0][0] if stretch else math.inf)
+            points = [point for point in points if point[0] <= begin]
             for steps, _, value in stretch:
-                if not points or steps > points[-1][0]:
-                    points.append((steps, value))
+                if points and points[-1][0] == steps:
+                    del points[-1]
+                points.append((steps, value))
         return points
 
     @property
@@ -169,7 +176,7 @@ def group_runs(runs: Sequence[RunFolder], column: str = SCORE) -> list[RunGroup]
 def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
     """Return the curve of a metric of a run; raises ValueError if metrics.jsonl has no number in this column."""
     rows = _read_rows(run)
-    stretches = _stretches(rows, column)
+    stretches, restores = _stretches(rows, column)
     if not stretches and column != SCORE:
         there = sorted({name for row in rows for name in row if number(row, name) is not None})
         close = " or ".join(nearest_few(column, there, 3, ROUGHLY))
@@ -182,14 +189,21 @@ def read_curve(run: RunFolder, column: str = SCORE) -> LearningCurve:
     view = identify(run)
     name, last = view.topology.get("name"), rows[-1]
     steps, frames = number(last, "env_steps"), number(last, "frames")
-    return LearningCurve(
+    curve = LearningCurve(
         label=name if name and isinstance(name, str) else run.name,
         game=view.env_id,
         frames_per_step=frames / steps if steps and frames else None,
         steps_per_s=_steps_per_s(rows),
         stretches=stretches,
         column=column,
+        restores=restores,
     )
+    if not curve.newest:
+        what = "score" if column == SCORE else f"number in column {column!r}"
+        raise ValueError(
+            f"{short(run.path)}: no report since the run was restored has a {what}; try again later in the run"
+        )
+    return curve
 
 
 def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
@@ -204,23 +218,29 @@ def _read_rows(run: RunFolder) -> list[dict[str, Any]]:
     return rows
 
 
-def _stretches(rows: list[dict[str, Any]], column: str) -> list[list[tuple[float, float, float]]]:
-    """Return points (steps, minutes, value), without those that have no value, in stretches of increasing steps."""
+def _stretches(
+    rows: list[dict[str, Any]], column: str
+) -> tuple[list[list[tuple[float, float, float]]], dict[int, float]]:
+    """Return points (steps, minutes, value), without those that have no value, in stretches of increasing steps.
+
+    Also return the restores between them, as in `LearningCurve`; rows without a value show restores too.
+    """
     stretches: list[list[tuple[float, float, float]]] = []
-    steps_before, restored = -1.0, True
+    restores: dict[int, float] = {}
+    steps_before = -1.0
     for row in rows:
         steps, clock_s, value = (number(row, name) for name in ("env_steps", "time_s", column))
         if steps is None:
             continue
-        restored |= steps < steps_before
+        if steps < steps_before:
+            restores[len(stretches)] = min(steps, restores.get(len(stretches), steps))
         steps_before = steps
         if value is None:
             continue
-        if restored:
+        if not stretches or len(stretches) in restores:
             stretches.append([])
-            restored = False
         stretches[-1].append((steps, math.nan if clock_s is None else clock_s / 60.0, value))
-    return stretches
+    return stretches, restores
 
 
 def _steps_per_s(rows: list[dict[str, Any]]) -> float | None:

@@ -318,7 +318,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
 
 
 def _age(run: RunFolder) -> tuple[float, str]:
-    """Return the sort key of a run: the time of its first start (that of topology.yaml), then its name."""
+    """Return the sort key of a run: the time of its start or last resume (that of topology.yaml), then its name."""
     for name in (TOPOLOGY_FILE, META_FILE):
         try:
             return os.stat(run.path / name).st_mtime, run.name

@@ -68,6 +68,24 @@ class Decoded(Generic[Value]):
                     lines.append(newest.rpartition(b"\n")[2])
         yield from self.new() if lines is None else self._decoded(lines)
 
+    def newest(self, begins: Callable[[Value], bool]) -> list[Value]:
+        """Return the lines from the last one on for which ``begins`` is true; ``new`` continues after them.
+
+        If the last ``_AT_ONCE`` bytes of the file have no such line, all lines in them are returned.
+        """
+        found: list[Value] = []
+        with suppress(OSError), open_regular(self._path) as file:
+            behind = file.seek(max(0, file.seek(0, os.SEEK_END) - _AT_ONCE))
+            text = file.read(_AT_ONCE)
+            end = text.rfind(b"\n") + 1
+            self._offset = behind + end
+            while end and not (found and begins(found[-1])):
+                start = text.rfind(b"\n", 0, end - 1) + 1
+                if start or not behind:  # else it is the rest of a line
+                    found += self._decoded([text[start:end]])
+                end = start
+        return found[::-1]
+
     def last(self) -> Value | None:
         """Return the last line, read from the end of the file; None if there is none."""
         with suppress(OSError), open_regular(self._path) as file:

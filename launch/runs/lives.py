@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +52,14 @@ def metas_of(meta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     earlier = meta.get("earlier")
     lives = [*(earlier if isinstance(earlier, list) else ()), meta]
     return [life for life in lives if isinstance(life, Mapping)]
+
+
+def time_of(text: object) -> datetime | None:
+    """Return the time in a text in ISO 8601, in UTC; None if the text is no time."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def count_env_changes(meta: Mapping[str, Any]) -> int:

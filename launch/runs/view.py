@@ -14,16 +14,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actorlearn.metrics.registry import ENV_CHANGES, STATISTICS_MADE, STATISTICS_NEEDED
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
 from launch.reports import evaluations
-from launch.reports.checks import MOST, keep_usable, section_of
+from launch.reports.checks import MOST, is_number, keep_usable, section_of
 from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
-from launch.runs.lives import count_env_changes
+from launch.runs.jsonl import Decoded
+from launch.runs.lives import count_env_changes, time_of
 
 EVENTS_KEPT = 100
 """Number of newest events in a view; events.jsonl has all."""
@@ -147,7 +150,7 @@ class RunView:
 
     def with_row(self, row: Mapping[str, Any]) -> RunView:
         """Return the snapshot with another report: the metrics of a line of metrics.jsonl."""
-        waits = "update_steps" in row
+        waits = _waits(row)
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
             best, trend = None, ()
@@ -202,6 +205,11 @@ class RunView:
         }
 
 
+def _waits(row: Mapping[str, Any]) -> bool:
+    """Whether a report was sent while a rollout was played, so that it has no metrics of learning."""
+    return "update_steps" in row
+
+
 def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a report without a new update, with its rates lowered to the rate at which steps are made now."""
     made, learned = row.get("steps_made_per_s"), row.get("env_steps_per_s")
@@ -219,28 +227,66 @@ class RunReader:
         self,
         run: RunFolder,
         noted: Callable[[Mapping[str, Any]], object] = lambda _: None,
-        most_reports: int | None = None,
+        newest: bool = False,
     ) -> None:
-        """``noted``: called with each event. ``most_reports``: how many of the existing reports are read; None: all."""
+        """``noted``: called with each event.
+
+        ``newest``: whether only the newest of the existing reports is read, with the metrics of learning from the
+        newest report that has them. The time for it does not depend on the number of reports.
+        """
         self.run = run
+        self.knows_best = not newest
+        """Whether the reports that give ``best_return`` were all read; otherwise it is None."""
         self._noted = noted
         self._metrics, self._events = run.metrics(), run.events()
-        self._earlier = self._metrics.sample(most_reports) if most_reports else iter(())
+        self._earlier = self._metrics.newest(lambda row: not _waits(row)) if newest else []
         self._view = identify(run)
 
-    def look(self, processes: bool = True) -> RunView:
+    def look(self, processes: bool = True, best: bool = False) -> RunView:
         """Read the new metrics and events, and return the snapshot.
 
-        ``processes``: whether to ask the supervisor of a living run for its processes.
+        ``processes``: whether to ask the supervisor of a living run for its processes. ``best``: whether to read the
+        scores of all reports, if ``best_return`` is not known yet.
         """
         view, alive = self._view, self.run.alive  # asked before the files are read: those of an ended run are complete
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
+        self._earlier.clear()
+        if best and not self.knows_best:
+            view, self.knows_best = replace(view, best_return=self._best()), True
+        elif not self.knows_best:
+            view = replace(view, best_return=None)
         for event in self._events.new():
             self._noted(event)
             view = view.with_event(event)
         self._view = _as_it_stands(self.run, view, alive, processes)
         return self._view
+
+    def _best(self) -> float | None:
+        best = changes = None
+        for row in Decoded(self.run.path / METRICS_FILE, _score_of).new():
+            if row.env_changes != changes:
+                best, changes = None, row.env_changes
+            if is_number(score := row.episode_return_mean):
+                best = score if best is None else max(best, score)
+        return best
+
+
+class _Score(msgspec.Struct):
+    """The metrics of a report that give the best score; decoding them takes a fifth of the time of the whole report."""
+
+    episode_return_mean: Any = None
+    env_changes: Any = None
+
+
+_SCORES = msgspec.json.Decoder(_Score)
+
+
+def _score_of(line: bytes) -> _Score | None:
+    try:
+        return _SCORES.decode(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def glance(run: RunFolder) -> RunView:
@@ -300,11 +346,14 @@ def _processes(run: RunFolder) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _elapsed_s(run: RunFolder, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
+    """Return the seconds that a run has taken; those of a living run go on from the newest report or the resume."""
     reported_s: float | None = row.get("time_s")
     if not alive:
         return summary.get("wall_time_s") or reported_s
     try:
-        age_s = time.time() - (run.path / METRICS_FILE).stat().st_mtime
+        since_s = (run.path / METRICS_FILE).stat().st_mtime
     except OSError:
         return reported_s
-    return None if reported_s is None else reported_s + max(0.0, age_s)
+    if started := time_of(run.meta.get("started")):  # the newest report may be of an earlier life
+        since_s = max(since_s, started.timestamp())
+    return None if reported_s is None else reported_s + max(0.0, time.time() - since_s)

@@ -207,7 +207,7 @@ class Runner:
         """``node`` starts the processes, here or on other machines; ``console``: shows the run, None: nothing does."""
         self.plan, self.workspace, self.node = plan, workspace, node
         topology, resumed = plan.topology, plan.resumption.resumed
-        reporter = Reporter(topology, resumed, workspace.run_dir, node.section_ns, console)
+        reporter = Reporter(topology, plan.resumption, workspace.run_dir, node.section_ns, console)
         self.reporter = workspace.stack.enter_context(closing(reporter))
         self.selector = workspace.stack.enter_context(closing(selectors.DefaultSelector()))
         self.table = ProcessTable(plan, node)

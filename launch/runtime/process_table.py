@@ -74,16 +74,24 @@ class ProcessTable:
                     "or start another run"
                 )
             env = changed.env if changed != topology else None
-            add = self.add_learners if action.learners else self.add_simulators
-            new = add(action.learners or action.simulators, env)
+            if action.learners:
+                new = self.add_learners(action.learners, env)
+            else:
+                new = self.add_simulators(action.simulators, env, action.without)
         except (TopologyError, OSError) as error:  # also if there is no room in the run or in shared memory
             return ev.NotEnlarged(action.client, "; ".join([str(error), *getattr(error, "__notes__", ())]))
         return ev.Enlarged(action.client, tuple(new))
 
-    def add_simulators(self, count: int, env: EnvSettings | None = None) -> list[PlannedProcess]:
-        """Add simulators, assigned to the learners in turn; raises TopologyError if there is no room for them."""
+    def add_simulators(
+        self, count: int, env: EnvSettings | None = None, without: Collection[int] = ()
+    ) -> list[PlannedProcess]:
+        """Add simulators, assigned in turn to all learners but those in ``without``.
+
+        Raises TopologyError if there is no room for them.
+        """
         self._make_sure_of_room(f"attach {count} simulators", count, 1)
         trainers = [process.id.learner for process in self.listed if process.role.learns]
+        trainers = [learner for learner in trainers if learner not in without]
         numbers = range(self._next_simulator, self._next_simulator + count)
         new = [ProcessId("simulator", number, trainers[number % len(trainers)]) for number in numbers]
         most = self._topology.simulators.count

@@ -18,7 +18,7 @@ from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.registry import ENV_CHANGES, HEALTH
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
-from launch.plan.plan import Plan
+from launch.plan.plan import Plan, Resumption
 from launch.reports import evaluations
 from launch.reports.accounting import Accounting
 from launch.reports.health import Facts, Health, HealthChange
@@ -52,28 +52,32 @@ class Reporter:
     def __init__(
         self,
         topology: Topology,
-        resumed: bool,
+        resumption: Resumption,
         run_dir: Path,
         section_ns: NDArray[np.int64],
         console: ev.Console | None,
     ) -> None:
-        """Open the files of the run; raises OSError and RunError.
+        """Open the files of the run; ``resumption``: from where it continues. Raises OSError and RunError.
 
         ``section_ns`` [processes, sections]: shared memory in which processes count the time of their sections.
         """
-        self.last_row: dict[str, Any] = Lines(run_dir / "metrics.jsonl").last() or {} if resumed else {}
-        """Newest row of metrics.jsonl."""
+        resumed = resumption.resumed
         changes = count_env_changes(read_object(run_dir / "meta.json")) if resumed else 0
         self._env_changes = {ENV_CHANGES: changes} if changes else {}
         self._console = console
         """The console; None without one, and after it has failed."""
         report = topology.report
-        self._journal = Journal(run_dir, lambda note: self._show(lambda console: console.event(note)), report.writers)
+        self._journal = Journal(run_dir, self._tell, report.writers)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s)
         self._health = Health(Facts.of(tree(topology)))
+        begun = {"env_steps": resumption.env_steps} if resumed else {}
+        self.last_row: dict[str, Any] = begun
+        """Newest row of this life; before there is one, the row of an earlier life at the checkpoint of the resume."""
         for row in Lines(run_dir / "metrics.jsonl").sample(ROWS_REMEMBERED) if resumed else ():
             self._health.add(row)
+            if (row.get("env_steps") or 0) <= resumption.env_steps:
+                self.last_row = {**row, **begun}
         self._energy = Energy()
         self._row_shares, self._shown_shares = (TimeShares(section_ns) for _ in range(2))
         self._shares: dict[str, Any] = {}
@@ -95,7 +99,9 @@ class Reporter:
         self._row_is_new = False
         """Whether a row was written since a trainer was last restarted."""
         self._complaints = 0
-        """Number of complaints in this life."""
+        """Number of complaints in this life, also those that were not reported."""
+        self._warnings = 0
+        """Number of warnings in this life, with all complaints."""
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
         """Remove the summary that a resumed run has from before, and write and show the first events, ``notes``."""
@@ -115,7 +121,13 @@ class Reporter:
         self._journal.event(note)
         if note.kind == "failed" and not note.process:  # the last line of the run
             self._failed = note
-        elif note.kind not in QUIET or not note.process:
+        else:
+            self._tell(note)
+
+    def _tell(self, note: ev.Note) -> None:
+        """Show an event that was written, and count it if it is a warning."""
+        self._warnings += note.kind == "warned"
+        if note.kind not in QUIET or not note.process:
             self._show(lambda console: console.event(note))
 
     def _rolled_back(self, saved_steps: int) -> str:
@@ -134,6 +146,8 @@ class Reporter:
             self.note(
                 ev.Note("warned", cause=f"{said} (warning number {self._complaints:,}; most are no longer shown)")
             )
+        else:
+            self._warnings += 1
 
     def row(
         self, action: ev.MetricsRow, now_s: float, rows: list[int], simulators: list[int]
@@ -178,17 +192,21 @@ class Reporter:
         return [{**process, "busy": self._busy.get(process["name"])} for process in listed]
 
     def end(self, done: ev.Done, accounting: Accounting, now_s: float) -> None:
-        """Write the last row and the summary, and show the best and the last evaluation, then why the run failed."""
+        """Write the last rows and the summary, and show the best and the last evaluation, then why the run failed."""
         try:
             if (merged := self._learners.merge_rest()) is not None:
                 self._write_row(merged)
+            row = {**self.last_row, **self._evaluation}
+            if self.last_row and row != self.last_row:  # the final weights were evaluated after the last report
+                self._journal.row(row)
+                self.last_row = row
         except Exception as error:  # the row is invalid, but the summary must be written
             self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
         if accounting.said:
             self.note(ev.Note("warned", cause=accounting.said))
-        summary = metadata.summary(done, self._deaths, self._complaints, self.last_row, now_s, found)
-        summary |= accounting.row
+        summary = metadata.summary(done, self._deaths, self._warnings, self.last_row, now_s, found)
+        summary |= {**self._evaluation, **accounting.row}
         self._journal.summary(summary)
         if found:
             said = ev.Note("evaluated", cause=evaluations.best_and_last_line(found))

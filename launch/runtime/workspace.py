@@ -23,6 +23,7 @@ from launch.machine.signals import Signals
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
 from launch.plan.roles import policy
+from launch.runs.find import RunFolder
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
 from launch.topology.load import dump
@@ -126,9 +127,10 @@ def _lock(run_dir: Path) -> int:
         lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir)
     except BlockingIOError:
         os.close(handle)
-        pid = read_object(run_dir / "meta.json").get("supervisor_pid")
+        other = RunFolder(run_dir, read_object(run_dir / "meta.json"))
+        known = f"supervisor process {other.meta['supervisor_pid']}" if other.alive else "it is starting or ending"
         raise RunError(
-            f"{run_dir}: another run uses this folder (supervisor process {pid}); stop that run, or name another folder"
+            f"{run_dir}: another run uses this folder ({known}); stop that run, or name another folder"
         ) from None
     except RunError:
         os.close(handle)

@@ -114,9 +114,13 @@ class Children:
         """Return the trainers that have finished and published final weights; their processes may have ended."""
         return [child.id for child in self.trainers() if child.finished and not child.id.sole]
 
+    def evaluators(self) -> list[Child]:
+        """Return the evaluators, in the order of ``named``."""
+        return [child for child in self.named.values() if child.role.scores]
+
     def scoring_evaluators(self) -> list[str]:
         """Return the names of the evaluators that are alive and have not finished."""
-        return [child.name for child in self.named.values() if child.role.scores and child.alive and not child.finished]
+        return [child.name for child in self.evaluators() if child.alive and not child.finished]
 
     def workers(self, learner: int) -> list[Child]:
         """Return the processes of a learner except its trainer: inference servers, simulators and plug-in roles."""
@@ -185,6 +189,12 @@ class Children:
         if waiting is not None:
             self.spawn(waiting)
         return waiting is not None
+
+    def start_waiting_evaluators(self) -> None:
+        """Restart the dead evaluators at once, also if other processes are no longer restarted."""
+        for child in self.evaluators():
+            if child.state is ChildState.BACKOFF:
+                self.spawn(child)
 
     def end_unstarted_trainers(self) -> None:
         """Cancel the start of trainers that still wait for a node; they have nothing to save."""
@@ -306,7 +316,7 @@ class Children:
             self._detached(child, cause)
         else:
             self.note("died", child, cause, **({"error": child.error} if child.error else {}))
-            if self.restarting:
+            if self.restarting or (child.role.scores and not self.ending):  # the final weights are to be scored
                 self._restart(child)
             else:
                 child.to(ChildState.EXITED, self.now_s)

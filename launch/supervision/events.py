@@ -31,7 +31,7 @@ class OfProcess(NodeMessage, frozen=True):
 
 @dataclass(frozen=True)
 class Begin:
-    """The run can begin: its memory and sockets exist. Sent once, before any other event."""
+    """The run can begin: its memory, sockets and nodes exist. Sent once, before any event of a process."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,8 @@ class Enlarge:
     simulators: int
     overrides: tuple[str, ...] = ()
     learners: int = 0
+    without: tuple[int, ...] = ()
+    """Learners that get none of the simulators, because they do not go on."""
 
 
 @dataclass(frozen=True)

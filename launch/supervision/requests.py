@@ -25,7 +25,7 @@ from launch.supervision.pending import PendingAttach, PendingDetach, PendingSave
 
 COMMANDS = ("status", "attach", "detach", "save", "stop", "kill")
 OPEN = ("starting", "running")
-"""Phases in which a run accepts attach, detach and save."""
+"""Phases in which a run that has begun accepts attach, detach and save."""
 
 
 class Requests:
@@ -37,6 +37,8 @@ class Requests:
         """``do``: carries out an action. ``stop``: stops the run, True: at once; returns the text of the reply."""
         self.saves = 0
         """Number of requests for a checkpoint so far."""
+        self.begun = False
+        """Whether processes were started; before, a run on several machines waits for its nodes."""
         self._children = children
         self._mode = mode
         self._do = do
@@ -49,8 +51,11 @@ class Requests:
         ``client``: identifies the command line; ``phase``: that of the run; ``order``: version of the newest `Order`.
         """
         wrong = mismatch(request)
-        if not wrong and request.command not in ("status", "stop", "kill") and phase not in OPEN:
-            wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
+        if not wrong and request.command not in ("status", "stop", "kill"):
+            if phase not in OPEN:
+                wrong = f"{request.command}: the run is {phase}; when it has ended, resume it and try again"
+            elif not self.begun:
+                wrong = f"{request.command}: the run waits for its nodes; try again when they have joined"
         if wrong:
             self.answer(client, False, wrong)
         elif request.command == "attach":
@@ -72,10 +77,16 @@ class Requests:
         self.answer(client, True, f"{phase}, {running} of {len(listed)} processes running", data)
 
     def _attach(self, client: str, request: Request) -> None:
+        trainers = self._children.trainers()
+        ending = [trainer.learner for trainer in trainers if not _stays(trainer, ())]
+        without = tuple(ending) if request.simulators else ()
         if wrong := cannot_attach(request.simulators, request.learners, self._mode):
             self.answer(client, False, wrong)
+        elif len(without) == len(trainers):
+            wrong = "no learner can take them, because no trainer runs; try again when one has started"
+            self.answer(client, False, f"attach {request.simulators} simulators: {wrong}")
         else:
-            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners))
+            self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners, without))
 
     def enlarged(self, client: str, processes: Sequence[PlannedProcess], phase: str) -> None:
         """Start the simulators or learners that were planned for an attach request."""

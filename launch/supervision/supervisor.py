@@ -168,6 +168,7 @@ class Supervisor:
     # Events -----------------------------------------------------------------------------------------------------
 
     def _begin(self, _event: ev.Begin) -> None:
+        self._requests.begun = True
         for child in self._children.named.values():
             self._children.spawn(child)
 
@@ -236,7 +237,7 @@ class Supervisor:
         child.saved(saved.env_steps)
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
         self._requests.saved(child.name, saved)
-        evaluated = any(other.role.scores for other in self._children.named.values())
+        evaluated = bool(self._children.evaluators())
         if child.learner == 0 and not evaluated and self._training_score is not None:
             self._scored(Best(saved.env_steps, self._training_score, "training"))
 
@@ -308,7 +309,7 @@ class Supervisor:
         return any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in self._children.trainers())
 
     def _drain(self, outcome: ev.Done) -> None:
-        """Wait for the trainers to finish; dead processes are no longer restarted."""
+        """Wait for the trainers to finish; dead processes are no longer restarted, but evaluators afterwards."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
         self._children.restarting = False
@@ -323,11 +324,13 @@ class Supervisor:
         if any(trainer.alive and not trainer.finished for trainer in trainers):
             return
         outcome = self._outcome_of(trainers)
-        evaluators = self._children.scoring_evaluators()
-        if outcome.status == "finished" and not self._skip_scoring and evaluators:
-            self._score(outcome, evaluators)
-        else:
-            self._end(outcome)
+        if outcome.status == "finished" and not self._skip_scoring:
+            self._children.start_waiting_evaluators()
+            if evaluators := self._children.scoring_evaluators():
+                self._score(outcome, evaluators)
+                return
+            self._warn_if_unscored()
+        self._end(outcome)
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
         """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
@@ -346,6 +349,14 @@ class Supervisor:
         self._children.end(scoring=True)
         limit = f"for at most {SCORE_LIMIT_S / 60:g} minutes; Ctrl-C ends the run without their score"
         self._do(ev.Note("scoring", cause=f"the final weights, by {', '.join(evaluators)}, {limit}"))
+
+    def _warn_if_unscored(self) -> None:
+        """Warn if all evaluators have ended, and none of them has played the final weights."""
+        evaluators = self._children.evaluators()
+        if evaluators and not any(child.finished for child in evaluators):
+            why = ", ".join(f"{child.name} has ended: {child.error or child.cause}" for child in evaluators)
+            unscored = f"the final weights were not evaluated, because {why}; `actorlearn eval RUN` evaluates them"
+            self._do(ev.Note("warned", cause=unscored))
 
     def _tick(self, _event: ev.Tick) -> None:
         self._children.tick()
@@ -381,6 +392,8 @@ class Supervisor:
         elif self.phase == "draining":
             self._conclude()
         elif self.phase == "scoring" and (self._skip_scoring or not self._children.scoring_evaluators()):
+            if not self._skip_scoring:
+                self._warn_if_unscored()
             self._end(self._outcome)
         if self.phase in (*OPEN, "draining", "scoring"):
             self._orders.renew(self.phase, self._requests.saves, self.best.env_steps if self.best else None)

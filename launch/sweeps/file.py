@@ -34,8 +34,8 @@ from launch.sweeps.keys import (
 )
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
-from launch.topology.keys import keys_of, leaves
-from launch.topology.load import Topology, TopologyError, literal, parse
+from launch.topology.keys import keys_of, leaves, with_integers
+from launch.topology.load import Topology, TopologyError, literal, parse, tree
 from launch.topology.overrides import Override
 from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import Origin, fault, show
@@ -43,6 +43,8 @@ from launch.topology.validate import MISSING, Problem, explain, origin, problems
 
 NODES = "nodes"
 """Section of a topology that determines where a run is executed; it does not change what the run learns."""
+EVALUATION = "eval_"
+"""Prefix of the names of the metrics that only runs with an evaluator have."""
 RANGE = ("low", "high", "scale")
 """Keys of a range under ``vary``."""
 SCALES = ("linear", "log")
@@ -90,8 +92,8 @@ class Sweep:
         return [*pins, *own, *_overrides("vary", values, self.origins)]
 
     def overrides_of_nodes(self) -> list[str]:
-        """Return the overrides of ``nodes.*`` keys, which replace those of a run that is continued."""
-        return [f"{key}={literal(value)}" for key, value in self.keys.overrides.items() if _of_nodes(key)]
+        """Return an override of the whole section ``nodes``, which replaces that of a run that is continued."""
+        return [f"{NODES}={literal(tree(self.base)[NODES])}"]
 
     def topology(self, values: Values) -> Topology:
         """Return the topology of a trial with these values; raises TopologyError."""
@@ -134,6 +136,10 @@ def read(path: Path) -> Sweep:
         rule = f"must be less than total_steps, {steps}"
         way_out = f"write for example {max(1, steps // 10)}"
         raise explain([Problem(("search", "every_steps"), search.every_steps, rule, way_out)], origins, {})
+    metric, evaluators = keys.goal.metric, "evaluator.count"
+    if metric.startswith(EVALUATION) and not base.evaluator.count and evaluators not in keys.vary:
+        rule, way_out = "needs an evaluator, which the runs do not have", f"write {evaluators}: 1 under overrides"
+        raise explain([Problem(("goal", "metric"), metric, rule, way_out)], origins, {})
     _try_values(sweep)
     return sweep
 
@@ -294,7 +300,19 @@ def _of_axis(key: str, value: object) -> Iterator[Problem]:
 def _axis(key: str, value: Any) -> Axis:
     if isinstance(value, list):
         return Choices(key, tuple(value))
-    return Range(key, value["low"], value["high"], value.get("scale") == "log")
+    low, high = (_with_integers(key, value[end]) for end in ("low", "high"))
+    return Range(key, low, high, value.get("scale") == "log")
+
+
+def _with_integers(key: str, value: Any) -> Any:
+    """Return the value of a dotted key as an integer if the key takes integers but no floats, as in a topology."""
+    first, *rest = key.split(".")
+    for part in reversed(rest):
+        value = {part: value}
+    value = with_integers({first: value})[first]
+    for part in rest:
+        value = value[part]
+    return value
 
 
 def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:

@@ -38,6 +38,7 @@ __all__ = [
     "sizes",
     "tree",
     "with_defaults",
+    "written_tree",
 ]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
@@ -128,6 +129,18 @@ def tree(topology: Topology) -> dict[str, Any]:
         if other.section and other.name != topology.mode:
             del plain[other.name]
     return plain
+
+
+def written_tree(topology: Topology) -> dict[str, Any]:
+    """Return the part of `tree` that the file and overrides set; another machine chooses defaults for the rest."""
+    keys = topology.written | topology.in_proportion.keys()
+    found: dict[str, Any] = {}
+    for name, value in tree(topology).items():
+        if name in keys:
+            found[name] = value
+        elif isinstance(value, dict) and (own := {key: value[key] for key in value if f"{name}.{key}" in keys}):
+            found[name] = own
+    return found
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:

@@ -86,6 +86,8 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
         elif name == "replay" and not learns_from_replay(tree):
             if tree.get(name) is not None:
                 yield _no_replay(tree)
+        elif name == "replay" and key.section and tree.get(name) is None:
+            yield _no_mapping(None, keys_of(key.section), (name,))
         elif name == "roles" and isinstance(tree[name], dict):
             yield from _of_roles(tree[name])
         else:

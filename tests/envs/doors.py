@@ -8,7 +8,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 DOORS, ROOMS, THERE = 40, 8, 3
 
@@ -121,6 +121,33 @@ class Varied(Strict):
         mask = info["action_mask"]
         parts = np.split(mask, [self.doors]) if self.pairs else mask.tolist()
         return seen, {"action_mask": self.form(parts)}
+
+
+class Once(gymnasium.Env):
+    """Never ends. Action 0 is valid only at the first step of a game; an action that is not valid is an error."""
+
+    observation_space = Box(0.0, 1.0, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def answer(self):
+        return np.zeros(1, np.float32), {"action_mask": np.array([self.steps == 0, True])}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.answer()
+
+    def step(self, action):
+        if action == 0 and self.steps:
+            raise AssertionError(f"action 0 is not valid at step {self.steps}")
+        self.steps += 1
+        seen, info = self.answer()
+        return seen, 1.0, False, False, info
+
+
+def endless(num_envs: int, mode: str) -> SyncVectorEnv:
+    """Vector of Once without an argument for the time limit, which is therefore counted by us."""
+    return SyncVectorEnv([Once] * num_envs, autoreset_mode=AutoresetMode(mode))
 
 
 class Rooms(SyncVectorEnv):

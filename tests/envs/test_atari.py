@@ -311,6 +311,17 @@ def test_games_that_are_replayed_otherwise_are_an_error() -> None:
             env.restore(fire)
 
 
+def test_after_a_state_that_is_refused_a_reset_plays_from_the_environments_own_seeds() -> None:
+    settings = named.env(id="ALE/Pong-v5", stack=1, repeat_action_probability=0.25)
+    with opened(settings, [1]) as saved, opened(settings, [7]) as env, opened(settings, [7]) as fresh:
+        actions = random_actions(env.spec, 1, 60)
+        play(saved, actions)
+        state = saved.state()
+        with pytest.raises(ValueError, match="does not reach the saved state: frames"):
+            env.restore({**state, "frames": state["frames"] + 1})
+        assert_same(play(env, actions), play(fresh, actions))
+
+
 def test_replaying_shows_signs_of_life() -> None:
     beats: list[int] = []
     with opened(named.env(id="ALE/Pong-v5", stack=1), [3]) as env:

@@ -119,6 +119,21 @@ def test_the_class_follows_from_the_keys(keys: dict[str, Any], stepped_together:
     env.close()
 
 
+@pytest.mark.parametrize("vector", ["auto", "none", CARTPOLE_OF_GYMNASIUM])
+@pytest.mark.parametrize("env_id", ["CartPole-v0", "gymnasium:CartPole-v0"])
+def test_the_registered_time_limit_holds_in_each_form_of_the_id(env_id: str, vector: str) -> None:
+    """The actions balance the pole, so that only the limit of 200 steps ends a game."""
+    env = make(GymnasiumSettings(id=env_id, vector=vector), [0, 1])
+    row = poisoned_row(env.spec, 2)
+    env.reset(row)
+    ends = []
+    for step in range(1, 202):
+        env.step((row.observation[:, 2] + row.observation[:, 3] > 0).astype(np.int64), row)
+        ends += [step] * int((row.terminated | row.truncated).any())
+    assert ends == [200] and row.first.all()
+    env.close()
+
+
 class Two(VectorEnv):
     """Counts steps; ends all games after 3; takes one seed for all."""
 
@@ -237,6 +252,23 @@ def test_pictures_are_the_vectors_own() -> None:
     env.reset(poisoned_row(env.spec, 2))
     first, second = env.render()
     assert first.shape == second.shape == (400, 600, 3) and (first != second).any()
+    env.close()
+
+
+class Painted(Two):
+    """Renders the pictures of all games as one array [B, height, width, 3]."""
+
+    def __init__(self, num_envs: int, render_mode: str) -> None:
+        super().__init__(num_envs)
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.arange(2, dtype=np.uint8)[:, None, None, None].repeat(3, axis=3)
+
+
+def test_the_pictures_of_a_vector_may_be_one_array() -> None:
+    env = make_rendered(GymnasiumSettings(id="two", vector="tests.envs.test_gymnasium_vector:Painted"), [0, 1])
+    assert [picture.tolist() for picture in env.render()] == [[[[0, 0, 0]]], [[[1, 1, 1]]]]
     env.close()
 
 

@@ -140,3 +140,12 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match="environments instead of|records instead of"):
             games.history.restore(other)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_after_a_restore_a_reset_of_all_is_from_their_own_seeds(whole: bool) -> None:
+    games, others = Games([5, 6, 7], whole), Games([105, 106, 107], whole)
+    drawn(games, np.random.default_rng(1), 10)
+    others.restore(games.history.state())
+    others.history.begin()
+    assert others.history.seeds().tolist() == [105, 106, 107]

@@ -14,6 +14,7 @@ from actorlearn.envs.interface import MalformedStepError, VectorEnv, empty_row
 from actorlearn.envs.make import spec
 from actorlearn.envs.masks import Masks
 from actorlearn.envs.observations import MisfitError
+from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.observation_parts import ActionMask
 from actorlearn.testing.environment import assert_same
 from tests import named
@@ -125,6 +126,27 @@ def test_after_a_games_end_a_missing_mask_of_a_vector_makes_all_actions_valid(mo
     with opened(doors(), range(count)) as expected:
         np.testing.assert_array_equal(played(env), played(expected))
     env.close()
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_game_cut_at_our_time_limit_gets_a_valid_action_before_the_next_game(mode: AutoresetMode) -> None:
+    """The vector does not end such a game, so it takes one more step in it."""
+    settings = GymnasiumSettings(
+        id="once",
+        vector="tests.envs.doors:endless",
+        kwargs={"mode": mode.value},
+        action_mask="info",
+        time_limit_steps=3,
+    )
+    with opened(settings, [0, 1]) as env:
+        row, truncated, first = empty_row(env.spec, 2), [], []
+        env.reset(row)
+        for _ in range(8):
+            env.step(np.ones(2, np.int64), row)
+            truncated.append(row.truncated.tolist())
+            first.append(row.first.tolist())
+    assert [step for step, cut in enumerate(truncated, 1) if cut == [True, True]] == [3, 7]
+    assert [step for step, begun in enumerate(first, 1) if begun == [True, True]] == [4, 8]
 
 
 def test_a_vectors_info_may_lack_the_masks_of_ended_games_only() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from actorlearn.envs.pictures import picture_of
+from actorlearn.envs.pictures import picture_of, pictures_of
 
 
 def shown(picture: Any) -> Any:
@@ -35,3 +35,9 @@ def test_bytes_stay_and_floats_up_to_1_become_bytes() -> None:
 def test_what_is_no_picture_is_refused_in_one_line(picture: Any) -> None:
     with pytest.raises(ValueError, match="'Own-v0' cannot be rendered: its render\\(\\) does not return uint8"):
         shown(picture)
+
+
+@pytest.mark.parametrize("pictures", [None, (), (None,), np.zeros((0, 4, 5, 3), np.uint8)])
+def test_a_vector_that_shows_nothing_is_refused(pictures: Any) -> None:
+    with pytest.raises(ValueError, match="'Own-v0' cannot be rendered: its render\\(\\) does not return uint8"):
+        pictures_of("Own-v0", SimpleNamespace(render=lambda: pictures))

@@ -9,7 +9,7 @@ import pytest
 from actorlearn.memory import account
 from tests.interleavings import mutants
 from tests.interleavings.explore import explore
-from tests.interleavings.turns import playing
+from tests.interleavings.turns import admitting, playing
 
 pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
 
@@ -42,6 +42,12 @@ def test_a_member_that_is_listed_later_is_answered_together_with_the_others() ->
     """In the first 400,000 states; the whole space is larger. Before the word ``listed``, 100,000 had a violation."""
     with pytest.raises(MemoryError, match="more than 400,000 states"):  # a violation ends the search before
         print(explore(playing(members=2, rollouts=1, late=True)))
+
+
+def test_nobody_acts_for_a_simulator_that_is_being_admitted() -> None:
+    found = explore(admitting())
+    print(found)
+    assert not found.violation, found
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.fields import Field
 from actorlearn.memory.rollout import Blocks, Rollouts, block_fields, rollouts_fields, steps_in_flight
 from actorlearn.metrics.episodes import Episodes
-from actorlearn.processes.inference import due_rows
+from actorlearn.processes.inference import due_rows, waiting_rows
 from actorlearn.processes.members import RolloutMembers
 from actorlearn.processes.simulator import EnvGroup
 from actorlearn.wire.messages import Member
@@ -294,3 +294,29 @@ def playing(
     at_death = {name: [(f"told.dead[{member}]", 1)] for member, name in enumerate(play.names)}
     told = f"{members} simulators, {rollouts} rollouts, {blocks} blocks of {horizon}"
     return Scenario(f"blocks: {told}", play.words, processes, int(bool(killed)), writers, {}, at_death, play.at_end)
+
+
+def admitting(first_rollout: int = 7) -> Scenario:
+    """A trainer that admits a simulator to a later rollout, while a server looks for observations without actions.
+
+    Invariant: there are none, because the simulator has not begun.
+    """
+    words = Words()
+    segment: Any = words.create("simulator", block_fields(block_shape(horizon=1, envs_per_group=1)))
+    segment["shape"][:] = (1, 1, 1, 1, 0)
+    blocks = Blocks(segment)
+
+    def admit(_state: Any) -> Hashable:
+        blocks.admit(first_rollout)
+        return Done()
+
+    def look(_state: Any) -> Hashable:
+        asked = [(group, timestep) for _, group, timestep in waiting_rows([blocks])]
+        expect(not asked, f"actions are asked for (group, time step) {asked}")
+        if blocks.joined < 0:
+            sleep()
+            return 0
+        return Done()
+
+    processes = [Process("trainer", 0, admit), Process("inference", 0, look)]
+    return Scenario("admission", words, processes, writers={"simulator": "trainer"})

@@ -179,7 +179,7 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_help_names_the_default() -> None:
-    assert "Default: the newest run" in " ".join(ask("top", "--help").output.split())
+    assert "Default: the newest living run" in " ".join(ask("top", "--help").output.split())
 
 
 def test_without_a_command_the_help_is_shown() -> None:

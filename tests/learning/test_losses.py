@@ -309,8 +309,8 @@ def test_a_captured_loss_of_a_replay_computes_what_the_loss_computes(
     check_captured(made, [source(made).draw_one(30) for _ in range(4)])
 
 
-def check_soft_actor_critic(device: str, precision: str) -> None:
-    """Check graphs of SAC's losses with minibatches that draw different random numbers, and one that does so again."""
+def soft_actor_critic(device: str, precision: str) -> tuple[FlatNetwork, LossPerNetwork, Batch]:
+    """SAC's networks, the gradients of its losses, and a batch for them."""
     algorithm: Any = SAC(named.algorithm(name="sac", random_steps=0))
     heads, extra = algorithm.heads((2,)), extra_networks(algorithm, (2,))
     module = make_model(named.model(name="mlp", hidden_sizes=[8]), (3,), "float32", heads, 0, extra)
@@ -322,7 +322,33 @@ def check_soft_actor_critic(device: str, precision: str) -> None:
         reward=torch.rand(1, 16),
         columns={name: torch.rand(1, 16) for name in ("discount", "weight")},
     ).map(lambda tensor: tensor.to(device))
+    return network, plain, given
+
+
+def check_soft_actor_critic(device: str, precision: str) -> None:
+    """Check graphs of SAC's losses with minibatches that draw different random numbers, and one that does so again."""
+    network, plain, given = soft_actor_critic(device, precision)
     check_replayed(plain, plain, network, [Minibatch(given, seed=seed) for seed in (7, 8, 9, 8)])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_network_that_was_called_without_gradient_has_one_in_its_next_call(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache of earlier releases of torch gives the second call the weights that were cast without gradient."""
+    network, plain, given = soft_actor_critic("cpu", precision)
+    caches: list[bool] = []
+    computed = SAC.losses
+
+    def watched(*arguments: Any) -> Any:
+        caches.append(torch.is_autocast_enabled("cpu") and torch.is_autocast_cache_enabled())
+        return computed(*arguments)
+
+    monkeypatch.setattr(SAC, "losses", watched)
+    plain.compute_gradient(Minibatch(given, seed=7), 0.0)
+    assert caches == [False]
+    for name, module in networks(network.module).items():
+        assert all(p.grad is not None and p.grad.any() for p in module.parameters()), name
 
 
 def test_captured_losses_of_several_networks_draw_what_the_losses_draw(monkeypatch: pytest.MonkeyPatch) -> None:

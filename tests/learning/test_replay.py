@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -13,12 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actorlearn import failpoints
+from actorlearn.address import Shm
 from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.update import Learning
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.allreduce import Sync
+from actorlearn.parameters.barrier import barrier_fields, rows_fields
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stopped
+from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.made import due, pass_over
@@ -128,6 +133,70 @@ def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path
         pass_over(made, any_batch(), 40, 4, lambda: len(periods) < 8)
     pass_over(made, any_batch(), 40, 4)
     assert periods == [8] * 5 + [9] * 5
+
+
+class Local:
+    """A learner in mode sync that exchanges weights after every four optimizer steps; 10 are due with each rollout."""
+
+    def __init__(self, folder: Path, numbers: dict[str, Any], algorithm: dict[str, Any]) -> None:
+        folder.mkdir()
+        made = self.made = replaying(folder, {"ratio": 4.0, "prioritised": True} | numbers, **algorithm)
+        self._played, made.minibatches.together = Played(folder, made), 1
+        segments = {"gradients": rows_fields(1, made.weights.numel()), "learners": barrier_fields(1)}
+        gradients, learners = (
+            Shm(str(Segment.create(folder / name, fields).path)) for name, fields in segments.items()
+        )
+        settings = SyncExchangeSettings(learners=1, local_steps=4, rendezvous=learners, gradients=gradients)
+        made.peers.exchange = Sync(settings, made.peers.learner)
+        made.exchange.join(0, 0)
+
+    def learn(self, rollout: int, seen: list[int], most: int = 1000) -> str:
+        """Learn from a rollout until ``seen`` has so many numbers of minibatches; the outcome."""
+        draw_one = source(self.made).draw_one
+
+        def drawn(env_steps: int) -> Minibatch:
+            minibatch = draw_one(env_steps)
+            assert minibatch.sample is not None
+            seen.append(hash(minibatch.sample.cell.tobytes()))
+            return minibatch
+
+        with mock.patch.object(source(self.made), "draw_one", drawn):
+            self.made.going_on = lambda: len(seen) < most
+            steps = 10 * rollout
+            return self.made.update(self._played.rollout(rollout), Position(rollout, steps), steps).outcome
+
+    def state(self, folder: Path) -> dict[str, Any]:
+        """All that a checkpoint has."""
+        folder.mkdir()
+        tensors = {name: tensor.tolist() for name, tensor in self.made.tensors().items()}
+        sampler = source(self.made).replay.sampler
+        arrays = {name: array.tolist() for name, array in sampler.arrays().items()}
+        return {**tensors, **arrays, **sampler.state(), **self.made.save(folder)}
+
+
+@pytest.mark.parametrize("stop", range(1, 10))
+@pytest.mark.parametrize(
+    ("numbers", "algorithm"),
+    [({}, {"target_every_steps": 3}), ({"prioritised": False}, {"target_every_steps": 20})],
+    ids=["prioritised", "uniform"],
+)
+def test_local_steps_that_were_undone_are_taken_again_with_the_same_minibatches(
+    tmp_path: Path, numbers: dict[str, Any], algorithm: dict[str, Any], stop: int
+) -> None:
+    unbroken, broken = (Local(tmp_path / name, numbers, algorithm) for name in ("unbroken", "broken"))
+    rollouts, expected = range(4), list[int]()
+    for rollout in rollouts:
+        assert unbroken.learn(rollout, expected) == "learned"
+    for rollout in rollouts[:-1]:
+        assert broken.learn(rollout, []) == "learned"
+    seen = list[int]()
+    assert broken.learn(3, seen, stop) == "stopped" and seen == expected[-10:][:stop]
+    exchanged, again = stop - stop % 4, list[int]()
+    assert broken.made.consumed.done(0, 3) == exchanged
+    assert broken.learn(3, again) == "learned" and again == expected[-10:][exchanged:]
+    assert broken.state(tmp_path / "of broken") == unbroken.state(tmp_path / "of unbroken")
+    for learner in (unbroken, broken):
+        learner.made.exchange.close()
 
 
 def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:

@@ -19,11 +19,12 @@ from actorlearn.algorithms.a2c import A2C
 from actorlearn.algorithms.interface import Batch
 from actorlearn.algorithms.ratios import ratio_metrics
 from actorlearn.learning.make import make
-from actorlearn.learning.minibatches import Minibatch
+from actorlearn.learning.minibatches import Gathered, Minibatch
 from actorlearn.learning.update import Learning
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.interface import Stepped, Stopped
+from actorlearn.processes.batches import beside
 from tests.algorithms import stateful
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, pass_over, trainer_settings
 
@@ -274,10 +275,38 @@ def test_the_state_of_an_algorithm_changes_with_steps_and_is_restored(
 
 def test_steps_are_skipped_if_no_epoch_has_taken_them() -> None:
     made = learning(epochs=2, minibatches=4)
-    prepared = made.minibatches.prepare(batch())
+    gathered = Gathered(3, (), batch(), np.zeros(24, np.int64), 24)
+    prepared = made.minibatches.prepare(gathered.batch)
     for number, minibatch in enumerate(made.minibatches.draw(prepared, 3, 8, 0)):
         made.minibatches.note_learned(minibatch, number > 3, {})
-        assert made.minibatches.skipped_steps(prepared) == 6 * min(number + 1, 7 - number)  # 24 steps in 4 parts
+        skipped = made.minibatches.skipped_steps(prepared, gathered)
+        assert skipped == 6 * min(number + 1, 7 - number)  # 24 steps in 4 parts
+
+
+@pytest.mark.parametrize(("name", "minibatches"), [("ppo", 2), ("impala", 4), ("impala", 2 * ENVIRONMENTS)])
+def test_skipped_steps_of_other_learners_are_not_counted(name: str, minibatches: int) -> None:
+    made = learning(name=name, epochs=1, minibatches=minibatches, reward_clip=None)
+    own, foreign = (
+        replace(batch(), columns={"log_prob": zeros, "value": zeros, "foreign": zeros + number})
+        for number, zeros in enumerate([torch.zeros(HORIZON, ENVIRONMENTS)] * 2)
+    )
+    own.valid[1, :2] = False
+    foreign.reward[0, 3] = torch.nan
+    skipped: list[Batch] = []
+    note = made.minibatches.note_learned
+
+    def watched(minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
+        skipped.extend([] if taken else [minibatch.batch])
+        note(minibatch, taken, metrics)
+
+    made.minibatches.note_learned = watched  # type: ignore[method-assign]
+    steps = int(own.valid.sum())
+    gathered = Gathered(0, (), own, np.zeros(steps, np.int64), steps, shared=beside(own, foreign))
+    update = made.update(gathered, Position(), 0)
+    assert update.outcome == "learned" and len(skipped) == 1
+    of_own = int((skipped[0].valid & (skipped[0].columns["foreign"] == 0)).sum())
+    assert update.skipped_steps == of_own < int(skipped[0].valid.sum())
+    assert of_own > 0 or minibatches == 2 * ENVIRONMENTS  # then it has one environment, of the other learner
 
 
 def test_metrics_are_computed_for_the_last_minibatch_only_or_for_each_if_a_step_depends_on_them(

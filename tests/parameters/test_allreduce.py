@@ -23,7 +23,7 @@ from actorlearn.parameters.allreduce import ASK_EVERY, Sync, ask_after
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.barrier import barrier_fields, rows_fields
 from actorlearn.parameters.consumed import Consumed, Position
-from actorlearn.parameters.interface import Learner
+from actorlearn.parameters.interface import Carried, Learner
 from actorlearn.parameters.settings import AloneExchangeSettings, SyncExchangeSettings
 from tests.examples import examples
 from tests.parameters import sync_learner as program
@@ -170,6 +170,43 @@ def test_local_steps_that_are_broken_off_leave_the_state_of_the_last_exchange(tm
     exchange.break_off()
     exchange.close()
     assert state.tolist() == [2.0, 2.0]
+
+
+class Follows(Carried):
+    """A target network that follows the weights of its own learner."""
+
+    def __init__(self, number: int) -> None:
+        self.target = torch.full((3,), float(number))
+
+    @property
+    def shared_tensors(self) -> list[torch.Tensor]:
+        return [self.target]
+
+
+@pytest.mark.parametrize(
+    ("local_steps", "updates", "expected"), [(2, (4, 4), (0.0, 1.0)), (2, (4, 3), (0.0, 0.0)), (1, (4, 4), (0.0, 0.0))]
+)
+def test_with_local_steps_a_learner_that_is_as_far_keeps_its_target_network(
+    tmp_path: Path, local_steps: int, updates: tuple[int, int], expected: tuple[float, float]
+) -> None:
+    """Target networks that follow local steps differ, so a resume is exact only if each learner keeps its own."""
+    path, beside = barrier(tmp_path, 2), [Follows(number) for number in range(2)]
+    places = {"rendezvous": Shm(path=path), "gradients": Shm(path=str(tmp_path / "gradients"))}
+
+    def join(rank: int) -> None:
+        learner = Learner(
+            *(program.OPTIMIZER, program.start(), torch.zeros(program.PARAMETERS)),
+            number=rank,
+            consumed=Consumed(2),
+            carried=beside[rank],
+        )
+        exchange = Sync(SyncExchangeSettings(rank=rank, learners=2, local_steps=local_steps, **places), learner)
+        exchange.join(10 * updates[rank], updates[rank])
+        exchange.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(join, range(2)))
+    assert [each.target.tolist() for each in beside] == [[number] * 3 for number in expected]
 
 
 class Member:

@@ -110,6 +110,23 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
     assert torch.equal(both.reward[:, GROUPS * ENVS :], whole.batch.reward / own.returns.deviation)
 
 
+def test_others_rows_that_are_too_old_are_not_learned_from(tmp_path: Path) -> None:
+    one, other = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2)
+    rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
+    mine, theirs = parts(tmp_path / "mine"), parts(tmp_path / "theirs")
+    other.take()
+    fill(mine, 5)
+    fill(theirs, 0)
+    theirs[1].blocks.block("policy_version", 1, 0)[:] = [0, 1, 2, 3, 4, 5]  # of the weights that chose each action
+    one.post(0, theirs, version=5)
+    gatherer = Gatherer(rollouts, "cpu", ["log_prob", "state"], most_lag=2)
+    both = gatherer.share(gatherer.gather(0, mine, version=5), other.take()).shared
+    assert both is not None
+    mine_valid, stale, mixed = both.valid.split([GROUPS * ENVS, ENVS, ENVS], dim=1)
+    assert mine_valid.all() and not stale.any(), "the first group acted with weights of version 0"
+    assert mixed.all(dim=1).tolist() == mixed.any(dim=1).tolist() == [False, False, False, True, True]
+
+
 @pytest.mark.parametrize("place", ["experience.made", "experience.posted"])
 def test_a_death_while_posting_leaves_the_message_before_or_the_new_one(tmp_path: Path, place: str) -> None:
     one, other, played = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2), parts(tmp_path / "blocks")

@@ -23,8 +23,9 @@ from actorlearn.processes import checkpoints
 from actorlearn.processes.trainer import SKIPS_ALLOWED
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warned
+from tests import named
 from tests.blocks import block_shape
-from tests.learning.made import HORIZON
+from tests.learning.made import HORIZON, learning
 from tests.processes.trained import ENVS, STEPS, Scene
 
 
@@ -150,6 +151,24 @@ def test_steps_of_a_skipped_update_are_dropped_and_those_before_and_after_are_us
     assert scene.account.steps.dropped["not_finite"] == scene.summary["dropped_not_finite"] == STEPS
     saved = checkpoint.newest(scene.settings.checkpoints).state["account"]
     assert (saved["used"], saved["dropped"]["not_finite"]) == (4 * STEPS, STEPS)
+
+
+def test_the_fresh_steps_of_a_partly_stale_rollout_give_statistics(tmp_path: Path) -> None:
+    """Rollouts 0 and 1 together have the observations that are needed. In rollouts 0, 2 and 4, one row is too old."""
+    stale, fresh = ENVS, STEPS - ENVS
+    model = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True, statistics_rows=STEPS + fresh)
+    made = learning(model, max_policy_lag=0, on_policy_lag="drop")
+    scene = Scene(tmp_path, made, total_steps=STEPS + 2 * fresh)
+    scene.lags = lambda rollout: np.array([1 - rollout % 2, 0, 0, 0])
+    scene.run()
+    counted = {name: scene.summary[name] for name in ("steps_used", "dropped_statistics", "dropped_stale")}
+    assert counted == {
+        "steps_used": STEPS + 2 * fresh,
+        "dropped_statistics": STEPS + fresh,
+        "dropped_stale": 3 * stale,
+    }
+    number = checkpoint.newest(scene.settings.checkpoints).section("weights")["number"]
+    assert number == 2 * STEPS + 3 * fresh, "each step that is not too old is in the statistics"
 
 
 def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actorlearn.address import Ipc, Pipe, Shm
+from actorlearn.learning.update import Learning
 from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.rollout import Blocks, Rollouts, make_segment, rollouts_fields
@@ -36,8 +37,8 @@ M = TypeVar("M", bound=Message)
 class Scene:
     """Segments of one learner in a folder, and who else would be there."""
 
-    def __init__(self, folder: Path, **changed: Any) -> None:
-        """``changed`` are keys of the trainer's settings."""
+    def __init__(self, folder: Path, made: Learning | None = None, **changed: Any) -> None:
+        """``made`` has the network and the algorithm; ``changed`` are keys of the trainer's settings."""
         self.folder = folder
         paths: dict[str, Any] = {
             name: Shm(str(folder / name)) for name in ("progress", "weights", "rollouts", "account")
@@ -49,7 +50,7 @@ class Scene:
         }
         numbers = {"total_steps": 5 * STEPS, "checkpoint_every_steps": 10**6, "checkpoint_keep": 3}
         numbers |= {"rollout_steps": STEPS, "report_every_s": 0.0}
-        made = learning()
+        made = made or learning()
         self.settings: TrainerSettings = msgspec.structs.replace(
             made.settings,
             **(paths | numbers | changed),
@@ -61,6 +62,8 @@ class Scene:
         self.blocks = Blocks(make_segment(folder / "simulator-0.0", shape))
         self.member = Member(id=ProcessId("simulator"), segment=Shm(str(folder / "simulator-0.0")))
         self.rewards: Callable[[int], NDArray[np.float32]] = lambda rollout: np.ones((HORIZON + 1, ENVS), np.float32)
+        self.lags: Callable[[int], int | NDArray[np.int64]] = lambda rollout: 0
+        """Updates by which the weights that act are older than those at the opening of a rollout, [T + 1]."""
         self.games = False
         """Whether each environment plays one whole game in each rollout."""
         self.said: list[Message] = []
@@ -129,7 +132,7 @@ class Scene:
         self.blocks.block("reward", 0, rollout)[:] = self.rewards(rollout)
         if self.games:
             self.blocks.block("first", 0, rollout)[0] = self.blocks.block("terminated", 0, rollout)[-1] = True
-        self.blocks.block("policy_version", 0, rollout)[:] = rollouts.version(rollout)
+        self.blocks.block("policy_version", 0, rollout)[:] = rollouts.version(rollout) - self.lags(rollout)
         self.blocks.mark_observed(0, (rollout + 1) * HORIZON - 1)
         self.blocks.mark_completed(0, rollout)
 

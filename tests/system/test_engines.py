@@ -33,6 +33,16 @@ def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, te
     assert run.leftovers() == []
 
 
+def test_films_of_an_evaluator_on_a_node_are_in_the_folder_of_the_run(launched: Start, temporary: Path) -> None:
+    pytest.importorskip("av", reason="pip install 'actorlearn[video]'")
+    evaluator = ["evaluator.count=1", "evaluator.record=true", "evaluator.every_steps=null", "evaluator.episodes=3"]
+    run = launched("catch", *APART, "total_steps=3000", "nodes.count=2", *evaluator, "--engine", "local")
+    assert run.end() == 0, run.screen()
+    (evaluated,) = run.events("evaluated")
+    films = run.run_dir / "films" / f"{evaluated['env_steps']:012d}"
+    assert {path.name for path in films.iterdir()} == {"games.json", "best.mp4", "median.mp4", "worst.mp4"}
+
+
 def test_a_run_goes_on_over_nodes_that_are_started_anew(launched: Start, temporary: Path) -> None:
     words = ("total_steps=8000", "checkpoint.every_steps=40", "nodes.count=2", "--engine", "local")
     run = launched("catch", *APART, PACED, *words)

@@ -69,6 +69,8 @@ SYNC = {
     ],
     "dqn": [*TWO, *DQN],
     "numbers": [*TWO, *SAC],
+    "dqn of local steps": [*TWO, *DQN, "replay.prioritised=true", "replay.ratio=16", "learners.local_steps=5"],
+    "numbers of local steps": [*TWO, *SAC, "learners.local_steps=5", "learners.outer=nesterov"],
     "sequences": [*TWO, *SEQUENCES],
     "normalised": [*TWO, "model.normalize_observation=true", "algorithm.normalize_reward=true"],
 }
@@ -151,6 +153,8 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
         ("sync", "state"),
         pytest.param("sync", "state of local steps", marks=pytest.mark.nightly),
         pytest.param("sync", "diloco", marks=pytest.mark.nightly),
+        pytest.param("sync", "dqn of local steps", marks=pytest.mark.nightly),
+        pytest.param("sync", "numbers of local steps", marks=pytest.mark.nightly),
         ("replay", "dqn"),
         ("replay", "sequences"),
     ],

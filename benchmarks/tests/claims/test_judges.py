@@ -31,6 +31,7 @@ from benchmarks.claims.claim import (
     verdict,
 )
 from benchmarks.claims.small_games import AS_GOOD, LEARNED, NOTHING
+from launch.bench.atari_games import games
 
 REPETITIONS = 3
 WITHOUT_NOISE = {"fast-dqn-repeated"}
@@ -92,7 +93,7 @@ OF_GAMES = {"paac-games": 12, "gala-games": 6}
 def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -> SuiteResult:
     """Return a report with the claim's numbers, of a setting of the paper's sizes but for those given."""
     here = {size.key: size.paper for size in claim.sizes} | dict(sizes or {})
-    report: dict[str, Any] = {key: ENVS[Game(int(size))] if key == "env" else size for key, size in here.items()}
+    report: dict[str, Any] = {key: env(claim, Game(int(size))) if key == "env" else size for key, size in here.items()}
     catch = here.get("env") == Game.CATCH
     report.setdefault("env", ENVS[Game.ATARI])
     number = 0
@@ -106,6 +107,12 @@ def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -
             made
         )
     return SuiteResult(report)
+
+
+def env(claim: Claim, kind: Game) -> str:
+    """Return Breakout or Catch, or else an environment of this kind that the claim can judge, if there is one."""
+    judged = [one for one in claim.envs or () if Game.of(one) == kind]
+    return ENVS[kind] if ENVS[kind] in judged or not judged else judged[0]
 
 
 def of_breakout(cases: Mapping[str, Any], group: str) -> bool:
@@ -329,6 +336,47 @@ def test_scores_near_the_best_of_catch_could_not_differ() -> None:
     assert judged(-0.42, -0.5) == UNDECIDED, "the base has not learned"
 
 
+@pytest.mark.parametrize("score", [0.97, -0.42], ids=["all near the best", "none has learned"])
+@pytest.mark.parametrize("group", ["bars", "curve"])
+def test_scores_at_one_end_do_not_say_that_epsilon_gains_nothing(group: str, score: float) -> None:
+    claim = CLAIMS["dba3c-epsilon"]
+    cases = dict.fromkeys(claim.numbers["curve"], spread([score, score + 0.01, score - 0.01]))
+    found = SuiteResult({"env": ENVS[Game.CATCH], "batch": 512, "bars": cases, group: cases})
+    assert claim.verdict(found) == UNDECIDED
+    reasons = {0.97: "both are near the best score: they could not differ", -0.42: "neither has learned"}
+    assert claim.reason(found) == reasons[score]
+
+
+def test_epsilon_is_judged_by_the_beginning_although_all_end_near_the_best() -> None:
+    claim = CLAIMS["dba3c-epsilon"]
+    found = result(claim, PAPER, {"env": Game.CATCH})
+    ends = dict.fromkeys(claim.numbers["curve"], spread([0.97, 0.98, 0.96]))
+    assert claim.verdict(SuiteResult({**found.report, "bars": ends})) == IN_SHAPE
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "case"), [("dba3c-rate", "batch", "rate 0.002"), ("dba3c-async", "learners", "async, 64 learners")]
+)
+def test_what_was_never_learned_cannot_be_forgotten(name: str, size: str, case: str) -> None:
+    claim = CLAIMS[name]
+    small = spread([0.05, 0.06, 0.07])
+
+    def judged(best: float) -> tuple[str, str]:
+        groups: dict[str, dict[str, Any]] = {
+            "bars": dict.fromkeys(claim.numbers["bars"], spread([best] * 3)),
+            "largest fall": dict.fromkeys(claim.numbers["bars"], small),
+            "best score": {one: spread([best if one == case else 0.9] * 3) for one in claim.numbers["bars"]},
+        }
+        found = SuiteResult({"env": ENVS[Game.CATCH], size: 4_096, **groups})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged(-0.36) == (UNDECIDED, f"{case} has not learned, so that it cannot forget")
+    assert judged(0.8)[0] == NOT_REPRODUCED
+    found = result(claim, NEGATION)
+    older = SuiteResult({of: group for of, group in found.report.items() if of != "best score"})
+    assert (claim.verdict(older), claim.reason(older)) == (UNDECIDED, f"the best score of {case} was not kept")
+
+
 def test_a_score_is_as_good_up_to_the_last_game_that_the_paper_calls_comparable() -> None:
     assert pytest.approx(6.1 / 7.3) == AS_GOOD, "Asteroids, the 37th of 49"
 
@@ -372,17 +420,100 @@ def test_intervals_are_written_with_their_ends(interval: Interval, text: str) ->
     assert interval.written("{:.2f}x") == text
 
 
+def test_sampling_with_a_gpu_is_judged_by_the_servers_that_use_it() -> None:
+    claim = CLAIMS["accelerated-sampling"]
+    found = result(claim, NEGATION)
+    ways = {"local, lock-step": spread([0.79, 0.8, 0.81]), "local, ahead": spread([0.85, 0.86, 0.87])}
+    bars = found.report["bars"] | {f"8 x 8 / 2 {way}": one for way, one in ways.items()}
+    assert claim.verdict(SuiteResult({**found.report, "bars": bars})) == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize("name", ["accelerated-learners", "accelerated-learners-dqn"])
+def test_more_learners_than_gpus_are_not_compared(name: str) -> None:
+    """Eight learners that share two GPUs are no faster than two; the paper's each have one."""
+    claim = CLAIMS[name]
+    bars = result(claim, PAPER).report["bars"]
+    names = {case: case.rpartition(", ") for case in bars}
+    shared = {
+        case: bars[f"{system}, 2 learners"] if learners in ("4 learners", "8 learners") else bars[case]
+        for case, (system, _, learners) in names.items()
+    }
+    assert claim.verdict(SuiteResult({"gpus": 2, "bars": shared})) == IN_SHAPE
+    assert claim.verdict(SuiteResult({"gpus": 8, "bars": shared})) == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize("env", ["MinAtar/SpaceInvaders-v1", "ALE/Phoenix-v5"])
+def test_scores_of_a_game_without_known_scores_are_not_judged(env: str) -> None:
+    """Random play scores 3.8 in MinAtar's Space Invaders, and Phoenix is none of the 49 games."""
+
+    def judged(name: str, **groups: Mapping[str, Any]) -> None:
+        found = SuiteResult({"env": env, **groups})
+        assert CLAIMS[name].verdict(found) == UNDECIDED
+        assert CLAIMS[name].reason(found) == f"the scores of {env} cannot be judged"
+
+    alike, lower = spread([3.79, 3.8, 3.82]), spread([1.79, 1.8, 1.81])
+    judged("fast-dqn-learning", bars={"both": alike, "standard": alike})
+    small_beside, large_beside, equal = CLAIMS["accelerated-secondary"].numbers["acting"]
+    judged(
+        "accelerated-secondary",
+        acting={small_beside: alike, large_beside: alike, equal: alike},
+        beside={small_beside: alike, large_beside: lower, equal: alike},
+    )
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claims_on_the_scale_of_a_player_judge_catch_and_the_games_with_published_scores(name: str) -> None:
+    claim = CLAIMS[name]
+    if any(of_breakout(cases, group) for group, cases in claim.numbers.items()):
+        assert set(claim.envs or ()) == {ENVS[Game.CATCH], "benchmarks.environments:SlowCatch", *games()}
+    else:
+        assert claim.envs is None or name in {"dba3c-nodes", "accelerated-pong"}
+
+
+def test_a_score_of_random_play_does_not_show_that_nodes_are_faster() -> None:
+    """Random play scores 1.7 in Breakout, so that the first evaluation reaches 0.5."""
+    claim = CLAIMS["dba3c-nodes"]
+
+    def judged(env: str, score: str) -> tuple[str, str]:
+        rows = [{"": case, f"reached {score}": "3 of 3"} for case in ("1 node", "64 nodes")]
+        bars = {"1 node": spread([41.0, 41.0, 41.1]), "64 nodes": spread([1.0, 1.0, 1.0])}
+        found = SuiteResult({"env": env, "nodes": 64, "rows": rows, "bars": bars})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged("ALE/Breakout-v5", "0.5") == (UNDECIDED, "0.5 in ALE/Breakout-v5: the score to reach is 300")
+    other = (UNDECIDED, "the scores of MinAtar/Breakout-v1 cannot be judged")
+    assert judged("MinAtar/Breakout-v1", "0.5") == judged("MinAtar/Breakout-v1", "300") == other
+    assert judged("ALE/Breakout-v5", "300") == (REPRODUCED, "")
+    assert judged("benchmarks.environments:SlowCatch", "0.5")[0] == IN_SHAPE
+
+
+def test_what_is_learned_in_ten_minutes_is_not_refuted_sooner() -> None:
+    claim = CLAIMS["accelerated-policy-gradients"]
+    random_play, learns = spread([-20.7, -20.5, -20.6]), spread([15.0, 16.0, 17.0])
+
+    def judged(minutes: float, **scores: dict[str, Any]) -> tuple[str, str]:
+        after = {**dict.fromkeys(claim.numbers["after_minutes"], learns), **scores}
+        found = SuiteResult({"env": "ALE/Pong-v5", "gpus": 8, "minutes": minutes, "after_minutes": after})
+        return claim.verdict(found), claim.reason(found)
+
+    assert judged(1.0, A2C=random_play) == (UNDECIDED, "measured after only 1.0 minutes")
+    assert judged(5.0, PPO=random_play) == (UNDECIDED, "measured after only 5.0 minutes")
+    assert judged(10.0, PPO=random_play)[0] == NOT_REPRODUCED
+    assert judged(5.0) == judged(10.0) == (REPRODUCED, "")
+    assert judged(12.0) == (UNDECIDED, "measured after 12.0 minutes")
+
+
 def test_runs_that_did_not_reach_a_score_are_not_left_out() -> None:
     pong, nodes = CLAIMS["accelerated-pong"], CLAIMS["dba3c-nodes"]
 
     def minutes(*took: float | None) -> str:
-        return pong.verdict(SuiteResult({"env": ENVS[Game.ATARI], "minutes_to_score": list(took)}))
+        return pong.verdict(SuiteResult({"env": "ALE/Pong-v5", "minutes_to_score": list(took)}))
 
     assert minutes(4.1, 3.8, 4.0) == minutes(7.9, 8.1, 8.0) == IN_SHAPE
     assert minutes(3.9, None, 4.1) == UNDECIDED
     assert minutes(None, None, None) == NOT_REPRODUCED
     assert minutes(None) == UNDECIDED
-    missed = SuiteResult({"env": ENVS[Game.ATARI], "minutes_to_score": [3.9, None, 4.1]})
+    missed = SuiteResult({"env": "ALE/Pong-v5", "minutes_to_score": [3.9, None, 4.1]})
     assert pong.reason(missed) == "1 of 3 runs did not reach it, and count as 10"
 
     def on_nodes(total: int = 3, **reached: tuple[float, ...]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks import learning
 from benchmarks.__main__ import reproduce
 from benchmarks.claims import CLAIMS, fast_dqn, ledger
 from benchmarks.claims.claim import FAILS, NOT_REPRODUCED, OPEN, REPRODUCED, UNDECIDED
@@ -36,7 +37,7 @@ def test_what_a_claim_runs_is_a_topology_that_loads(name: str, quick: bool) -> N
     assert callable(MEASURING[claim.suite].load())
     if not MEASURING[claim.suite].sets_modes:
         load(request.topology, request.overrides)
-    assert request.seconds <= {"fast-dqn-games": 36_000}.get(name, 600)
+    assert request.seconds <= {"fast-dqn-games": 36_000, "accelerated-policy-gradients": 630}.get(name, 600)
 
 
 def test_the_reduced_games_of_fast_dqn_differ_from_its_topology_in_sizes_alone() -> None:
@@ -77,6 +78,21 @@ def test_cases_are_compared_after_equal_steps_and_after_equal_minutes() -> None:
     assert made.figures["curve"]["slow"]["median"] == pytest.approx(-0.2 / 3)
 
 
+def test_policy_gradients_are_measured_for_ten_minutes_and_compared_at_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    claim = CLAIMS["accelerated-policy-gradients"]
+    assert min(claim.whole.seconds, claim.quick.seconds) >= 610, "the last report may be seconds older than the end"
+    points = [(0.0, 0.0, -20.0), (500.0, 9.99, 3.0), (600.0, 10.4, 9.0)]
+    ran = LearningRun(LearningCurve("", "Pong", 1.0, None, [points]), [{"time_s": 0.0, "env_steps": 0}])
+    monkeypatch.setattr(learning, "follow", lambda *_: ran)
+    suite = MEASURING[claim.suite]
+    made = suite.load()(BenchmarkRequest(shipped(suite.topology or ""), suite.keys, 1, 630.0))
+    assert made.figures["minutes"] == 10.0
+    assert [spread["values"] for spread in made.figures["after_minutes"].values()] == [[3.0]] * 4
+    assert made.figures["steps"] == 600.0
+
+
 @pytest.mark.parametrize(
     "suite",
     [
@@ -89,7 +105,7 @@ def test_cases_of_figures_are_topologies_with_the_papers_batches(suite: str, mon
         pytest.importorskip("minatar", reason="pip install 'actorlearn[minatar]'")
     seen: dict[str, tuple[str, ...]] = {}
 
-    def learn(_: str, request: BenchmarkRequest, cases: dict[str, tuple[str, ...]]) -> SuiteReport:
+    def learn(_: str, request: BenchmarkRequest, cases: dict[str, tuple[str, ...]], **_at: float) -> SuiteReport:
         seen.update(cases)
         topologies = {name: load(request.topology, (*request.overrides, *keys)) for name, keys in cases.items()}
         if suite == "ppo-environments":
@@ -171,14 +187,41 @@ def test_an_entry_is_written_with_curves_and_read_again(tmp_path: Path, monkeypa
     assert ledger.reproduce(claim, True, None, ["trainer.device=cpu", "seed=7"])[0].command == (
         "python -m benchmarks reproduce fast-dqn-repeated trainer.device=cpu seed=7 --quick"
     )
-    monkeypatch.setattr(ledger, "count_gpus", lambda: 2)
-    on_gpus, beside_gpus = (
-        ledger.reproduce(claim, True, None, [f"trainer.device={device}"])[0] for device in ("cuda", "cpu")
-    )
-    assert (on_gpus.report["gpus"], beside_gpus.report["gpus"]) == (2, 0), "those that it uses"
-    assert on_gpus.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", on_gpus.keys[-1])
+    entry, _ = ledger.reproduce(claim, True, None, ["trainer.device=cuda"])
+    assert entry.keys[-2] == "trainer.device=cuda" and re.fullmatch(r"seed=\d+", entry.keys[-1])
     assert text.split("\n\n")[1] == f"In place of the paper's: {claim.differs}."
     assert claim.refutation in text and f"`{command}`" in text
+
+
+SERVED = ("inference.count=1", "inference.device=cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "gpus"),
+    [
+        ("accelerated-pong", ("trainer.device=cpu",), 0),
+        ("accelerated-pong", ("trainer.device=cuda",), 1),
+        ("accelerated-pong", ("trainer.device=cuda:0", *SERVED), 1),
+        ("accelerated-pong", ("trainer.device=cuda:1", "inference={count: 2, device: cuda}"), 2),
+        ("accelerated-policy-gradients", ("env.id=ALE/Pong-v5", "learners.count=8", "trainer.device=cuda"), 1),
+        ("accelerated-sampling", ("trainer.device=cuda",), 0),
+        ("accelerated-sampling", SERVED, 1),
+        ("accelerated-learners", ("trainer.device=cuda:0", "inference.count=1", "inference.device=cuda:1"), 1),
+        ("accelerated-learners-dqn", ("trainer.device=cuda",), 1),
+        ("fast-dqn-speed", SERVED, 0),
+        ("fast-dqn-speed", ("trainer.device=cuda",), 1),
+        ("paac-time", ("trainer.device=cuda",), 1),
+    ],
+)
+def test_the_gpus_of_an_entry_are_those_that_its_measurement_uses(
+    name: str, overrides: tuple[str, ...], gpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All trainers of a machine share one, and so do all servers; the machine may have more."""
+    claim, measured = CLAIMS[name], SuiteReport("made", (), (), {}, "")
+    suite = MEASURING[claim.suite]
+    made = type("Made", (), {"keys": suite.keys, "topology": suite.topology, "load": lambda _: lambda _: measured})()
+    monkeypatch.setattr(ledger, "MEASURING", {claim.suite: made})
+    assert ledger.reproduce(claim, True, None, overrides)[0].report["gpus"] == gpus
 
 
 def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
@@ -189,6 +232,42 @@ def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
     assert [one.outcome for one in entry.comparisons] == [OPEN, FAILS]
     assert (entry.verdict, entry.reason) == (NOT_REPRODUCED, f"not so: {entry.comparisons[1].what}")
     assert f"| {entry.comparisons[1].what}: " in table({entry.claim: entry})
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        ("fast-dqn-learning", "ALE/Phoenix-v5"),
+        ("gala-learning", "MinAtar/Asterix-v1"),
+        ("dba3c-nodes", "MinAtar/Breakout-v1"),
+        ("dba3c-nodes", "ALE/Pong-v5"),
+        ("accelerated-pong", "ALE/Breakout-v5"),
+    ],
+)
+def test_a_game_whose_scores_a_claim_cannot_judge_is_refused_before_it_is_measured(
+    name: str, env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_suite(_: object) -> None:
+        raise AssertionError("it is measured")
+
+    claim = CLAIMS[name]
+    suite = MEASURING[claim.suite]
+    unused = type("Unused", (), {"keys": suite.keys, "topology": suite.topology, "load": load_suite})()
+    monkeypatch.setattr(ledger, "MEASURING", {claim.suite: unused})
+    with pytest.raises(RunError, match=rf"env\.id='{env}': {name} cannot judge the scores of this game: choose one of"):
+        ledger.reproduce(claim, True, None, [f"env.id={env}"])
+
+
+@pytest.mark.parametrize(("env", "score"), [("benchmarks.environments:SlowCatch", 0.5), ("ALE/Breakout-v5", 300.0)])
+def test_nodes_play_to_a_score_that_shows_learning_in_their_game(env: str, score: float) -> None:
+    assert ledger.request_of(CLAIMS["dba3c-nodes"], False, overrides=[f"env.id={env}"]).score == score
+
+
+def test_the_table_has_a_row_for_scores_that_cannot_be_judged() -> None:
+    bars = {case: {"values": [3.8] * 3} for case in ("both", "standard")}
+    report = {"env": "MinAtar/Asterix-v1", "bars": bars, "hours": 0.1}
+    entry = ledger.LedgerEntry("fast-dqn-learning", "", "2026-11-26", 3, 12.0, (), report)
+    assert "| undecided | the scores of MinAtar/Asterix-v1 cannot be judged |  |  | 3 |" in table({entry.claim: entry})
 
 
 def test_claims_are_listed_and_what_is_none_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

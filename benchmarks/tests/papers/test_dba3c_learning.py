@@ -121,6 +121,8 @@ def test_scores_are_compared_after_as_many_steps_and_as_much_time() -> None:
         "slow": [0.0],
         "fast": [0.0],
     }
+    for group, values in (("best score", (0.4, 0.9)), ("curve", (0.2, 0.1))):
+        assert [one["values"] for one in made.figures[group].values()] == [[pytest.approx(one)] for one in values]
 
 
 def test_nodes_are_doubled_with_the_papers_batches(followed: list[Topology]) -> None:

@@ -142,6 +142,25 @@ def test_results_that_stand_in_the_folder_are_not_run_again_and_are_compared_aft
     assert ends["one learner"] == ("0.80", "0.80") and ends["NoLoCo, 2 learners"] == ("0.50", "-1.00")
 
 
+def test_scores_at_the_end_are_those_after_equal_steps(tmp_path: Path) -> None:
+    """Gossip makes twice as many steps in its time, and is the better one in those that sync did not make."""
+    request = BenchmarkRequest(shipped("catch.yaml"), (), 1, 1.0, output=tmp_path)
+    for count in (1, 2):
+        for mode in modes(count, 2, 1):
+            scores = [-1.0, 0.5, 0.9] if mode == "gossip" else [-1.0, 0.5]
+            keep_result(request, SUITE, GossipResult(mode, count, 1, ran(scores, ROWS)))
+    report = gossip(request)
+    ends = report.figures["score at the end"]
+    assert {name: one["values"] for name, one in ends.items()} == {name: [0.5] for name in ends}
+    assert {row[4] for row in report.rows} == {"0.50 (0.50 to 0.50)"}
+    assert "score at the end: after 1,000 steps, the last of the run that was over first" in report.notes
+
+
+def test_convergence_is_that_after_equal_steps() -> None:
+    longer = {**RUNS, ("async", 4): [ran([-1.0, -0.5, 0.9])]}
+    assert figures(longer, environments=16).convergent["async", 4] == 0.0
+
+
 def test_without_a_topology_it_measures_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[BenchmarkRequest] = []
     measured = SuiteReport("", (), (), {}, "")
@@ -175,7 +194,7 @@ def test_a_quick_measurement_on_a_small_environment(tmp_path: Path) -> None:
         "one learner",
         *(f"{mode}, 2 learners" for mode in ("sync", "async", "gossip", NO_MIXING, WAITING, CORRECTED, NOLOCO)),
     ]
-    assert [note.partition(": ")[0] for note in found.notes[:2]] == ["convergent", "energy"]
+    assert [note.partition(": ")[0] for note in found.notes[:3]] == ["score at the end", "convergent", "energy"]
     assert "runs were ended before their 10,000,000 steps" in found.notes[-1]
     report.write(found, tmp_path)
     told = json.loads((tmp_path / "gossip.json").read_text())

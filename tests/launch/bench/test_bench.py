@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from launch.bench import SUITES, SuiteRequest, report, shipped
+from launch.bench import SUITES, SuiteRequest, report, sampling, shipped
 from launch.bench.interleaved import Spread, interleave
 from launch.bench.parts import Parts, bound
 from launch.bench.replay import cases, shape_of
@@ -42,6 +44,26 @@ def test_rates_are_of_the_time_between_reports() -> None:
         for time_s, steps in ((0.0, 0), (2.0, 10), (4.0, 40), (4.0, 41), (5.0, 41))
     ]
     assert rates(reports) == (5.0, 15.0, 0.0)
+
+
+def test_sampling_with_a_server_on_a_gpu_measures_simulators_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, str]] = []
+
+    def seen(path: str, overrides: tuple[str, ...], *_: float) -> float:
+        inference = load(path, overrides).inference
+        asked.append((inference.count, inference.device))
+        return 1.0
+
+    class Simulation(nullcontext[Any]):
+        def __init__(self, path: str, overrides: tuple[str, ...]) -> None:
+            super().__init__(self)
+            self.simulate = lambda _seconds: seen(path, overrides)
+
+    monkeypatch.setattr(sampling, "Parts", Simulation)
+    monkeypatch.setattr(sampling, "rate_of", seen)
+    keys = (*SMALL, "inference.count=1", "inference.device=cuda", "inference.precision=fp32")
+    sampling.sampling(SuiteRequest(CATCH, keys, 1, 1.0))
+    assert asked == [(0, "cpu"), (0, "cpu"), (0, "cpu"), (1, "cuda"), (1, "cuda")]
 
 
 def test_parts_in_turn_add_their_times() -> None:

@@ -135,6 +135,22 @@ def test_a_head_and_its_nodes_find_each_other_and_their_keys(tmp_path: Path) -> 
     assert of_head == ["head.key", "nodes/node-0.pub", "nodes/node-1.pub"] and of_node == ["node-0.key", "node-1.key"]
 
 
+def test_the_head_chooses_the_values_that_the_topology_leaves_out(tmp_path: Path) -> None:
+    asked, sent = tmp_path / "asked.yaml", tmp_path / "sent.yaml"
+    asked.write_text(
+        "env: {id: CartPole-v1}\nalgorithm: {name: ppo}\noptimizer: {learning_rate: 4e-3, learning_rate_final: 2.e-3}\n"
+    )
+    keys = ["mode=gossip", "learners.count=2", "nodes.count=2", "optimizer.learning_rate=1e-3"]
+    result = ask("manifest", asked, *keys, "--image", "me")
+    assert result.exit_code == 0, result.output
+    sent.write_text(next(yaml.safe_load_all(result.stdout))["data"]["topology.yaml"])
+    here, there = load(asked, [*keys, "nodes.listen=0.0.0.0:5555"]), load(sent)
+    assert here.left_to_cores == {"simulators.count", "trainer.threads"}
+    assert there == here
+    assert (there.left_to_cores, there.left_to_step_time) == (here.left_to_cores, here.left_to_step_time)
+    assert "simulators.envs" not in there.written
+
+
 def test_pods_mount_the_volumes_that_they_have() -> None:
     for job in printed()[1]["spec"]["replicatedJobs"]:
         pod = job["template"]["spec"]["template"]["spec"]

@@ -47,6 +47,15 @@ def test_a_curve_over_nodes_k_and_servers_is_drawn(topology: str, capsys: pytest
     assert curves["nodes"][0]["env_steps_per_s"] < curves["nodes"][-1]["env_steps_per_s"]
 
 
+@pytest.mark.parametrize("nodes", ["nodes.count=0x6", "nodes.count=0.6e1", "nodes={count: 6}", "@keys"])
+def test_each_node_has_a_learner_however_the_number_of_nodes_is_written(
+    topology: str, nodes: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("keys").write_text("nodes.count=6\n")
+    assert predicted(topology, [nodes], capsys)["curves"]["nodes"][-1]["at"] == 6
+
+
 def test_the_exchange_follows_mode_nodes_and_servers(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exchanging(topology, [], capsys) == "alone"
     assert exchanging(topology, ["learners.count=2"], capsys) == "lock-step"

@@ -10,8 +10,9 @@ import pytest
 from launch.commands.sweep import sweep
 from launch.errors import RunError
 from launch.sweeps.file import as_json, read
-from launch.sweeps.history import FORMAT, Begun
+from launch.sweeps.history import FORMAT, Begun, Ended, Trial
 from launch.sweeps.state import State
+from tests.launch.desk.folders import row, write_run
 
 TEXT = "topology: cart.yaml\nvary: {optimizer.learning_rate: [0.1, 0.2]}\nseeds: [1, 2, 3]\nat_once: 2\n"
 
@@ -77,6 +78,20 @@ def test_a_folder_with_something_else_in_it_is_left_alone(file: Path) -> None:
     with pytest.raises(RunError, match=r"there: contains mine but no sweep; name an empty or new --folder"):
         sweep(file, Path("there"), check=False, retry=False, json=False)
     assert [path.name for path in Path("there").iterdir()] == ["mine"]
+
+
+def test_a_sweep_without_runs_reports_none_of_others(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its report had all runs of runs/."""
+    write_run(Path("runs/unrelated"), [row(1)])
+    file.write_text("topology: cart.yaml\n")
+    begin(file, Path("runs/rates"))
+    with State(Path("runs/rates")) as state:
+        state.add(Trial(number=0, values={}))
+        state.add(Ended(trial=0, seed=1, status="failed", error="refused"))
+    assert sweep(file, None, check=False, retry=False, json=False) == 1
+    said = capsys.readouterr().out
+    assert "0 runs in runs/rates\n" in said and "report.html" not in said
+    assert not Path("runs/rates/report.html").exists()
 
 
 def test_what_could_start_no_run_is_said_before_anything_is_made(file: Path) -> None:

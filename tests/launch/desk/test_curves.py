@@ -71,6 +71,30 @@ def test_points_that_a_restore_took_back_do_not_count_against_steps(tmp_path: Pa
     assert points.that_count().minutes.tolist() == [0, 2 / 60, 8 / 60, 10 / 60]
 
 
+def test_a_restore_undoes_points_of_a_metric_that_few_reports_have(tmp_path: Path) -> None:
+    """Points of evaluations between the checkpoint and the next evaluation were kept."""
+    evaluated = [row(n, eval_return_mean=1.0) for n in range(10)]
+    run = write_run(tmp_path / "run", [*evaluated, row(5), row(7), row(6)])
+    for whole in (False, True):
+        curve = GrowingCurve(run.path / "metrics.jsonl", "eval_return_mean", whole)
+        assert curve.points.that_count().steps.tolist() == [0, 100, 200, 300, 400, 500]
+        assert len(curve.points.steps) == 10
+    append(run, "metrics.jsonl", row(8, eval_return_mean=2.0))
+    curve.look()
+    assert curve.points.that_count().steps.tolist() == [0, 100, 200, 300, 400, 500, 800]
+    assert curve.points.that_count().numbers[-1] == 2.0
+
+
+def test_a_restore_undoes_points_also_of_a_curve_that_was_thinned(tmp_path: Path) -> None:
+    lives = [(1.0, 0, 7_200), (None, 500, 1_000), (2.0, 1_000, 9_000)]
+    rows = [row(n, eval_return_mean=score) for score, begin, end in lives for n in range(begin, end)]
+    run = write_run(tmp_path / "run", [own | {"time_s": 2.0 * n} for n, own in enumerate(rows)])
+    points = GrowingCurve(run.path / "metrics.jsonl", "eval_return_mean", whole=True).points.that_count()
+    assert (np.diff(points.steps) > 0).all()
+    assert points.steps[points.numbers == 1.0].max() <= 50_000
+    assert points.steps[points.numbers == 2.0].min() == 100_000
+
+
 def test_times_that_stand_still_do_not_make_a_curve_grow_for_ever(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [])
     curve = GrowingCurve(run.path / "metrics.jsonl", SCORE)

@@ -53,3 +53,25 @@ def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path:
     assert "data:video/mp4;base64," + base64.b64encode(b"film").decode() in page([run], "episode_return_mean")
     with pytest.raises(RunError, match=r"did you mean episode_return_mean\?"):
         page([run], "episode_return")
+
+
+def test_a_metric_whose_newest_values_are_missing_is_drawn(tmp_path: Path) -> None:
+    """Such as the loss of a run that has diverged; no run had it, as the newest report alone was asked."""
+    run = write_run(tmp_path / "run", [row(n, loss=1.0 if n < 290 else None) for n in range(300)])
+    left = write_run(tmp_path / "left", [row(0, entropy=0.5), *(row(n) for n in range(1, 9))])
+    text = page([run, left], "loss")
+    told = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])
+    assert "loss" in [one["name"] for one in told["desk"]["metrics"]]
+    (curve,) = (told[f"curve/{one['id']}"] for one in told["runs"] if one["name"] == "run")
+    assert len(curve["metrics"]["loss"]["by_steps"][0]) == 290
+    assert "entropy" in page([run, left], "entropy"), "a metric that only older reports have"
+    assert page([write_run(tmp_path / "new", [row(1, episode_return_mean=None)])], "episode_return_mean")
+    with pytest.raises(RunError, match=r"--y los: no run has this metric; did you mean loss\?"):
+        page([run], "los")
+
+
+def test_a_report_of_no_runs_has_none_of_the_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(Path("runs/unrelated"), [row(1)])
+    text = page([], "episode_return_mean")
+    assert json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])["runs"] == []

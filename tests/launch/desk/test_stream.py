@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -146,6 +147,37 @@ def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_p
     assert "-1.0" in page([run], SCORE)
 
 
+def test_the_table_and_a_report_have_the_best_score_of_all_reports(tmp_path: Path) -> None:
+    """The better one of the first and the last report was shown, which are what was read of a long run."""
+    env_changed = [
+        row(n, env_changes=1, episode_return_mean=0.5 if n == 12_000 else 0.1) for n in range(10_000, 14_000)
+    ]
+    rows = [row(n, episode_return_mean=0.9 if n == 6001 else 0.1) for n in range(10_000)]
+    made = [write_run(tmp_path / "run-0", rows), write_run(tmp_path / "run-1", rows)]
+    (resumed,) = [write_run(tmp_path / "run-2", rows + env_changed, changed={"env.id": {"was": "a", "is": "b"}})]
+    bests = {id_of(run): RunReader(run).look().best_return for run in [*made, resumed]}
+    assert sorted(filter(None, bests.values())) == [0.5, 0.9, 0.9]
+    runs = WatchedRuns(tmp_path)
+    overview, shown = Overview(runs), {}
+    while overview.may_have_changed and shown != bests:
+        shown |= {run["id"]: run["numbers"]["best"] for run in overview.changed().get("runs", ())}
+        assert all(best in (None, bests[run]) for run, best in shown.items()), "what is unknown yet is not shown"
+    assert shown == bests
+    append(made[0], METRICS_FILE, row(10_000, episode_return_mean=0.95))
+    assert RunReader(made[0]).look().best_return == 0.95
+    told = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', page(made, SCORE))[0])
+    assert sorted(run["numbers"]["best"] for run in told["runs"]) == [0.9, 0.95]
+
+
+def test_the_table_keeps_the_newest_metrics_of_learning_while_an_update_is_awaited(tmp_path: Path) -> None:
+    """Those of the first report were shown."""
+    waiting = [row(10_000 + n, update_steps=100) for n in range(500)]
+    run = write_run(tmp_path / "run", [*(row(n, loss=float(-n)) for n in range(10_000)), *waiting])
+    (line,) = Overview(WatchedRuns(tmp_path), columns=None).changed()["runs"]
+    assert line["metrics"]["loss"] == RunReader(run).look().row["loss"] == -9_999.0
+    assert line["numbers"]["score"] == pytest.approx(0.1 * 10_499)
+
+
 def test_a_seed_that_died_early_does_not_end_the_band_of_the_others(tmp_path: Path) -> None:
     for seed, count in ((1, 9), (2, 9), (3, 3)):
         run = write_run(tmp_path / f"run-{seed}", [row(n) for n in range(count)], seed=seed)
@@ -204,6 +236,15 @@ def test_a_metric_of_any_name_is_drawn(tmp_path: Path, name: str) -> None:
 def test_a_metric_that_no_report_has_is_an_empty_curve(tmp_path: Path, name: str) -> None:
     write_run(tmp_path / "run", [row(n) for n in range(3)])
     assert WatchedRuns(tmp_path).look()[0].curve(name).points.numbers.tolist() == []
+
+
+@pytest.mark.parametrize("shown", [[SCORE, "absent"], ["absent"], [SCORE, "late"], ["late", SCORE]])
+def test_events_are_marked_at_their_steps_whatever_metrics_are_drawn(tmp_path: Path, shown: Sequence[str]) -> None:
+    """The last metric gave the steps of a time: marks were missing, or at the first point of a late metric."""
+    run = write_run(tmp_path / "run", [row(n, late=1.0 if n > 50 else None) for n in range(99)], [DIED])
+    (watched,) = WatchedRuns(run.path, [run]).look()
+    (mark,) = parts.curve(watched, True, shown)["marks"]
+    assert (mark["minutes"], mark["steps"]) == (0.35, 1050)
 
 
 def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:

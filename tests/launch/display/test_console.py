@@ -267,6 +267,21 @@ def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(make(PONG, Tty()), PlainConsole)
 
 
+def test_plain_lines_that_are_asked_for_have_each_report_and_each_checkpoint() -> None:
+    stream = io.StringIO()
+    console = make(PONG, stream, plain=True)
+    for steps in (100, 200):
+        console.row(ROW | {"env_steps": steps})
+        console.event(Note("saved", "trainer", 0, fields={"env_steps": steps}))
+    assert [line.split("steps")[0].split()[1:] for line in stream.getvalue().splitlines()] == [
+        ["100"],
+        ["trainer", "saved:", "100"],
+        ["200"],
+        ["trainer", "saved:", "200"],
+    ]
+    console.close()
+
+
 @pytest.mark.parametrize("height", [24, 40])
 def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
     view = seen()

@@ -67,6 +67,18 @@ def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
     plot([RunFolder(tmp_path / "run", {})], tmp_path / "resumed.png")
 
 
+def test_a_restore_undoes_points_of_a_metric_that_few_reports_have(tmp_path: Path) -> None:
+    """Points of evaluations between the checkpoint and the next evaluation were kept."""
+    rows = [(60.0 * n, 10 * n, float(n)) for n in range(1, 11)]
+    again = [(700.0, 55, None), (760.0, 70, None), (800.0, 60, None)]
+    assert read_curve(make_run(tmp_path / "run", rows + again)).newest == [(10.0 * n, n) for n in range(1, 6)]
+    curve = read_curve(make_run(tmp_path / "later", [*rows, *again, (860.0, 81, 2.5)]))
+    assert curve.newest == [*((10.0 * n, n) for n in range(1, 6)), (81.0, 2.5)]
+    assert curve.final == 2.5
+    with pytest.raises(ValueError, match=r"no report since the run was restored has a score; try again later in the"):
+        read_curve(make_run(tmp_path / "all", [*rows, (700.0, 5, None)]))
+
+
 def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [(60.0, 100, 1.0)])
     with (run.path / "metrics.jsonl").open("a") as file:

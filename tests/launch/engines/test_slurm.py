@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,35 @@ def test_the_job_of_an_earlier_life_is_cancelled_first(install: Install, tmp_pat
     engine.start(nodes_of(tmp_path, "a"))
     assert (tmp_path / "calls").read_text().splitlines()[0] == "scancel 7"
     engine.close()
+
+
+def test_a_job_is_followed_and_cancelled_after_its_folder_was_removed(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(sbatch="echo 7", squeue="echo 1", scancel="")
+    monkeypatch.setattr(slurm, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(slurm, "LEAVE_S", 0.0)
+    engine = SlurmJobs(tmp_path / "run", NodesSection())
+    engine.start(nodes_of(tmp_path, "a", "b"))
+    shutil.rmtree(tmp_path / "run")
+    gone: dict[str, str] = {}
+    assert within(10, lambda: bool(gone.update(engine.gone()) or gone)) and gone.keys() == {"a"}
+    engine.close()
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == "scancel 7"
+
+
+def test_a_job_whose_number_cannot_be_written_is_cancelled(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = tmp_path / "run" / "nodes" / "slurm.job"
+    install(sbatch=f"mkdir {job}; echo 7", squeue="", scancel="")  # the file cannot be written, as on a full disk
+    monkeypatch.setattr(slurm, "LEAVE_S", 0.0)
+    engine = SlurmJobs(tmp_path / "run", NodesSection())
+    with pytest.raises(OSError, match="slurm.job"):
+        engine.start(nodes_of(tmp_path, "a"))
+    job.rmdir()
+    engine.close()
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == "scancel 7"
 
 
 def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Path) -> None:

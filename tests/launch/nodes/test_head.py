@@ -307,6 +307,37 @@ def test_a_checkpoint_is_at_the_head_before_it_is_told(made: Cluster, tmp_path: 
     assert read_manifest(here)["env_steps"] == 500
 
 
+def test_films_of_an_evaluation_are_at_the_head_before_the_evaluator_is_over(made: Cluster, tmp_path: Path) -> None:
+    evaluator, films = ProcessId("evaluator", 0), "films/000000000500"
+    made.head.do(Start(evaluator, 5))
+    made.turn(3)
+    there, here = made.folder("node-0") / films, tmp_path / "run" / films
+    for later in (there, there.with_name("000000000600")):  # of the second, games are still played
+        later.mkdir(parents=True)
+        (later / "best.mp4").write_bytes(b"film" * CHUNK_BYTES)
+    (there / "games.json").write_text("[]")
+    say(made, "node-0", evaluator, Evaluated(policy_version=1, env_steps=500, returns=[1.0]))
+    assert [event.message.env_steps for event in made.of(ev.Received)] == [500]
+    say(made, "node-0", evaluator, Finished(reason="scored", summary={}))
+    assert (here / "best.mp4").read_bytes() == b"film" * CHUNK_BYTES and (here / "games.json").read_text() == "[]"
+    assert [path.name for path in here.parent.iterdir()] == ["000000000500"] and not made.of(ProtocolWarning)
+
+
+def test_films_that_arrive_in_part_are_reported_and_removed(made: Cluster, tmp_path: Path) -> None:
+    films = "films/000000000500"
+    there = made.folder("node-0") / films
+    there.mkdir(parents=True)
+    for name in ("best.mp4", "worst.mp4"):
+        (there / name).write_bytes(b"film")
+    _, *rest = Outgoing(made.folder("node-0"), there).messages()
+    for message in rest:
+        made.report("node-0", message)
+    made.turn(3)
+    (complaint,) = made.of(ProtocolWarning)
+    assert complaint.text == f"node node-0: {films} was not received completely: best.mp4 has 0 of 4 bytes"
+    assert list((tmp_path / "run" / "films").iterdir()) == []
+
+
 def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int = 9) -> None:
     """Have a trainer's checkpoint sent to the head; of its parts only so many."""
     name = made.head.placed[learner]

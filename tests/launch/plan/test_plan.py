@@ -21,9 +21,11 @@ from launch.plan.plan import Plan, PlannedProcess
 from launch.plan.planning import plan
 from launch.plan.roles import server_of
 from launch.runtime.process_table import ProcessTable
+from launch.supervision import events as ev
 from launch.topology.load import TopologyError, in_all, parse
 from tests.launch.described import DESCRIPTION
 from tests.launch.opened import ADDRESSES, named, told
+from tests.launch.supervision.story import asked, lose, two
 
 
 def planned(*overrides: str) -> Plan:
@@ -385,3 +387,11 @@ def test_check_says_how_much_there_is_in_all() -> None:
     found = check.as_json(planned("learners.count=2", "simulators.count=1", "simulators.envs=6"))
     steps = found["topology"]["algorithm"]["horizon"] * 12
     assert found["in_all"] == {"learners": 2, "environments": 12, "batch_steps": steps}
+
+
+def test_learners_that_do_not_go_on_get_no_simulators() -> None:
+    made = living("learners.count=2")
+    (asked_for,) = lose(two(), "trainer-1").then(asked("attach", simulators=3)).did(ev.Enlarge)
+    enlarged = made.enlarge(asked_for)
+    assert isinstance(enlarged, ev.Enlarged)
+    assert [process.id.learner for process in enlarged.processes] == [0, 0, 0]

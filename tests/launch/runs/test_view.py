@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,19 @@ def test_a_living_run_has_the_processes_that_its_supervisor_tells_of(
     assert reader.look().processes == []
     told.append(None)
     assert glance(run).processes is None
+
+
+def test_the_time_between_two_lives_of_a_run_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest report of a run that was resumed just now may be a day old."""
+    now_s = 1_700_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    started = datetime.fromtimestamp(now_s - 5.0, UTC).isoformat()
+    for word, expected_s in ((started, 9.0), (None, 86_404.0), ("yesterday", 86_404.0)):
+        run = folder(tmp_path / f"pong-{word}", **me(), started=word)
+        os.utime(run.path / "metrics.jsonl", (now_s - 86_400.0,) * 2)
+        assert glance(run).elapsed_s == expected_s
+        os.utime(run.path / "metrics.jsonl", (now_s - 2.0,) * 2)  # a report of this life
+        assert glance(run).elapsed_s == 6.0
 
 
 def test_a_run_that_ends_during_a_look_is_seen_to_end_with_its_last_report(

@@ -26,16 +26,19 @@ from actorlearn.parameters.chosen_checkpoints import Best, read_best, write_best
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Evaluated
 from launch.commands import run
+from launch.desk.curves import GrowingCurve
 from launch.errors import FailedError, RunError
 from launch.plan.plan import Start
 from launch.plan.segments import replay_shape
 from launch.reports import evaluations
 from launch.runs import find
+from launch.runs.curves import read_curve
 from launch.runs.jsonl import read_object
 from launch.runs.view import RunReader
 from launch.runtime import loop
 from launch.runtime.loop import Runner
 from launch.supervision import events as ev
+from launch.sweeps.folders import read_outcome
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.described import DESCRIPTION
@@ -225,6 +228,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
     assert sorted(causes) == sorted(["one", "two", "three", *said])
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["env_steps"] for line in rows] == [5, 5, 6]
+    assert read_object(tmp_path / "run" / "summary.json")["complaints"] == len(said)
 
 
 def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
@@ -316,11 +320,12 @@ class Heard:
         pass
 
 
-def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
-    def evaluated(env_steps: int, *returns: float) -> ev.Note:
-        message = Evaluated(policy_version=1, env_steps=env_steps, returns=list(returns))
-        return ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
+def evaluated(env_steps: int, *returns: float) -> ev.Note:
+    message = Evaluated(policy_version=1, env_steps=env_steps, returns=list(returns))
+    return ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
 
+
+def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
     console, said = Heard(), []
     saved(tmp_path / "run" / "checkpoints" / "20")
     for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
@@ -334,6 +339,29 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
         "8.5 over 2 games at 1,000 steps, deviation 0.7",
         "best 8.5 over 2 games at 1,000 steps, last 2.5 over 2 games at 2,000 steps; 2 evaluations",
     ]
+
+
+@pytest.mark.parametrize("earlier", [None, evaluated(20, 1.0)])
+def test_the_evaluation_of_the_final_weights_is_the_end_of_its_curve_and_the_score_of_a_sweep(
+    tmp_path: Path, lead: Lead, earlier: ev.Note | None
+) -> None:
+    """Sweeps had no score, or that of the evaluation before, as no report came after the trainer had ended."""
+    folder, column = tmp_path / "run", "eval_return_mean"
+    with runner(folder, None) as run:
+        row = ev.MetricsRow("trainer", {"env_steps": 40, "time_s": 6.0, "episode_return_mean": 2.0})
+        lead(run, *([earlier] if earlier else []), row, evaluated(40, 8.0, 9.0), status="finished")
+    summary = read_object(folder / "summary.json")
+    assert read_outcome(folder, column, 40).score == summary["evaluations"]["last"]["mean"] == 8.5
+    assert read_curve(find.find(str(folder)), column).newest == [(40.0, 8.5)]
+    shown = GrowingCurve(folder / "metrics.jsonl", column).points.that_count()
+    assert (shown.steps.tolist(), shown.numbers.tolist()) == ([40.0], [8.5])
+    assert RunReader(find.find(str(folder))).look().row["episode_return_mean"] == 2.0
+
+
+def test_an_evaluation_that_a_report_has_adds_no_report(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None) as run:
+        lead(run, evaluated(20, 1.0), ev.MetricsRow("trainer", {"env_steps": 40}))
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
 
 
 def test_the_reason_of_a_failure_is_the_last_line(tmp_path: Path, lead: Lead) -> None:
@@ -373,6 +401,26 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
         "it has no snapshots of simulators",
         "without simulator-2, simulator-3 (attached before); attach as many again if you need them",
     ]
+
+
+def test_a_resumed_run_that_ends_before_its_first_report_counts_up_to_its_checkpoint(
+    tmp_path: Path, lead: Lead
+) -> None:
+    """It had reached 50,000 steps, and was resumed at 10,000."""
+    saved(tmp_path / "run" / "checkpoints" / "10000")
+    rows = [{"time_s": steps / 100, "env_steps": steps, "frames": 4 * steps} for steps in (9_990, 20_000, 50_000)]
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run)
+    summary = read_object(tmp_path / "run" / "summary.json")
+    assert (summary["env_steps"], summary["frames"], summary["wall_time_s"]) == (10_000, 39_960, 99.9)
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run)
+    assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 10_000
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run, ev.MetricsRow("trainer", {"env_steps": 10_050, "frames": 40_200}))
+    assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 10_050
 
 
 def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, lead: Lead) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console as Terminal
 
 from actorlearn.wire.channel import Dealer, Router
 from actorlearn.wire.control import Control
-from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, encode
+from actorlearn.wire.messages import Applied, Evaluated, Finished, Message, Reply, Report, Warned, encode
 from launch.display.console import LiveConsole, PlainConsole
 from launch.errors import FailedError
 from launch.runs import client
@@ -195,3 +195,17 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
     for said, complaint in zip([*odd, "Input data was truncated"], complaints, strict=True):
         assert "'trainer.0' was not understood: " in complaint
         assert said in complaint
+
+
+def test_the_summary_counts_the_warnings_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(run: RunFolder, dealers: list[Dealer]) -> None:
+        for update in range(12):
+            assert dealers[0].send(encode(Warned(text=f"update {update} skipped")))
+        assert dealers[0].send(encode(Report(row={})))
+        while "was not understood" not in (run.path / "events.jsonl").read_text():
+            time.sleep(0.01)  # without an end of its own: pytest has a limit
+
+    assert run_beside(tmp_path, monkeypatch, tell) == 0
+    warned = [event for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
+    assert len(warned) == 13
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["complaints"] == 13

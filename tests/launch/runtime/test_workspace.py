@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
+import re
 import signal
 import socket
 import time
@@ -33,6 +35,7 @@ from launch.sweeps.state import State
 from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.opened import opened, ready
+from tests.launch.runs.folders import me
 from tests.launch.runtime.no_processes import NoProcesses
 
 
@@ -245,3 +248,16 @@ def test_a_run_that_shows_as_alive_has_written_its_topology(tmp_path: Path, monk
     monkeypatch.setattr(metadata, "write", write_meta)
     laid(tmp_path, False, "total_steps=1234")
     assert seen[0] == 1234
+
+
+@pytest.mark.parametrize("meta", [{}, {"supervisor_pid": 2**22 + 1, "supervisor_started": 1}, me()])
+def test_a_folder_that_another_run_uses_is_refused_with_its_process_if_that_is_known(
+    tmp_path: Path, meta: dict[str, int]
+) -> None:
+    """A run that starts has not written meta.json yet, or the file is of an earlier life that was killed."""
+    with Workspace(tmp_path / "run"):
+        (tmp_path / "run" / "meta.json").write_text(json.dumps(meta))
+        who = f"supervisor process {os.getpid()}" if meta == me() else "it is starting or ending"
+        said = f"{tmp_path}/run: another run uses this folder ({who}); stop that run, or name another folder"
+        with pytest.raises(RunError, match=re.escape(said)), Workspace(tmp_path / "run"):
+            pass

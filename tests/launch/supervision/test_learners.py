@@ -66,6 +66,23 @@ def test_a_learner_that_has_left_the_others_is_not_listed_while_it_saves() -> No
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
 
 
+def test_simulators_are_attached_to_learners_that_go_on() -> None:
+    """Those of a learner whose trainer was given up, or leaves, would play for nobody."""
+    story = lose(two(), "trainer-1").then(asked("attach", simulators=2))
+    assert story.last == [ev.Enlarge("cli-1", 2, without=(1,))]
+    gossip = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("detach", "cli-2", names=["trainer-0"]))
+    assert gossip.at(2, asked("attach", simulators=1)).did(ev.Enlarge) == [ev.Enlarge("cli-1", 1, without=(0,))]
+
+
+def test_simulators_are_not_attached_while_no_learner_goes_on() -> None:
+    story = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("attach", learners=1))
+    new = ProcessId("trainer", 2, 2), ProcessId("simulator", 2, 2)
+    story.then(ev.Enlarged("cli-1", tuple(PlannedProcess(own, 4 + row) for row, own in enumerate(new))))
+    lose(lose(story, "trainer-0"), "trainer-1").then(asked("attach", "cli-2", simulators=1))
+    said = "attach 1 simulators: no learner can take them, because no trainer runs; try again when one has started"
+    assert story.reply == Reply(ok=False, text=said)
+
+
 def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> None:
     key, address = "ab" * 32, Tcp("10.0.0.1", 5555)
     story = two().at(2, ev.Received("trainer-1", 0, Listens(key=key)))

@@ -10,8 +10,10 @@ from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.supervision.story import (
     KILL,
+    ROLES,
     SHAPE,
     UNSAVED_RESTARTS,
+    Story,
     asked,
     attaching,
     failed,
@@ -240,3 +242,22 @@ def test_a_run_that_is_stopping_takes_no_changes(command: str) -> None:
     story = running().at(2, ev.Interrupted()).at(3, asked(command, simulators=1, names=["simulator-0"]))
     assert not story.reply.ok
     assert "the run is draining" in story.reply.text
+
+
+@pytest.mark.parametrize("command", ["attach", "detach", "save"])
+def test_a_run_that_waits_for_its_nodes_takes_no_changes_and_then_begins(command: str) -> None:
+    """On several machines the run answers command lines before its nodes have joined: nothing is started yet."""
+    story = Story().at(0, asked(command, simulators=1, names=["simulator-0"]))
+    assert not story.reply.ok
+    assert story.reply.text == f"{command}: the run waits for its nodes; try again when they have joined"
+    assert story.did(ev.Enlarge) == []
+    story.at(5, ev.Begin())
+    assert sorted(name for name, _, _ in story.started) == sorted(ROLES)
+    story.at(6, *up(*ROLES), asked("attach", simulators=1))
+    assert story.did(ev.Enlarge) == [ev.Enlarge("cli-1", 1)]
+
+
+def test_a_run_that_waits_for_its_nodes_can_be_stopped() -> None:
+    story = Story().at(0, asked("stop"))
+    assert story.reply.ok
+    assert story.done is not None and story.done.status == "stopped"

@@ -19,6 +19,7 @@ from tests.launch.supervision.story import (
     asked,
     exits,
     finished,
+    lose,
     received,
     running,
     up,
@@ -59,6 +60,36 @@ def test_an_evaluator_that_has_not_come_yet_is_awaited_and_told() -> None:
     assert story.at(5, *SCORED, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
 
 
+def test_an_evaluator_that_waits_for_its_restart_plays_the_final_weights() -> None:
+    story = running().at(2, ev.Exited("evaluator-0", 0, -9)).then(finished("trainer", "total_steps", env_steps=500))
+    assert story.started == [("evaluator-0", 1, False)]
+    assert story.supervisor.phase == "scoring"
+    story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST)).at(4, *up("evaluator-0", incarnation=1))
+    assert story.orders["evaluator-0.1"].phase == "score"
+    story.at(5, received("evaluator-0", SCORE, 1), finished("evaluator-0", "scored", 1), ev.Exited("evaluator-0", 1, 0))
+    assert story.done == FINISHED
+    assert not [note for note in story.ever(ev.Note) if note.kind == "warned"]
+
+
+def test_an_evaluator_that_dies_while_the_trainers_save_plays_the_final_weights() -> None:
+    story = Story({**TWO, "evaluator-0": "evaluator"}).at(0, ev.Begin()).then(*up(*TWO, "evaluator-0"))
+    story.at(2, finished("trainer-0", "total_steps", env_steps=500)).at(3, ev.Exited("evaluator-0", 0, -9))
+    assert story.at(9, ev.Tick()).did(Start) == [], "it is started when there are final weights"
+    story.at(10, finished("trainer-1", "total_steps", env_steps=500))
+    assert story.started == [("evaluator-0", 1, False)]
+    assert story.supervisor.phase == "scoring"
+
+
+def test_a_run_whose_evaluator_was_given_up_says_that_its_final_weights_were_not_evaluated() -> None:
+    story = lose(running(), "evaluator-0").then(finished("trainer", "total_steps", env_steps=500))
+    assert story.supervisor.phase == "ending"
+    said = (
+        "the final weights were not evaluated, because evaluator-0 has ended: exit 1; its last output is in "
+        "logs/evaluator-0.log; `actorlearn eval RUN` evaluates them"
+    )
+    assert story.notes == [("warned", "", 0, said)]
+
+
 def test_several_evaluators_are_all_awaited() -> None:
     story = running({**ROLES, "evaluator-1": "evaluator"}).at(2, finished("trainer", "total_steps", env_steps=500))
     story.at(3, ev.Exited("trainer", 0, 0), *exits(REST), *SCORED, ev.Exited("evaluator-0", 0, 0))
@@ -73,7 +104,10 @@ def test_an_evaluator_that_dies_over_the_final_weights_keeps_nobody(stalled: boo
     if stalled:
         assert story.at(40, ev.Stalled("evaluator-0", 0, 30.0)).did(ev.Kill) == [ev.Kill("evaluator-0", 0, KILL)]
     story.at(41, ev.Exited("evaluator-0", 0, -9))
-    assert story.notes[0] == ("died", "evaluator-0", 0, "hang" if stalled else "signal 9")
+    cause = "hang" if stalled else "signal 9"
+    why = f"evaluator-0 has ended: {cause}"
+    said = f"the final weights were not evaluated, because {why}; `actorlearn eval RUN` evaluates them"
+    assert story.notes[:2] == [("died", "evaluator-0", 0, cause), ("warned", "", 0, said)]
     assert story.done == FINISHED
     assert story.at(60, ev.Tick()).did(Start) == []
 

@@ -14,10 +14,10 @@ import pytest
 from launch.errors import RunError
 from launch.sweeps.axes import Choices, Range
 from launch.sweeps.decisions import Listed, Population
-from launch.sweeps.file import as_json, changed, read
+from launch.sweeps.file import Sweep, as_json, changed, read
 from launch.sweeps.keys import SweepKeys
 from launch.topology import strict_yaml
-from launch.topology.load import TopologyError
+from launch.topology.load import TopologyError, dump, load_saved
 from tests.sizes import ROOT
 
 TOPOLOGY = "env: {id: CartPole-v1}\ntotal_steps: 1_000\n"
@@ -89,6 +89,12 @@ def test_all_runs_have_the_shape_that_the_first_machine_gave_them(folder: Path) 
     assert said.pins == {}
 
 
+@pytest.mark.parametrize("section", ["overrides: {evaluator.count: 1}", "vary: {evaluator.count: [1]}"])
+def test_the_score_of_an_evaluation_is_a_goal_of_runs_that_have_an_evaluator(folder: Path, section: str) -> None:
+    sweep = read(write(folder, f"topology: cart.yaml\n{section}\ngoal: {{metric: eval_return_mean}}"))
+    assert sweep.keys.goal.metric == "eval_return_mean"
+
+
 def test_a_population_has_generations_of_the_run(folder: Path) -> None:
     text = """
         topology: cart.yaml
@@ -121,6 +127,7 @@ WRONG = {
     "topology: cart.yaml\noverrides: {stop_at_steps: 5}": "a sweep sets stop_at_steps itself",
     "topology: cart.yaml\noverrides: [1]": "overrides = [1]: must be a mapping of a topology's keys",
     "topology: cart.yaml\ngoal: {metric: episode_return}": "goal.metric = 'episode_return': must be a column of",
+    "topology: cart.yaml\ngoal: {metric: eval_return_mean}": "rates.yaml:2: goal.metric = 'eval_return_mean': needs an",
     "topology: cart.yaml\nat_once: 0": "at_once = 0: must be at least 1",
     "topology: cart.yaml\nstopping: {}": "stopping.name is missing: must be median; write for example median",
     VARY + "0.1}": "vary.optimizer.learning_rate = 0.1: must be a list of values, or a range of low and high; wr",
@@ -200,6 +207,35 @@ def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Pa
     assert changed(as_json(begun), keys({"total_steps": 10, "nodes": {"hosts": ["b"]}})) == ""
     assert changed(as_json(begun), keys({"total_steps": 10})) == ""
     assert changed(as_json(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides has changed")
+
+
+@pytest.mark.parametrize(
+    ("key", "whole"),
+    [("total_steps", True), ("algorithm.horizon", True), ("optimizer.learning_rate", False)],
+)
+def test_ends_like_1e3_are_whole_numbers_where_the_key_takes_only_these(key: str, whole: bool, folder: Path) -> None:
+    sweep = read(
+        write(
+            folder,
+            f"topology: cart.yaml\nvary: {{{key}: {{low: 1.0, high: 2e0}}}}\nsearch: {{name: random, trials: 1}}",
+        )
+    )
+    (axis,) = sweep.axes
+    assert isinstance(axis, Range) and axis.whole is whole
+
+
+@pytest.mark.parametrize("nodes", [{"nodes.listen": "10.0.0.1:0", "nodes.hosts": ["a"]}, {"nodes.count": 2}, {}])
+@pytest.mark.parametrize("now", [{"nodes": {"listen": "10.0.0.2:0", "hosts": ["b"]}}, {}])
+def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
+    nodes: dict[str, Any], now: dict[str, Any], folder: Path
+) -> None:
+    def sweep(overrides: dict[str, Any]) -> Sweep:
+        return read(write(folder, json.dumps({"topology": "cart.yaml", "overrides": overrides})))
+
+    saved = folder / "topology.yaml"
+    saved.write_text(dump(sweep({"learners.count": 2, **nodes}).base))
+    going_on = sweep({"learners.count": 2, **now})
+    assert load_saved(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
 
 
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -394,6 +394,15 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "algorithm: {name: dqn, n_step: 40, horizon: 2}\nsimulators: {count: 4, envs: 8}\n",
         ["t:", "replay.learning_starts_steps = 1000", "40 steps later (n_step)", "32 environments", "1216 or more"],
     ),
+    "no replay for an algorithm that learns from one": (
+        DQN + "replay: null\n",
+        [
+            "t:3",
+            "replay = null",
+            "must be a mapping with keys capacity_steps",
+            "write for example {capacity_steps: ...}",
+        ],
+    ),
     "batch larger than the replay": (
         DQN + "replay: {batch_size: 900, capacity_steps: 899}\n",
         ["t:3", "replay.capacity_steps = 899", "must hold a minibatch", "write 900 or more"],
