@@ -343,7 +343,7 @@ def stop(
 
 @app.command(rich_help_panel=_CARE)
 def save(run: RunWord, json: Json = False) -> int:
-    """Save a checkpoint of a living run now. Returns when it is on disk."""
+    """Save a checkpoint of each learner of a living run now. Returns when they are on disk."""
     from launch.commands.manage import change
 
     return change(run, "save", json)

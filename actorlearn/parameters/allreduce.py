@@ -91,7 +91,9 @@ class _NextBatch(NamedTuple):
     fingerprint: int
     """Hash of the sender's weights; 0 when hashes are not compared."""
     saving: int
-    """1 if the sender's next checkpoint is due by time; else 0."""
+    """1 if the sender's next checkpoint is due (`Exchange.saving`); else 0."""
+    saves: int
+    """Number of saves requested so far, as the sender knows it."""
     rollout: int
     """`Position.rollout` of the sender."""
     used: int
@@ -191,13 +193,14 @@ class Sync(Alone):
         fingerprint = self._fingerprint() if checked else 0
         busy_ns = self.barrier.waits.busy_ns
         numbers = self._announce(
-            _NextBatch(env_steps, optimizer_steps, draining, busy_ns, fingerprint, self.saving, *position)
+            _NextBatch(env_steps, optimizer_steps, draining, busy_ns, fingerprint, self.saving, self.saves, *position)
         )
         batches = [_NextBatch._make(row) for row in numbers[:, : len(_NextBatch._fields)].tolist()]
         hit("allreduce.agreed")
         self.barrier.waits.count(np.array([batch.busy_ns for batch in batches]))
         leaving = any(batch.draining for batch in batches)
         self.saving = any(batch.saving for batch in batches)
+        self.saves = max(batch.saves for batch in batches)
         self._compare([batch.fingerprint for batch in batches])
         if not leaving:
             self._begin(batches)

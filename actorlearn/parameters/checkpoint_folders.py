@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,18 +186,19 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
     """Return two checkpoints: the one from which a learner continues, and the one whose weights it takes.
 
     They differ only in mode async: there the weights come from the newest checkpoint of any learner. Learners in mode
-    sync continue from the newest steps at which all have saved, if there are any. A learner without checkpoints begins
-    from the first learner's. If all checkpoints of a learner are damaged, it continues from another learner's, provided
-    that in this mode the weights survive the death of a trainer (``ModeSpec.outlived``). Raises CheckpointError if no
-    checkpoint is valid.
+    sync continue from the newest complete checkpoint (`complete_steps`), if there is one; a learner that is not in it
+    continues from an earlier one, and takes the others' weights when it joins them. A learner without checkpoints
+    begins from the first learner's. If all checkpoints of a learner are damaged, it continues from another learner's,
+    provided that in this mode the weights survive the death of a trainer (``ModeSpec.outlived``). Raises
+    CheckpointError if no checkpoint is valid.
     """
     own = directory_of(root, learner)
     own = own if folders(own) else root
     others = [directory for directory in directories(root).values() if directory != own]
     weights = newest(own, *others, beat=beat) if mode.central else None
-    if mode.in_step and (common := find_common_steps([own, *others]) - {0}):
+    if mode.in_step and (complete := {*complete_steps([own, *others])} - {0}):
         with suppress(CheckpointError):
-            return (mine := newest(own, beat=beat, among=common)), mine
+            return (mine := newest(own, beat=beat, among=complete)), mine
     try:
         mine = newest(own, beat=beat) if weights is None or weights.path.parent != own else weights
     except CheckpointError as error:
@@ -211,16 +212,37 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
     """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
-    Learners in mode sync continue from these. Checkpoints of step 0 are returned only if all have no others in common
-    and no learner has more than two. A run thus never starts from the beginning because of damaged checkpoints.
+    Learners in mode sync continue exactly from these. There are none if some learners went on without others. Those of
+    step 0 are returned only if all have no others in common and no learner has more than two. A run thus never starts
+    from the beginning because of damaged checkpoints.
     """
     common = find_common_steps(directories)
     before_all_saved = common == {0} and all(len(folders(d)) <= 2 for d in directories)
-    for steps in sorted(common if before_all_saved else common - {0}, reverse=True):
+    for steps in complete_steps(directories):
+        if steps not in common or (steps == 0 and not before_all_saved):
+            return None
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
             return [find_at(folder, beat) for folder in own]
     return None
+
+
+def complete_steps(directories: Sequence[Path]) -> Iterator[int]:
+    """Yield the steps of the complete checkpoints of learners in mode sync, newest first.
+
+    A checkpoint is complete if all learners have it. If a learner was lost and the others went on without it, theirs
+    is complete without it: a checkpoint names the learners that had learned together (``learners`` in its state).
+    """
+    own = {learner_of(directory): {steps_of(each): each for each in folders(directory)} for directory in directories}
+    for steps in sorted(set().union(*own.values()), reverse=True):
+        having = {learner: there[steps] for learner, there in own.items() if steps in there}
+        if len(having) == len(own):
+            yield steps
+            continue
+        with suppress(*_DAMAGE):  # also where an earlier version has saved, which named no learners
+            learners = _manifest((next(iter(having.values())) / _MANIFEST).read_bytes())["state"]["learners"]
+            if learners and having.keys() >= {*learners}:
+                yield steps
 
 
 def find_common_steps(directories: Sequence[Path]) -> set[int]:
@@ -231,6 +253,12 @@ def find_common_steps(directories: Sequence[Path]) -> set[int]:
 def directory_of(root: Path, learner: int) -> Path:
     """Return the directory in which a learner saves; the first learner saves in ``root`` itself."""
     return root / f"learner-{learner}" if learner else root
+
+
+def learner_of(directory: Path) -> int:
+    """Return the number of the learner that saves in a directory; the inverse of `directory_of`."""
+    name = directory.name
+    return int(name.removeprefix("learner-")) if re.fullmatch(r"learner-[0-9]+", name) else 0
 
 
 def directories(root: Path) -> dict[int, Path]:

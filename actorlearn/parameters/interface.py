@@ -241,9 +241,13 @@ class Exchange(ABC):
         return
 
     saving = False
-    """Whether this learner's next checkpoint is due by time; set before `agree`.
+    """Whether this learner's next checkpoint is due by time, for a new best score or on request; set before `agree`.
 
     In mode sync, `agree` sets it if a checkpoint is due for any learner, so that all save at the same update."""
+    saves = 0
+    """Number of saves requested so far, as this learner knows it; set before `agree`.
+
+    In mode sync, `agree` sets it to the highest number that a learner knows: the checkpoint of all answers these."""
 
     def ending(self, asked: bool) -> bool:
         """Return whether to stop a batch before its last step. `asked`: this learner was told to end.

@@ -68,6 +68,11 @@ class Peers:
         return bool(self._joined.trainers) and self._joined == self._wanted()
 
     @property
+    def learners(self) -> list[int]:
+        """Numbers of the learners that this one has joined last, its own included; empty before it has joined any."""
+        return sorted(trainer.learner for trainer in self._joined.trainers or self._lost.trainers)
+
+    @property
     def in_step(self) -> bool:
         """Whether learners are in mode sync. The others then wait for this learner at every update."""
         return self._mode.in_step

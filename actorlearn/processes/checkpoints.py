@@ -32,6 +32,7 @@ from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
     Found,
     choose_to_resume,
+    complete_steps,
     directory_of,
     find_at,
     find_common_steps,
@@ -78,6 +79,7 @@ class TrainerState:
             "skipped": self.learning.skipped,
             "rollouts": self.members.rollouts.state(self.members.next),
             "weights": self.learning.sha256(),
+            "learners": self.learning.peers.learners,
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -161,7 +163,12 @@ class Checkpoints:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a checkpoint, or the weights with the best score are not saved yet."""
+        """Whether it is time for a checkpoint, or the weights with the best score are not saved yet.
+
+        With learners in mode sync, also whether one was requested: they save it together, at their next update.
+        """
+        if self._mode.in_step and self._control.order.save > self._orders:
+            return True
         if self._best_steps is not None and self._saved_at < self._best_steps <= self._state.counts.env_steps:
             return True
         every_s = self._settings.checkpoint_every_s
@@ -173,10 +180,13 @@ class Checkpoints:
         self._snapshots.take()
 
     def save_as_ordered(self, saves: int) -> None:
-        """Save if the supervisor has requested more checkpoints so far, ``saves``, than were saved on request."""
-        if saves > self._orders:
-            self._orders = saves
-            self.save_now()
+        """Save if the supervisor has requested more checkpoints so far, ``saves``, than were saved on request.
+
+        Learners in mode sync do not save now, because they may be at different updates (`due`).
+        """
+        if saves > self._orders and not self._mode.in_step:
+            self.take_snapshots()
+            self.save(saves)
 
     def keep_best(self, best_steps: int | None) -> None:
         """Never remove the first checkpoint at or after ``best_steps``, the steps of the best score."""
@@ -195,10 +205,14 @@ class Checkpoints:
     def save_now(self) -> None:
         """Save the present state, with snapshots of the simulators."""
         self.take_snapshots()
-        self.save()
+        self.save(self._control.order.save)
 
-    def save(self) -> None:
-        """Save the present state. If that fails, warn the user, and keep the last checkpoint."""
+    def save(self, saves: int = 0) -> None:
+        """Save the present state. If that fails, warn the user, and keep the last checkpoint.
+
+        ``saves``: number of requests so far that this checkpoint answers, besides those answered before.
+        """
+        self._orders = max(self._orders, saves)
         if self._goes_on_from and not self._state.members.rollouts.open:  # nothing has changed since that checkpoint
             self._say_saved(Path(self._goes_on_from))
             return
@@ -257,14 +271,15 @@ class Checkpoints:
     def _spared(self) -> set[int]:
         """Return the steps of old checkpoints that must not be removed.
 
-        These are the best checkpoint and, with learners in mode sync, the newest and the best that all learners have.
+        These are the best checkpoint and, with learners in mode sync, the newest complete one, from which they would
+        be resumed, and the best that all learners have.
         """
         best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
             return best
         root = Path(self._settings.run_dir) / "checkpoints"
-        common = find_common_steps([directory_of(root, k) for k in range(self._settings.learners)])
-        return {max(common, default=-1), *best, *soonest(common, self._best_steps)}
+        own = [directory_of(root, k) for k in range(self._settings.learners)]
+        return {next(complete_steps(own), -1), *best, *soonest(find_common_steps(own), self._best_steps)}
 
     # Restoring -------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,8 @@ class Trainer:
         if self.experience is not None:
             gathered = self._share(self.experience, gathered)
         env_steps = self.counts.env_steps
-        self.peers.exchange.saving = self.checkpoints.due
+        exchange = self.peers.exchange
+        exchange.saving, exchange.saves = self.checkpoints.due, self.worker.control.order.save
         update = self.learning.update(gathered, self.counts.position, env_steps)
         if update.outcome != "learned":
             return self._unlearned(gathered, update)
@@ -151,7 +152,7 @@ class Trainer:
         if self.reports.due:
             self._report()
         if saving:
-            self.checkpoints.save()
+            self.checkpoints.save(exchange.saves)
         return True
 
     def _unlearned(self, gathered: Gathered, update: Update) -> bool:
@@ -215,7 +216,8 @@ class Trainer:
         """Whether a checkpoint has become due since all learners had learned from ``env_steps`` environment steps.
 
         Checkpoints are due at multiples of ``checkpoint_every_steps``, by time, and for a new best score. Learners in
-        mode sync agree on the latter two with the update, and so save at the same steps.
+        mode sync agree on the latter two, and on those that were requested, with the update, and so save at the same
+        steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every

@@ -55,9 +55,11 @@ page describes protocol version {PROTOCOL_VERSION}.
 | `status` | tells the state of the run | | `processes`, `order`, `phase` |
 | `attach` | adds simulators or learners | `simulators` or `learners`, `overrides` | `names`, `running`, `seconds` |
 | `detach` | removes simulators or learners | `names` | `names`, `seconds` |
-| `save` | saves a checkpoint | | `path`, `env_steps`, `seconds` |
+| `save` | saves a checkpoint of each learner | | `path`, `env_steps`, `seconds` |
 | `stop` | finishes the update, saves, and ends the run | | |
 | `kill` | ends the run at once | | |
+
+With several learners, `path` and `env_steps` are those of the first learner's checkpoint.
 
 `processes` lists the `name`, `role`, `learner`, `state` and `pid` of each process, `incarnation`, how often it was
 restarted, and `busy`, the share of time in which it does not wait. `order` is the version of the newest

@@ -24,8 +24,8 @@ from typing import Any
 
 from actorlearn.files import flush, put_in_place, write_atomically
 from actorlearn.parameters.checkpoint_folders import (
+    complete_steps,
     directory_of,
-    find_common_steps,
     folders,
     read_manifest,
     steps_of,
@@ -202,16 +202,15 @@ def steps_beside(folder: Path) -> list[str]:
 def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
     """Write ``set.json``, and return the folders that it names; raises OSError.
 
-    If the run is in mode sync (``in_step``), these are the checkpoints of the newest steps at which all of them
-    have saved; otherwise, the newest checkpoint of each learner. Without any checkpoint the file is removed.
+    If the run is in mode sync (``in_step``), these are the newest complete checkpoints (`complete_steps`), and older
+    ones of learners that are not in them; otherwise, the newest checkpoint of each learner. Without any checkpoint the
+    file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
     if in_step and saved:
-        steps = max(find_common_steps([directory_of(checkpoints, learner) for learner in saved]), default=-1)
-        chosen = {learner: [each for each in own if steps_of(each) == steps] for learner, own in saved.items()}
-    else:
-        chosen = {learner: [max(own, key=steps_of)] for learner, own in saved.items() if own}
-    named = {learner: own[0] for learner, own in chosen.items() if own}
+        last = next(complete_steps([directory_of(checkpoints, learner) for learner in saved]), -1)
+        saved = {learner: [each for each in own if steps_of(each) <= last] for learner, own in saved.items()}
+    named = {learner: max(own, key=steps_of) for learner, own in saved.items() if own}
     if named:
         said = {str(learner): str(folder.relative_to(checkpoints)) for learner, folder in named.items()}
         most = max(map(steps_of, named.values()))

@@ -147,7 +147,7 @@ def _together(plan: Plan, run_dir: Path, learners: Sequence[int]) -> tuple[list[
     directories = [directory_of(run_dir / "checkpoints", learner) for learner in learners]
     together = find_common(directories) if directories[1:] else [newest(directories[0])]
     if together is None:
-        return [], "the learners have no checkpoints of the same steps"
+        return [], "not all learners have the newest checkpoint"
     members = [process.id for process in plan.processes if process.role.makes_rows]
     simulators = [[process.name for process in members if process.learner == learner] for learner in learners]
     begins_anew = exactness.reason_to_begin_anew([found.state for found in together], simulators, plan.topology)

@@ -190,7 +190,10 @@ class Run:
         return status
 
     def save(self) -> Path:
-        """Save a checkpoint of the living run, and return the folder of the checkpoint when it is on disk."""
+        """Save a checkpoint of each learner of the living run, and return the folder when they are on disk.
+
+        With several learners it is the folder of the first learner's checkpoint.
+        """
         return Path(str(self._ask("save").data["path"]))
 
     def attach(self, simulators: int | None = None, learners: int = 0, **changes: Any) -> list[str]:

@@ -6,13 +6,16 @@ after a negative reply.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from actorlearn.wire.messages import Reply, Saved
+from launch.supervision.child import ChildState
 from launch.supervision.children import Children
 
 LIMIT_S = 60.0
 """Time limit of attach, detach and save, in seconds."""
+SAVING = (ChildState.BACKOFF, ChildState.STARTING, ChildState.RUNNING)
+"""States of the trainers that a request to save waits for: those that work, and those that will again."""
 
 
 @dataclass
@@ -99,25 +102,37 @@ class PendingDetach(_PendingUnits):
 
 @dataclass
 class PendingSave:
-    """A request to save, which is done when a checkpoint made after it is on disk."""
+    """A request to save, which is done when every trainer has a checkpoint made after it on disk."""
 
     client: str
     since_s: float
     """Time of the request, in seconds."""
     number: int
     """Number of this request among those to save, from 1."""
-    saved: Saved | None = None
-    """Report of the checkpoint; None until it is on disk."""
+    in_step: bool
+    """Whether learners are in mode sync, so that they save at their next update."""
+    saved: dict[str, Saved] = field(default_factory=dict)
+    """Trainer -> report of its first checkpoint that was made after the request."""
 
     def reply(self, children: Children) -> Reply | None:
-        """Return success when the checkpoint is on disk, failure when time is up, else None."""
-        if self.saved is not None:
-            steps, path = self.saved.env_steps, self.saved.path
+        """Return success when the checkpoints are on disk, failure when time is up, else None.
+
+        Trainers that have died and will be restarted are awaited too; those that are given up or leave are not.
+        """
+        trainers = [child for child in children.trainers() if child.state in SAVING and not child.attaching]
+        lacking = [child.name for child in trainers if child.name not in self.saved]
+        if self.saved and not lacking:
+            # In the order of learners; a trainer may have been removed since it saved.
+            name, *others = [name for name in {**children.named, **self.saved} if name in self.saved]
+            steps, path = self.saved[name].env_steps, self.saved[name].path
             data = {"path": path, "env_steps": steps, "seconds": round(children.now_s - self.since_s, 3)}
-            return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}", data=data)
+            also = "".join(f"; {other} at {self.saved[other].env_steps:,} steps" for other in others)
+            return Reply(ok=True, text=f"checkpoint at {steps:,} steps: {path}{also}", data=data)
         if children.now_s - self.since_s < LIMIT_S:
             return None
-        return Reply(ok=False, text=f"no checkpoint was saved within {LIMIT_S:g} s; see the trainer's log in logs/")
+        who = ", ".join(lacking) or "the run"
+        hint = "learners in mode sync save at their next update" if self.in_step else "see the log in logs/"
+        return Reply(ok=False, text=f"{who} saved no checkpoint within {LIMIT_S:g} s; {hint}")
 
     def give_up(self, _children: Children) -> None:
         """Do nothing: a missing checkpoint ends no process."""

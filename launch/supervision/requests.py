@@ -64,7 +64,7 @@ class Requests:
             self._detach(client, request)
         elif request.command == "save":
             self.saves += 1
-            self._pending.append(PendingSave(client, self._children.now_s, self.saves))
+            self._pending.append(PendingSave(client, self._children.now_s, self.saves, self._mode.in_step))
         elif request.command in ("stop", "kill"):
             self.answer(client, True, self._stop(request.command == "kill"))
         else:
@@ -112,11 +112,11 @@ class Requests:
         for head in units:
             self._children.detach(self._children.named[head])
 
-    def saved(self, saved: Saved) -> None:
-        """Record a saved checkpoint, which completes the save requests that were made before it."""
+    def saved(self, trainer: str, saved: Saved) -> None:
+        """Record a trainer's checkpoint for the save requests that were made before it."""
         for pending in self._pending:
             if isinstance(pending, PendingSave) and saved.order >= pending.number:
-                pending.saved = saved
+                pending.saved.setdefault(trainer, saved)  # the first: learners in mode sync have it in common
 
     def settle(self) -> None:
         """Answer the pending requests that are done, have failed or have reached their time limit."""

@@ -238,7 +238,7 @@ class Supervisor:
     def _saved(self, child: Child, saved: Saved) -> None:
         child.saved(saved.env_steps)
         self._children.note("saved", child, path=saved.path, env_steps=saved.env_steps)
-        self._requests.saved(saved)
+        self._requests.saved(child.name, saved)
         evaluated = bool(self._children.evaluators())
         if child.learner == 0 and not evaluated and self._training_score is not None:
             self._scored(Best(saved.env_steps, self._training_score, "training"))

@@ -41,8 +41,8 @@ def with_replay(folder: Path) -> dict[str, Any]:
     return {"replay": {"size": 2}}
 
 
-def save(directory: Path, env_steps: int, which: str = "", keep: int = 5) -> Path:
-    return checkpoint.save(directory, env_steps, TENSORS, {"which": which}, keep, with_replay)
+def save(directory: Path, env_steps: int, which: str = "", keep: int = 5, **state: object) -> Path:
+    return checkpoint.save(directory, env_steps, TENSORS, {"which": which, **state}, keep, with_replay)
 
 
 def damage(folder: Path) -> None:
@@ -366,6 +366,22 @@ def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Pa
     assert steps_of_all(tmp_path) == [40, 40]
     damage(tmp_path / "000000000040")
     assert steps_of_all(tmp_path) is None
+
+
+def test_learners_in_step_do_not_go_back_to_one_that_the_others_went_on_without(tmp_path: Path) -> None:
+    for steps, learners in ((0, []), (100, [0, 1])):
+        for directory in (tmp_path, tmp_path / "learner-1"):
+            save(directory, steps, learners=learners)
+    for steps in (900, 1000):
+        save(tmp_path, steps, learners=[0])
+    assert steps_of_all(tmp_path) is None
+    assert taken(tmp_path, 0, "sync") == ("000000001000",) * 2
+    assert taken(tmp_path, 1, "sync") == ("learner-1/000000000100",) * 2
+    save(tmp_path, 1100, learners=[0, 1])  # learner 1 has come back, but the run was killed before it saved
+    assert steps_of_all(tmp_path) is None
+    assert taken(tmp_path, 0, "sync") == ("000000001000",) * 2
+    save(tmp_path / "learner-1", 1100, learners=[0, 1])
+    assert steps_of_all(tmp_path) == [1100, 1100]
 
 
 def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(l
     assert resumed.meta()["resumed_at"] == at
 
 
+def test_learners_in_sync_save_at_the_same_update_when_asked(launched: Start, command: Command) -> None:
+    uneven = ["env.id=tests.system.environments:Uneven", "checkpoint.every_steps=1_000_000"]
+    run = launched("catch", *TWO, *uneven, "checkpoint.keep=1000", "total_steps=1_000_000")
+    run.wait_for_steps(1)
+    root = run.run_dir / "checkpoints"
+    for _ in range(4):
+        saved = json.loads(command("save", run.run_dir, "--json").stdout)
+        missing = [d.name for d in (root, root / "learner-1") if not (d / f"{saved['env_steps']:012d}").is_dir()]
+        assert not missing, saved["text"]
+    assert command("stop", "--now", run.run_dir).returncode == 0
+
+
 def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(launched: Start) -> None:
     keys = ["mode=sync", "simulators.count=1", "total_steps=600", "checkpoint.every_steps=300"]
     run = launched("catch", *keys, "learners.count=2")
@@ -70,6 +82,25 @@ def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(lau
         resumed = launched("resume", f"learners.count={learners}", f"total_steps={total_steps}", run_dir=run.run_dir)
         finished(resumed)
         assert resumed.meta()["resumed_at"] == at
+
+
+def test_learners_in_sync_that_went_on_without_one_do_not_go_back_to_it(launched: Start) -> None:
+    keys = ["mode=sync", "checkpoint.every_steps=500", "checkpoint.keep=1000", "supervision.restarts=0"]
+    run = launched("catch", PACED, *TWO, *keys, "total_steps=6000")
+    run.wait_for_steps(600)
+    os.kill(run.pids()["trainer-1"], signal.SIGKILL)
+    run.wait_for_event("gave up", "trainer-1")
+    run.full_speed()
+    assert run.end() == 0, run.screen()
+    at = run.summary()["env_steps"]
+    assert at >= 6000 and max(event["env_steps"] for event in run.events("saved", "trainer-1")) < 3000
+    resumed = launched("resume", f"total_steps={at + 1000}", run_dir=run.run_dir)
+    assert resumed.end() == 0, resumed.screen()
+    summary = resumed.summary()
+    assert resumed.meta()["resumed_at"] == at
+    assert summary["env_steps"] == summary["steps_used"] >= at + 1000, "each step that was learned from counts once"
+    saved = {name: resumed.events("saved", name)[-1]["env_steps"] for name in TRAINERS}
+    assert saved == dict.fromkeys(TRAINERS, summary["env_steps"])
 
 
 def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:

@@ -706,6 +706,17 @@ def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_ag
         assert run.table.add_learners(1)[0].name == "trainer-5"
 
 
+def test_a_resumed_run_in_sync_goes_on_from_what_was_learned_after_a_learner_was_given_up(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    for name in ("0", "100", "learner-1/0", "learner-1/100"):
+        saved(root / name, learners=[0, 1])
+    for name in ("800", "900", "1000"):
+        saved(root / name, learners=[0])
+    with runner(tmp_path / "run", None, True, "mode=sync", "learners.count=2") as run:
+        assert run.plan.resumption.env_steps == 1000
+        assert run.plan.resumption.checkpoints == ("checkpoints/1000", "checkpoints/learner-1/100")
+
+
 def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
     for steps in (0, 20, 30):

@@ -12,6 +12,7 @@ from tests.launch.supervision.story import (
     KILL,
     ROLES,
     SHAPE,
+    UNSAVED_RESTARTS,
     Story,
     asked,
     attaching,
@@ -22,6 +23,7 @@ from tests.launch.supervision.story import (
     received,
     running,
     spawned,
+    two,
     up,
 )
 
@@ -193,6 +195,35 @@ def test_save_is_answered_when_the_checkpoint_is_there() -> None:
     assert story.reply.data["path"] == "checkpoints/7"
     story.at(4, received("trainer", Saved(path="checkpoints/9", env_steps=9, order=2)))
     assert [answer.client for answer in story.did(ev.Answer)] == ["cli-2"]
+
+
+def on_disk(name: str, env_steps: int, order: int = 1) -> ev.Received:
+    return received(name, Saved(path=f"{name}/{env_steps}", env_steps=env_steps, order=order))
+
+
+def test_save_is_answered_when_all_learners_have_saved() -> None:
+    story = two().at(2, asked("save")).at(3, on_disk("trainer-1", 8))
+    assert story.did(ev.Answer) == []
+    story.at(4, on_disk("trainer-1", 9), on_disk("trainer-0", 7))
+    assert story.reply.ok
+    assert (story.reply.data["path"], story.reply.data["env_steps"]) == ("trainer-0/7", 7)
+    assert story.reply.text == "checkpoint at 7 steps: trainer-0/7; trainer-1 at 8 steps"
+
+
+def test_save_does_not_wait_for_a_learner_that_was_given_up() -> None:
+    story = two().at(2, asked("save")).at(3, on_disk("trainer-0", 7))
+    for i in range(UNSAVED_RESTARTS):
+        story.at(story.now_s + 4, ev.Exited("trainer-1", i, 1)).at(story.now_s + 4, ev.Tick())
+        assert story.ever(ev.Answer) == [], "it saves when it has restarted"
+    story.at(story.now_s + 4, ev.Exited("trainer-1", UNSAVED_RESTARTS, 1))
+    assert story.state("trainer-1") == "fatal"
+    assert story.reply.text == "checkpoint at 7 steps: trainer-0/7"
+
+
+def test_a_save_that_takes_too_long_names_the_learners_without_a_checkpoint() -> None:
+    story = two().at(2, asked("save")).at(3, on_disk("trainer-0", 7)).at(62, ev.Tick())
+    said = "trainer-1 saved no checkpoint within 60 s; learners in mode sync save at their next update"
+    assert story.reply == Reply(ok=False, text=said)
 
 
 def test_a_checkpoint_that_was_due_anyway_answers_nobody() -> None:
