@@ -57,7 +57,7 @@ def read_results(request: BenchmarkRequest, suite: str, kind: type[Result]) -> l
     for line in Lines(file).new():
         if asked == {name: line.get(name) for name in asked}:
             with suppress(msgspec.ValidationError):  # of a version whose results said something else
-                found.append(msgspec.convert(line, kind))
+                found.append(msgspec.convert(line, kind, str_keys=True))
     return found
 
 

@@ -11,7 +11,6 @@ import csv
 import io
 import json
 import math
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -31,7 +30,9 @@ from launch.bench.report import SuiteReport, draw
 from launch.bench.seed_table import draw as draw_seeds
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
-from launch.topology.load import Topology, load
+from launch.topology import sources, strict_yaml
+from launch.topology.defaults import resolve
+from launch.topology.overrides import apply, expand
 
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
 """Folder of the committed entries."""
@@ -120,7 +121,7 @@ def request_of(
 
 def _env(request: BenchmarkRequest) -> str:
     """Return the id of the environment that a request asks for."""
-    return _loaded(request, "env").env.id
+    return str(_given(request)["env"]["id"])
 
 
 def _gpus(claim: Claim, request: BenchmarkRequest) -> int:
@@ -128,15 +129,17 @@ def _gpus(claim: Claim, request: BenchmarkRequest) -> int:
 
     A machine may have more.
     """
-    loaded = _loaded(request, "trainer", "inference")
-    used = {"trainer": loaded.trainer.device, "inference": loaded.inference.device if loaded.inference.count else "cpu"}
-    devices = {used[section] for section in claim.computing}
+    given = _given(request)
+    devices = {given[section]["device"] for section in claim.computing if given[section].get("count") != 0}
     return len({"cuda:0" if device == "cuda" else device for device in devices} - {"cpu"})
 
 
-def _loaded(request: BenchmarkRequest, *sections: str) -> Topology:
-    """Return the topology with those overrides that are of some sections; a suite may set keys of the others."""
-    return load(request.topology, [key for key in request.overrides if re.split(r"[.=]", key)[0] in sections])
+def _given(request: BenchmarkRequest) -> dict[str, Any]:
+    """Return the topology with the overrides as plain values, unchecked: a suite may set other keys beside them."""
+    values, _ = strict_yaml.read_mapping(sources.read(request.topology), request.topology)
+    for override in expand(request.overrides):
+        apply(override, values, {})
+    return resolve(values)
 
 
 def reproduce(

@@ -26,7 +26,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seconds.append(request.seconds)
         points = [(0.0, 0.0, -0.4), (100.0 * request.seconds, request.seconds / 60, 0.5)]
         rows = [{"env_steps": 0, "time_s": 0.0}, {"env_steps": 1_000, "time_s": request.seconds}]
-        curve = LearningCurve(label, "Catch", 1.0, None, [points])
+        curve = LearningCurve(label, "Catch", 1.0, None, [points, points], restores={1: 0.0})
         return LearningRun(curve, rows, ended=request.seconds >= 600.0)
 
     monkeypatch.setattr(learning, "follow", follow)

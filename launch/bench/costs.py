@@ -127,7 +127,8 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     run had to wait for a core, this time is counted as work, so the costs are too high.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
-    rows = [*dropwhile(lambda row: row.get("minibatches") == 0, rows)]  # a replay is only filled at first
+    if section_of(run.topology(), "algorithm").get("epochs") != 0:  # before learning, a replay is filled
+        rows = [*dropwhile(lambda row: row.get("minibatches") == 0, rows)]
     if not rows:
         raise RunError(f"{run.name} has no reports of learning with share_learn; let it run longer, or omit --from")
     rows = rows[len(rows) // 2 :]

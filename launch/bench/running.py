@@ -253,7 +253,7 @@ class Running:
                 raise FailedError(
                     f"the run of {self._topology} learned nothing in {LEARNING_LIMIT_S:.0f} s, so its rate is not that "
                     f"of training; it has made {self.seen[-1]['env_steps']:,} steps, and learning starts after "
-                    f"{starts:,}: write a smaller replay.learning_starts_steps"
+                    f"{starts:,} of each learner: write a smaller replay.learning_starts_steps"
                 )
             time.sleep(_TURN_S)
             self.new_reports()

@@ -85,11 +85,15 @@ class Sweep:
         """1 if a higher score is better, -1 if a lower one is."""
         return 1 if self.keys.goal.direction == "maximize" else -1
 
-    def overrides(self, values: Values) -> list[Override]:
-        """Return the overrides with which a trial with these values runs the topology."""
+    def overrides(self, values: Values, saved: bool = False) -> list[Override]:
+        """Return the overrides with which a trial with these values runs the topology.
+
+        With ``saved``, they are for a topology that a run has saved, perhaps with other ``nodes``.
+        """
+        nodes = [Override(text, Origin(str(self.path))) for text in self.overrides_of_nodes()] if saved else []
         pins = [Override(f"{key}={value}", Origin(str(self.path))) for key, value in self.pins.items()]
         own = _overrides("overrides", self.keys.overrides, self.origins)
-        return [*pins, *own, *_overrides("vary", values, self.origins)]
+        return [*nodes, *pins, *own, *_overrides("vary", values, self.origins)]
 
     def overrides_of_nodes(self) -> list[str]:
         """Return an override of the whole section ``nodes``, which replaces that of a run that is continued."""

@@ -196,7 +196,7 @@ class Loop:
 
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
-        overrides = [override.text for override in self._sweep.overrides(trial.values)]
+        overrides = [override.text for override in self._sweep.overrides(trial.values, saved=trial.parent is not None)]
         keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
             keys.append(f"stop_at_steps={end}")

@@ -203,6 +203,11 @@ SERVED = ("inference.count=1", "inference.device=cuda")
         ("accelerated-pong", ("trainer.device=cuda",), 1),
         ("accelerated-pong", ("trainer.device=cuda:0", *SERVED), 1),
         ("accelerated-pong", ("trainer.device=cuda:1", "inference={count: 2, device: cuda}"), 2),
+        (
+            "accelerated-pong",
+            ("trainer.device=cuda", "simulators={count: 16, envs: 2}", *SERVED, "inference.count=4"),
+            1,
+        ),
         ("accelerated-policy-gradients", ("env.id=ALE/Pong-v5", "learners.count=8", "trainer.device=cuda"), 1),
         ("accelerated-sampling", ("trainer.device=cuda",), 0),
         ("accelerated-sampling", SERVED, 1),

@@ -88,8 +88,9 @@ def test_the_topology_of_several_learners_is_measured_with_one() -> None:
     assert served.parameter_servers.count == 0
 
 
-def run_of(folder: Path, rows: list[dict[str, float]]) -> RunFolder:
-    sections = ("learners: {count: 1}", "evaluator: {count: 0}", "simulators: {count: 2}", "inference: {count: 0}")
+def run_of(folder: Path, rows: list[dict[str, float]], epochs: int = 1) -> RunFolder:
+    sections = (f"algorithm: {{epochs: {epochs}}}",)
+    sections += ("learners: {count: 1}", "evaluator: {count: 0}", "simulators: {count: 2}", "inference: {count: 0}")
     (folder / "topology.yaml").write_text("\n".join(sections) + "\n")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return RunFolder(folder, {})
@@ -132,3 +133,4 @@ def test_reports_from_before_learning_are_no_costs_of_learning(tmp_path: Path) -
     assert costs == costs_of_run(run_of(tmp_path, [learned]), WORK, 2.0, REST)
     with pytest.raises(RunError, match="no reports of learning"):
         costs_of_run(run_of(tmp_path, [storing]), WORK, 2.0, REST)
+    assert costs_of_run(run_of(tmp_path, [storing], epochs=0), WORK, 2.0, REST), "a run that never learns has costs too"

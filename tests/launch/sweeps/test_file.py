@@ -236,6 +236,7 @@ def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
     saved.write_text(dump(sweep({"learners.count": 2, **nodes}).base))
     going_on = sweep({"learners.count": 2, **now})
     assert load_saved(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
+    assert load_saved(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
 
 
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
