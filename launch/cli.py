@@ -60,7 +60,9 @@ Keys = Annotated[
         "With --engine it is not needed.",
     ),
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Print one line per report instead of a screen that changes.")]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Print a line for each report and event instead of a screen that changes.")
+]
 At = Annotated[
     str,
     typer.Option(

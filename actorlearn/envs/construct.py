@@ -10,7 +10,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
@@ -26,9 +26,20 @@ Environment = gymnasium.Env[Any, Any]
 Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
 Maker = Callable[..., Any]
 Arguments = Mapping[str, Any]
-Found = tuple[Maker, Arguments, str, Registered | None]
-"""Class or function of a vector environment, its arguments but for ``num_envs``, the key that names it in errors, and
-the registration of ``env.id``, None if it has none."""
+
+
+class VectorMaker(NamedTuple):
+    """What makes a vector environment."""
+
+    make: Maker
+    """The class or function."""
+    kwargs: Arguments
+    """Its arguments, but for ``num_envs``."""
+    key: str
+    """The key that names it in errors."""
+    registration: Registered | None
+    """The registration of ``env.id``; None if it has none."""
+
 
 OWN_CLASSES = {"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv": "actorlearn.envs.cartpole:CartPole"}
 """Vector class of gymnasium that cannot reset chosen games by a mask -> our subclass of it that can."""
@@ -82,32 +93,29 @@ def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
             )
 
 
-def _vector_class(settings: GymnasiumSettings) -> Found | None:
+def _vector_class(settings: GymnasiumSettings) -> VectorMaker | None:
     """Return the class or function of the vector environment; None if the environments must be made one by one."""
     if settings.vector == "none":
         return None
     module_name, colon, name = settings.id.partition(":")
-    env_id = name if colon else settings.id
+    env_id, of_id = name if colon else settings.id, f"env.id: {settings.id!r}"
+    own = getattr(imports.module(module_name, of_id), name, None) if colon else None
     if settings.vector != "auto":
         if settings.wrappers:
             rule = "env.wrappers wrap single environments; leave them out, or set env.vector: none"
             raise ValueError(f"env.vector: {settings.vector!r} cannot be used with env.wrappers: {rule}")
-        what = f"env.vector: {settings.vector!r}"
-        maker = imports.attribute(settings.vector, what)  # first, because this import may register the id
-        return maker, settings.kwargs, what, registered.find(env_id)
-    what = f"env.id: {settings.id!r}"
-    if colon:
-        own = getattr(imports.module(module_name, what), name, None)
-        if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
-            return own, settings.kwargs, what, None
-        if isinstance(own, type) and (
-            issubclass(own, gymnasium.Env) or dm_env.has_interface(own)
-        ):  # a class has no id, so entry points that register ids need not be loaded
-            return None
-    return _registered_class(settings, env_id, what)
+        key = f"env.vector: {settings.vector!r}"
+        maker = imports.attribute(settings.vector, key)  # first, because this import may register the id
+        # A class or function has no id, so packages that register ids need not be loaded.
+        return VectorMaker(maker, settings.kwargs, key, registered.find(env_id) if own is None else None)
+    if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
+        return VectorMaker(own, settings.kwargs, of_id, None)
+    if isinstance(own, type) and (issubclass(own, gymnasium.Env) or dm_env.has_interface(own)):
+        return None
+    return _registered_class(settings, env_id, of_id)
 
 
-def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> Found | None:
+def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> VectorMaker | None:
     """Return the vector class registered for an id, as `_vector_class` does; None if it cannot be used.
 
     It can be used if it resets chosen games by a mask, accepts all arguments, and there are no wrappers.
@@ -120,7 +128,7 @@ def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> Fo
     kwargs = {**found.kwargs, **settings.kwargs}
     if not resets_by_mask(maker) or not all(imports.takes(maker, name) for name in kwargs):
         return None
-    return maker, kwargs, what, found
+    return VectorMaker(maker, kwargs, what, found)
 
 
 def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:

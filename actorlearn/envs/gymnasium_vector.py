@@ -96,7 +96,8 @@ class GymnasiumVector(CheckedRows):
         )
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
-            raise ValueError(f"env.time_limit_steps: {time_limit_steps} cannot be set: {no_restart}; {rule}")
+            limit = f"the time limit of {time_limit_steps} steps (env.time_limit_steps, or that of env.id)"
+            raise ValueError(f"{limit} cannot be applied: {no_restart}; {rule}")
         self.spec = spaces.spec(inexact=states.inexact(vector), no_restart=no_restart)
         dtype, shape = cell(self.spec.actions)
         self._zero = self._actions.taken_together(np.zeros((self.count, *shape), dtype), self.count)

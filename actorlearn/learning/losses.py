@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, cast
 
@@ -24,7 +24,7 @@ from actorlearn.learning.minibatches import Minibatch
 from actorlearn.learning.target import Target
 from actorlearn.models.graph import Captured
 from actorlearn.models.make import autocast
-from actorlearn.models.several import networks
+from actorlearn.models.several import networks, spans
 from actorlearn.worker.passes import FlatNetwork
 
 
@@ -75,8 +75,10 @@ class SingleLoss(Gradient):
 
 MOST_GRAPHS = 4
 """Number of shapes of minibatches that are captured; minibatches of further shapes are computed without a graph."""
+SMALLEST_SHARE = 0.05
+"""Share of the norm of the whole gradient that a network's gradient counts with in a comparison, if it is smaller."""
 LARGEST_ERROR = 0.02
-"""Largest distance of a graph's gradient from the gradient without a graph, as a share of its norm.
+"""Largest distance of a graph's gradient from the gradient without a graph, as a share of its norm, in each network.
 
 Chosen above what rounding in bf16 is expected to cause; the error of a right graph has not been measured."""
 
@@ -88,14 +90,15 @@ class CapturedLoss:
     computes for 1 ms (one H200).
     """
 
-    def __init__(self, loss: Gradient, detached: Gradient, gradients: Tensor, warn: Callable[[str], object]) -> None:
+    def __init__(self, loss: Gradient, detached: Gradient, network: FlatNetwork, warn: Callable[[str], object]) -> None:
         """Capture the computation of ``detached``, and compare each graph with ``loss``, which computes the same.
 
-        It is compared at its uses 1, 2, 4, 8 and so on. ``gradients`` is the flat vector that both write. If the loss
-        cannot be captured, or the gradients differ, ``warn`` is called with the reason, and ``loss`` computes all
-        gradients.
+        It is compared at its uses 1, 2, 4, 8 and so on. Both write the gradient of ``network``. If the loss cannot be
+        captured, or the gradients differ, ``warn`` is called with the reason, and ``loss`` computes all gradients.
         """
-        self._loss, self._detached, self._gradients, self._warn = loss, detached, gradients, warn
+        self._loss, self._detached, self._gradients, self._warn = loss, detached, network.gradients, warn
+        self._parts = [*spans(network.module).values()] or [slice(None)]
+        """Ranges of the gradient that are compared: that of each network."""
         self._graphs: dict[tuple[object, ...], _LossGraph] = {}
         self._uses = Counter[tuple[object, ...]]()
         """Number of minibatches of each shape."""
@@ -147,7 +150,14 @@ class CapturedLoss:
         graph = self._graphs.get(shape) or _LossGraph(self._detached, minibatch)
         self._gradients.fill_(torch.nan)
         graph(minibatch, progress)
-        error = float(torch.dist(expected, self._gradients)) / norm
+        error = max(
+            (
+                torch.dist(expected[part], self._gradients[part]).item()
+                / max(torch.linalg.vector_norm(expected[part]).item(), SMALLEST_SHARE * norm)
+                for part in self._parts
+            ),
+            key=lambda share: share if isfinite(share) else inf,
+        )
         if not error <= LARGEST_ERROR:  # also if it is NaN
             raise RuntimeError(
                 f"the gradient of the graph differs by {error:.1%} from the gradient without a graph; probably the "
@@ -260,8 +270,8 @@ def make(
 ) -> Gradient | CapturedLoss:
     """Return the object that computes gradients for this algorithm; ``target`` is its target network, if it has one.
 
-    On a GPU, CUDA graphs compute the gradients. ``warn`` is called with the reason if the loss cannot be captured. With
-    None, no graphs are used.
+    On a GPU, CUDA graphs compute the gradients, unless the algorithm has a state (`KeepsState`). ``warn`` is called
+    with the reason if the loss cannot be captured. With None, no graphs are used.
     """
     loss: Gradient
     detached: Gradient
@@ -271,4 +281,4 @@ def make(
         loss, detached = SingleLoss(algorithm, network), SingleLoss(algorithm, network, detached=True)
     if device == "cpu" or warn is None or isinstance(algorithm, KeepsState):
         return loss
-    return CapturedLoss(loss, detached, network.gradients, warn)
+    return CapturedLoss(loss, detached, network, warn)

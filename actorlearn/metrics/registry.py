@@ -296,8 +296,8 @@ _BETWEEN_LEARNERS = (
     _since_report(
         "foreign_steps",
         "steps",
-        "steps of other learners that the learner received since the previous report, in addition to its own; it "
-        "learns from those that `algorithm.max_policy_lag` permits",
+        "steps of other learners that the learner received since the previous report, in addition to its own; "
+        "with `algorithm.on_policy_lag: drop` it does not learn from those older than `algorithm.max_policy_lag`",
     ),
     _each(
         "foreign_lag_mean",

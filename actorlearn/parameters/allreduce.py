@@ -160,9 +160,11 @@ class Sync(Alone):
         taken = [self._gather(tensor)[best].clone() for tensor in (*shared, *beside)]
         state = {name: self._gather(tensor)[best].clone() for name, tensor in self.state().items()}
         # Only now are tensors changed, so that a lost peer leaves all unchanged. After local steps each learner has its
-        # own optimizer state, target network and state of the algorithm, and keeps them if it is as far.
+        # own optimizer state, target network and state of the algorithm, and keeps them if its weights have as many
+        # updates and steps as the chosen ones.
         keeps = self.outer is not None and arrivals[best][:4] == arrivals[self.settings.rank][:4]
-        for tensor, theirs in zip(shared if keeps else (*shared, *beside), taken, strict=False):
+        changed = shared if keeps else [*shared, *beside]
+        for tensor, theirs in zip(changed, taken[: len(changed)], strict=True):
             tensor.copy_(theirs)
         if not keeps:
             self.restore(state)

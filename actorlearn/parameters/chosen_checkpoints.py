@@ -22,6 +22,7 @@ from actorlearn.parameters.checkpoint_folders import (
     Beat,
     CheckpointError,
     Found,
+    complete_steps,
     directories,
     find_at,
     find_common_steps,
@@ -163,11 +164,11 @@ def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
     """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
     For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
-    only steps at which all learners have a checkpoint can be chosen. Raises ValueError if there is no such checkpoint,
-    and CheckpointError if one is damaged.
+    only steps of complete checkpoints (`complete_steps`) can be chosen. Raises ValueError if there is no such
+    checkpoint, and CheckpointError if one is damaged.
     """
     own = directories(root)
-    there = find_common_steps(list(own.values())) if in_step else {steps_of(each) for each in folders(root)}
+    there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
     steps = _steps(at, there, read_best(root))
     chosen = {learner: nearest(directory, steps) for learner, directory in own.items()}
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}

@@ -62,7 +62,7 @@ class Carried:
         """
 
     def keep(self) -> None:
-        """Record that all learners have the optimizer steps of the minibatches drawn so far, which stay.
+        """Record that the optimizer steps taken so far are final. `go_back` returns to the state before the next one.
 
         An exchange calls it if it may undo later steps.
         """

@@ -251,8 +251,8 @@ CLAIMS = (
         quick=Extent(1, 240.0),
         score=REACHED,
         envs=REACHED,
-        differs=f"{IN_SMALL}, 1 to 4 nodes whose steps sleep 1 ms, to 0.5 in Catch, in place of 1 to 64 nodes to 300 in "
-        "Breakout",
+        differs=f"{IN_SMALL}, 1 to 4 nodes whose steps sleep 1 ms, to 0.5 in Catch, in place of 1 to 64 nodes to 300 "
+        "in Breakout",
         compare=_nodes,
     ),
     Claim(

@@ -29,6 +29,7 @@ from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
+from launch.supervision.requests import OPEN
 from launch.topology.load import Topology, load_saved
 
 BEHIND = 2
@@ -99,13 +100,19 @@ def _show(run: RunFolder, answer: Mapping[str, Any]) -> None:
 
 
 def save_present(run: RunFolder) -> None:
-    """Let a run save its present weights, unless it has ended; raises FailedError if a living run does not save."""
-    if run.alive:
-        try:
+    """Let a run save its present weights. If it is ending, wait until it has saved its last ones instead.
+
+    Raises FailedError if the run goes on and does not save.
+    """
+    until_s = time.monotonic() + CHANGE_S
+    try:
+        if run.alive:
             ask(run, "save", timeout_s=CHANGE_S)
-        except FailedError:
-            if run.alive:  # otherwise it has ended in the meantime, and has saved its last weights
-                raise
+    except FailedError as error:
+        while run.alive and (phase := ask(run, "status").data["phase"]) in (*OPEN, "draining"):
+            if phase in OPEN or time.monotonic() > until_s:
+                raise error from None
+            time.sleep(0.2)
 
 
 def _scores(found: Mapping[str, Any]) -> str:

@@ -125,9 +125,9 @@ def supervise(folder: Path, topology: str, overrides: Sequence[str], errors: int
     given = [Override(text, Origin(ARGUMENT)) for text in overrides]
     try:
         if resume_at is not None:
-            return run.resume(str(folder), given, plain=True, at=resume_at)
+            return run.resume(str(folder), given, at=resume_at)
         source = ARGUMENT if Path(topology) == folder / GIVEN else topology
-        return run.run_in(folder, parse(sources.read(topology), given, source, spaces.ask), plain=True)
+        return run.run_in(folder, parse(sources.read(topology), given, source, spaces.ask))
     except Exception as error:
         if status := expected_status(error):
             with suppress(OSError):  # the program reads it only until the run begins

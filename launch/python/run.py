@@ -253,9 +253,10 @@ class Run:
                 f"save=True: saves the newest checkpoint, and at={at!r} plays another; leave one of them out"
             )
         found = self._found()
+        wanted = evaluate.settings(found, episodes, greedy, seed, at=at)  # what is wrong is refused before a save
         if save:
             evaluate.save_present(found)
-        answer = evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
+        answer = evaluate.play(found, wanted)
         for warning in answer["warnings"]:
             warnings.warn(f"{found.name}: {warning}", stacklevel=2)
         return answer

@@ -196,7 +196,7 @@ class Reporter:
         try:
             if (merged := self._learners.merge_rest()) is not None:
                 self._write_row(merged)
-            row = {**self.last_row, **self._evaluation}
+            row = {**self.last_row, **self._evaluation, **(self._env_changes if self._evaluation else {})}
             if self.last_row and row != self.last_row:  # the final weights were evaluated after the last report
                 self._journal.row(row)
                 self.last_row = row

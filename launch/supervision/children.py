@@ -316,7 +316,8 @@ class Children:
             self._detached(child, cause)
         else:
             self.note("died", child, cause, **({"error": child.error} if child.error else {}))
-            if self.restarting or (child.role.scores and not self.ending):  # the final weights are to be scored
+            scores = child.role.scores and not (self.ending or child.went_with_node)  # the final weights, at the end
+            if self.restarting or scores:
                 self._restart(child)
             else:
                 child.to(ChildState.EXITED, self.now_s)

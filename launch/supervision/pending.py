@@ -14,8 +14,8 @@ from launch.supervision.children import Children
 
 LIMIT_S = 60.0
 """Time limit of attach, detach and save, in seconds."""
-SAVING = (ChildState.BACKOFF, ChildState.STARTING, ChildState.RUNNING)
-"""States of the trainers that a request to save waits for: those that work, and those that will again."""
+SAVING = (ChildState.STARTING, ChildState.RUNNING)
+"""States of the trainers that a request to save waits for, besides those that will be restarted."""
 
 
 @dataclass
@@ -119,7 +119,8 @@ class PendingSave:
 
         Trainers that have died and will be restarted are awaited too; those that are given up or leave are not.
         """
-        trainers = [child for child in children.trainers() if child.state in SAVING and not child.attaching]
+        awaited = (*SAVING, ChildState.BACKOFF) if children.restarting else SAVING
+        trainers = [child for child in children.trainers() if child.state in awaited and not child.attaching]
         lacking = [child.name for child in trainers if child.name not in self.saved]
         if self.saved and not lacking:
             # In the order of learners; a trainer may have been removed since it saved.

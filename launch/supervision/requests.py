@@ -83,7 +83,7 @@ class Requests:
         if wrong := cannot_attach(request.simulators, request.learners, self._mode):
             self.answer(client, False, wrong)
         elif len(without) == len(trainers):
-            wrong = "no learner can take them, because no trainer runs; try again when one has started"
+            wrong = "no learner can take them, because no learner goes on; try again when one has started"
             self.answer(client, False, f"attach {request.simulators} simulators: {wrong}")
         else:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners, without))
@@ -130,7 +130,8 @@ class Requests:
                 pending.give_up(self._children)
 
     def close(self) -> None:
-        """Answer all pending requests with an error, because the run has ended."""
+        """Answer all pending requests, because the run has ended: those that are not done with an error."""
+        self.settle()
         for pending in self._pending:
             self.answer(pending.client, False, "the run ended before the request was completed")
         self._pending = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actorlearn.envs import registered
+from actorlearn.envs.construct import construct_vector
 from actorlearn.envs.gymnasium_env import Gymnasium, make, make_rendered, spec
 from actorlearn.envs.gymnasium_vector import GymnasiumVector
 from actorlearn.envs.interface import MalformedStepError, Row
@@ -134,6 +137,27 @@ def test_the_registered_time_limit_holds_in_each_form_of_the_id(env_id: str, vec
     env.close()
 
 
+def test_the_registered_time_limit_holds_if_only_the_module_of_the_id_registers_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "registering_poles.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Poles-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=7)\n"
+    )
+    made, _ = construct_vector(GymnasiumSettings(id="registering_poles:Poles-v0", vector=CARTPOLE_OF_GYMNASIUM), 2)
+    assert made.unwrapped.max_episode_steps == 7
+
+
+def test_for_a_class_no_packages_that_register_ids_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(registered, "load_entry_points", refuse)
+    env_id = "gymnasium.envs.classic_control.cartpole:CartPoleEnv"
+    assert construct_vector(GymnasiumSettings(id=env_id, vector=CARTPOLE_OF_GYMNASIUM), 2)
+
+
 class Two(VectorEnv):
     """Counts steps; ends all games after 3; takes one seed for all."""
 
@@ -191,7 +215,7 @@ def test_where_a_list_of_seeds_is_refused_one_seed_follows_from_all() -> None:
         ({"kwargs": {"mode": "Never"}}, r"is 'Never'; it must be one of gymnasium"),
         (
             {"time_limit_steps": 2},
-            r'_limit_steps: 2 cannot be set: .*:Two has no metadata\["reset_mask"\].* max_episode_',
+            r"limit of 2 steps \(env\.time_limit_steps, or that of env\.id\) cannot be .*:Two has no .* max_episode_",
         ),
         ({"kwargs": {"size": 1}}, "it takes num_envs, step=None, reset=None, mode='NextStep'"),
         ({"scale_actions": False, "id": "absent"}, ""),

@@ -224,7 +224,7 @@ class Falling(A2C):
 
 def captured(made: Learning, warned: list[str]) -> CapturedLoss:
     plain, detached = (SingleLoss(made.algorithm, made.network, detached=detached) for detached in (False, True))
-    return CapturedLoss(plain, detached, made.network.gradients, warned.append)
+    return CapturedLoss(plain, detached, made.network, warned.append)
 
 
 def played() -> Batch:
@@ -252,7 +252,7 @@ def check_replayed(plain: Gradient, detached: Gradient, network: FlatNetwork, mi
     """Check captured ``detached`` against ``plain``, with other weights and progress for each minibatch."""
     warned: list[str] = []
     gradients = network.gradients
-    replayed = CapturedLoss(plain, detached, gradients, warned.append)
+    replayed = CapturedLoss(plain, detached, network, warned.append)
     for number, minibatch in enumerate(minibatches):
         network.weights.mul_(1.1)
         found, gradient = told(replayed.compute_gradient(minibatch, number / 8)), gradients.clone()
@@ -354,6 +354,27 @@ def test_a_network_that_was_called_without_gradient_has_one_in_its_next_call(
 def test_captured_losses_of_several_networks_draw_what_the_losses_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
     check_soft_actor_critic("cpu", "fp32")
+
+
+class Delayed(Judged):
+    """An actor that has a loss in every second call only, beside a judge with a far larger gradient."""
+
+    calls = 0
+
+    def losses(self, *arguments: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        losses, metrics = super().losses(*arguments)
+        self.calls += 1
+        actor = {} if self.calls % 2 else {"actor": losses["actor"]}
+        return {"judge": 1e2 * losses["judge"], **actor}, metrics
+
+
+def test_a_wrong_gradient_of_a_small_network_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "Captured", Recorded)
+    made, warned = learning("Delayed"), list[str]()
+    replayed = CapturedLoss(made.losses, made.losses, made.network, warned.append)
+    for seed in range(3):
+        replayed.compute_gradient(Minibatch(batch(), seed=seed), 0.0)
+    assert len(warned) == 1 and "differs by" in warned[0]
 
 
 @pytest.mark.gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,8 +23,8 @@ from actorlearn.parameters.chosen_checkpoints import (
 from actorlearn.tasks.evaluate import opened
 
 
-def save(directory: Path, env_steps: int) -> None:
-    checkpoint.save(directory, env_steps, {"weights.a": torch.ones(1)}, {}, keep=10)
+def save(directory: Path, env_steps: int, **state: Any) -> None:
+    checkpoint.save(directory, env_steps, {"weights.a": torch.ones(1)}, state, keep=10)
 
 
 def test_a_checkpoint_is_chosen_by_its_steps_and_a_missing_one_lists_those_that_are_there(tmp_path: Path) -> None:
@@ -49,6 +50,17 @@ def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_l
     with pytest.raises(ValueError, match="at 200: .*: none yet$"):
         choose_of_all(tmp_path, 200, in_step=True)
     assert set(opened(tmp_path, 50, 100)[0]) == {"trainer-0", "trainer-1", "trainer-2"}
+
+
+def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_checkpoints(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "learner-1"):
+        save(directory, 100, learners=[0, 1])
+    for steps in (900, 1000):
+        save(tmp_path, steps, learners=[0])
+    write_best(tmp_path, Best(950, 1.0, "training"))
+    for at, steps in ((900, 900), ("best", 1000), (100, 100)):
+        chosen = choose_of_all(tmp_path, at, in_step=True)
+        assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: steps, 1: 100}
 
 
 def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(tmp_path: Path) -> None:

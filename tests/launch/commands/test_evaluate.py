@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.wire.messages import Reply
 from launch.commands import evaluate
-from launch.errors import RunError
+from launch.errors import FailedError, RunError
 from launch.runs.find import RunFolder, start_time
+from launch.runs.jsonl import read_object
 from tests.acting.policies import policy_settings, run_folder
 from tests.launch.runs.folders import make_run
 
@@ -26,16 +28,48 @@ def test_recording_without_its_package_is_told_how_to_install_it(monkeypatch: py
         evaluate.evaluate("no-such-run", None, None, None, record=True, json=False)
 
 
+def saved_run(tmp_path: Path, **meta: object) -> Path:
+    """The folder of a run with a checkpoint."""
+    folder = make_run(tmp_path, "run", **meta, sockets=str(tmp_path))
+    (folder / "topology.yaml").write_text(
+        "env: {id: CartPole-v1}\nalgorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
+    )
+    run_folder(folder, policy_settings())
+    return folder
+
+
 @pytest.mark.parametrize("ends", ["before", "meanwhile"])
 def test_a_run_that_has_ended_is_played_without_a_save(
     ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with subprocess.Popen(["sleep", "2"]) as supervisor:
         meta = {"supervisor_pid": supervisor.pid, "supervisor_started": start_time(supervisor.pid)}
-        folder = make_run(tmp_path, "run", **(meta if ends == "meanwhile" else {}), sockets=str(tmp_path))
-        (folder / "topology.yaml").write_text(
-            "env: {id: CartPole-v1}\nalgorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
-        )
-        run_folder(folder, policy_settings())
+        folder = saved_run(tmp_path, **(meta if ends == "meanwhile" else {}))
         assert evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, save=True) == 0
     assert "run: 2 whole games with the policy of 500 steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("phases", [["scoring"], ["draining", "draining", "scoring"], ["running"]])
+def test_a_run_that_is_ending_is_played_when_its_trainers_have_saved(
+    phases: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(phases)
+
+    def ask(run: RunFolder, command: str, **_: object) -> Reply:
+        if command == "save":
+            raise FailedError("the run ended before the request was completed")
+        return Reply(ok=True, text="", data={"phase": next(left)})
+
+    monkeypatch.setattr(evaluate, "ask", ask)
+    with subprocess.Popen(["sleep", "60"]) as supervisor:
+        folder = saved_run(tmp_path, supervisor_pid=supervisor.pid, supervisor_started=start_time(supervisor.pid))
+        wanted = RunFolder(folder, read_object(folder / "meta.json"))
+        try:
+            if phases == ["running"]:
+                with pytest.raises(FailedError, match="the run ended before"):
+                    evaluate.save_present(wanted)
+            else:
+                evaluate.save_present(wanted)
+        finally:
+            supervisor.kill()
+    assert [*left] == []

@@ -210,6 +210,12 @@ def test_save_is_answered_when_all_learners_have_saved() -> None:
     assert story.reply.text == "checkpoint at 7 steps: trainer-0/7; trainer-1 at 8 steps"
 
 
+def test_save_does_not_wait_for_a_learner_that_died_while_the_run_drains() -> None:
+    story = two().at(2, asked("save")).at(3, ev.Exited("trainer-1", 0, -9))
+    story.at(3.01, on_disk("trainer-0", 7), finished("trainer-0", "total_steps", env_steps=7))
+    assert story.ever(ev.Answer)[0].reply.text == "checkpoint at 7 steps: trainer-0/7"
+
+
 def test_save_does_not_wait_for_a_learner_that_was_given_up() -> None:
     story = two().at(2, asked("save")).at(3, on_disk("trainer-0", 7))
     for i in range(UNSAVED_RESTARTS):

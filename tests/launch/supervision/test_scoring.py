@@ -80,6 +80,15 @@ def test_an_evaluator_that_dies_while_the_trainers_save_plays_the_final_weights(
     assert story.supervisor.phase == "scoring"
 
 
+def test_nobody_waits_for_an_evaluator_whose_node_was_lost_at_the_end() -> None:
+    story = Story({**TWO, "evaluator-0": "evaluator"}).at(0, ev.Begin()).then(*up(*TWO, "evaluator-0"))
+    story.at(2, finished("trainer-0", "total_steps", env_steps=500))
+    story.at(3, ev.Lost("a", (("trainer-1", 0), ("evaluator-0", 0)), True))
+    assert story.did(Start) == []
+    assert story.supervisor.phase == "ending"
+    assert story.notes[-1][3].startswith("the final weights were not evaluated, because evaluator-0 has ended: node a")
+
+
 def test_a_run_whose_evaluator_was_given_up_says_that_its_final_weights_were_not_evaluated() -> None:
     story = lose(running(), "evaluator-0").then(finished("trainer", "total_steps", env_steps=500))
     assert story.supervisor.phase == "ending"
