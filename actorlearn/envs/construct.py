@@ -106,8 +106,8 @@ def _vector_class(settings: GymnasiumSettings) -> VectorMaker | None:
             raise ValueError(f"env.vector: {settings.vector!r} cannot be used with env.wrappers: {rule}")
         key = f"env.vector: {settings.vector!r}"
         maker = imports.attribute(settings.vector, key)  # first, because this import may register the id
-        # A class or function has no id, so packages that register ids need not be loaded.
-        return VectorMaker(maker, settings.kwargs, key, registered.find(env_id) if own is None else None)
+        # A class has no id, so packages that register ids need not be loaded.
+        return VectorMaker(maker, settings.kwargs, key, None if isinstance(own, type) else registered.find(env_id))
     if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
         return VectorMaker(own, settings.kwargs, of_id, None)
     if isinstance(own, type) and (issubclass(own, gymnasium.Env) or dm_env.has_interface(own)):

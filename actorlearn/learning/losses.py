@@ -76,7 +76,9 @@ class SingleLoss(Gradient):
 MOST_GRAPHS = 4
 """Number of shapes of minibatches that are captured; minibatches of further shapes are computed without a graph."""
 SMALLEST_SHARE = 0.05
-"""Share of the norm of the whole gradient that a network's gradient counts with in a comparison, if it is smaller."""
+"""Least share of the norm of the whole gradient that counts as the norm of a network's gradient in a comparison.
+
+Without it, rounding would differ too much in a network with almost no gradient."""
 LARGEST_ERROR = 0.02
 """Largest distance of a graph's gradient from the gradient without a graph, as a share of its norm, in each network.
 

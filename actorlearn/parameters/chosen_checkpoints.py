@@ -160,17 +160,23 @@ def nearest(directory: Path, env_steps: int) -> Path | None:
     )
 
 
+def _newest_until(directory: Path, env_steps: int) -> Path | None:
+    return max((each for each in folders(directory) if steps_of(each) <= env_steps), key=steps_of, default=None)
+
+
 def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
     """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
     For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
-    only steps of complete checkpoints (`complete_steps`) can be chosen. Raises ValueError if there is no such
+    only steps of complete checkpoints (`complete_steps`) can be chosen, and a learner that is not in the complete one
+    continues from its newest one before; a learner without any is left out. Raises ValueError if there is no such
     checkpoint, and CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
     steps = _steps(at, there, read_best(root))
-    chosen = {learner: nearest(directory, steps) for learner, directory in own.items()}
+    of_each = _newest_until if in_step else nearest
+    chosen = {learner: of_each(directory, steps) for learner, directory in own.items()}
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}
     for folder in found.values():
         choose(folder.parent, steps_of(folder))
@@ -183,8 +189,11 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
 
     If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights, and
     so are the directories ``left`` of learners that the run no longer has, so that a later learner of the same number
-    does not continue from them.
+    does not continue from them. If ``chosen`` is not empty, the directories of learners that it leaves out are moved.
     """
+    root = next((own.parent for learner, own in chosen.items() if learner == 0), None)
+    newer_only = [d for learner, d in directories(root).items() if learner not in chosen] if root else []
+    left = list(dict.fromkeys([*left, *newer_only]))
     moved: list[tuple[Path, Path]] = []
 
     def move(path: Path, name: str) -> None:

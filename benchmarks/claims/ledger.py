@@ -31,7 +31,7 @@ from launch.bench.seed_table import draw as draw_seeds
 from launch.commands.bench import make_folder
 from launch.errors import FailedError, RunError
 from launch.topology import sources, strict_yaml
-from launch.topology.defaults import resolve
+from launch.topology.defaults import resolve, section
 from launch.topology.overrides import apply, expand
 
 LEDGER = Path(__file__).parents[1] / "results" / "ledger"
@@ -121,7 +121,7 @@ def request_of(
 
 def _env(request: BenchmarkRequest) -> str:
     """Return the id of the environment that a request asks for."""
-    return str(_given(request)["env"]["id"])
+    return str(section(_given(request), "env").get("id"))
 
 
 def _gpus(claim: Claim, request: BenchmarkRequest) -> int:

@@ -59,7 +59,7 @@ page describes protocol version {PROTOCOL_VERSION}.
 | `stop` | finishes the update, saves, and ends the run | | |
 | `kill` | ends the run at once | | |
 
-With several learners, `path` and `env_steps` are those of the first learner's checkpoint.
+With several learners, `path` and `env_steps` are those of the checkpoint of the first learner that has saved.
 
 `processes` lists the `name`, `role`, `learner`, `state` and `pid` of each process, `incarnation`, how often it was
 restarted, and `busy`, the share of time in which it does not wait. `order` is the version of the newest

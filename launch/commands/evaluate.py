@@ -109,10 +109,26 @@ def save_present(run: RunFolder) -> None:
         if run.alive:
             ask(run, "save", timeout_s=CHANGE_S)
     except FailedError as error:
-        while run.alive and (phase := ask(run, "status").data["phase"]) in (*OPEN, "draining"):
+        while (phase := _phase(run)) in (*OPEN, "draining"):
             if phase in OPEN or time.monotonic() > until_s:
                 raise error from None
             time.sleep(0.2)
+
+
+def _phase(run: RunFolder) -> str:
+    """Return the phase of a run; "" if it has ended. Raises FailedError if a living run does not answer."""
+    try:
+        return str(ask(run, "status").data["phase"]) if run.alive else ""
+    except FailedError:
+        if run.alive:
+            raise
+        return ""
+
+
+def refuse_episodes(episodes: int | None) -> None:
+    """Raise RunError for a number of games below one."""
+    if episodes is not None and episodes < 1:
+        raise RunError(f"episodes={episodes}: at least one game must be played")
 
 
 def _scores(found: Mapping[str, Any]) -> str:
@@ -133,8 +149,7 @@ def settings(
     Environment and network are not built, because the run has saved the shapes of observations and actions. Only for a
     film the environment is asked for its speed.
     """
-    if episodes is not None and episodes < 1:
-        raise RunError(f"episodes={episodes}: at least one game must be played")
+    refuse_episodes(episodes)
     run.refuse_missing("evaluate", at)
     topology = load_saved(run.path / find.TOPOLOGY_FILE)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())

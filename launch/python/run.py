@@ -192,7 +192,7 @@ class Run:
     def save(self) -> Path:
         """Save a checkpoint of each learner of the living run, and return the folder when they are on disk.
 
-        With several learners it is the folder of the first learner's checkpoint.
+        With several learners it is the folder of the first of those that have saved.
         """
         return Path(str(self._ask("save").data["path"]))
 
@@ -253,10 +253,10 @@ class Run:
                 f"save=True: saves the newest checkpoint, and at={at!r} plays another; leave one of them out"
             )
         found = self._found()
-        wanted = evaluate.settings(found, episodes, greedy, seed, at=at)  # what is wrong is refused before a save
+        evaluate.refuse_episodes(episodes)
         if save:
             evaluate.save_present(found)
-        answer = evaluate.play(found, wanted)
+        answer = evaluate.play(found, evaluate.settings(found, episodes, greedy, seed, at=at))
         for warning in answer["warnings"]:
             warnings.warn(f"{found.name}: {warning}", stacklevel=2)
         return answer

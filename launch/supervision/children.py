@@ -316,8 +316,8 @@ class Children:
             self._detached(child, cause)
         else:
             self.note("died", child, cause, **({"error": child.error} if child.error else {}))
-            scores = child.role.scores and not (self.ending or child.went_with_node)  # the final weights, at the end
-            if self.restarting or scores:
+            # At the end, an evaluator plays the final weights, but not if no node is left that could start it.
+            if self.restarting or (child.role.scores and not self.ending and self._can_start(child)):
                 self._restart(child)
             else:
                 child.to(ChildState.EXITED, self.now_s)
@@ -331,6 +331,7 @@ class Children:
         self._ended = {own: member for own, member in self._ended.items() if member.id.learner not in without}
         for child in children:
             child.member, child.went_with_node = None, True  # its segment is lost too
+        for child in children:
             needed = child.role.scope == "run" and child.role.needed == "each"
             if event.moved_to:
                 self._ended_to_move(child, event)
@@ -344,6 +345,11 @@ class Children:
             for child in self._waiting_on(event.node):
                 child.went_with_node = True
                 self._give_up(child, f"{why}, {_LEFT_OUT}")
+
+    def _can_start(self, child: Child) -> bool:
+        """Return whether there is a node for a process that has ended: its own, or that of a trainer elsewhere."""
+        elsewhere = (trainer for trainer in self.trainers() if trainer.node != child.node)
+        return not child.went_with_node or any(not trainer.went_with_node for trainer in elsewhere)
 
     def _waiting_on(self, node: str) -> list[Child]:
         """Return the processes of learners that died on ``node`` and wait for a restart."""

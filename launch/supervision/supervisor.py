@@ -311,7 +311,7 @@ class Supervisor:
         return any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in self._children.trainers())
 
     def _drain(self, outcome: ev.Done) -> None:
-        """Wait for the trainers to finish. Dead processes are not restarted, but evaluators are when they have."""
+        """Wait for the trainers to finish. Dead processes are not restarted, except evaluators when they have."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
         self._children.restarting = False

@@ -58,9 +58,16 @@ def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_c
     for steps in (900, 1000):
         save(tmp_path, steps, learners=[0])
     write_best(tmp_path, Best(950, 1.0, "training"))
-    for at, steps in ((900, 900), ("best", 1000), (100, 100)):
+    for directory in (tmp_path, tmp_path / "learner-1"):  # it has come back
+        save(directory, 1100, learners=[0, 1])
+    save(tmp_path / "learner-2", 1100, learners=[0, 1, 2])
+    save(tmp_path, 1050, learners=[0])
+    for at, steps in ((900, 900), ("best", 1000)):
         chosen = choose_of_all(tmp_path, at, in_step=True)
         assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: steps, 1: 100}
+    with newer_set_aside(chosen):
+        assert [*directories(tmp_path)] == [0, 1], "a learner with newer ones only begins from the first learner's"
+        assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
 
 
 def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(tmp_path: Path) -> None:

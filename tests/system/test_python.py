@@ -95,7 +95,7 @@ def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
     assert run.state == "finished" and run.steps >= 3_000
     assert told["reports"] == [row["env_steps"] for row in run.metrics()]
     log = (run.folder / "logs" / "supervisor.log").read_text()
-    assert log.count(" steps/s ") == 2 < len(told["reports"]), "the first report, and the last, within ten seconds"
+    assert 2 <= log.count(" steps/s ") < len(told["reports"]), "the first report and the last, and one in ten seconds"
     assert told["checkpoints"][-1] == run.checkpoints()[-1] == run.policy().env_steps
     assert {f"simulator-{number}" for number in (0, 1)} <= {event["process"] for event in run.events()}
     assert run.topology["env"]["kwargs"]["length"] == 4

@@ -239,6 +239,12 @@ def test_the_table_shows_the_comparison_that_the_verdict_follows_from() -> None:
     assert f"| {entry.comparisons[1].what}: " in table({entry.claim: entry})
 
 
+@pytest.mark.parametrize("wrong", ["env=Catch", "env={preset: v5}"])
+def test_a_section_env_without_an_id_is_refused_in_one_line(wrong: str) -> None:
+    with pytest.raises(RunError, match="env.id='None': accelerated-pong cannot judge"):
+        ledger.request_of(CLAIMS["accelerated-pong"], True, overrides=(wrong,))
+
+
 @pytest.mark.parametrize(
     ("name", "env"),
     [

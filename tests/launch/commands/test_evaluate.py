@@ -49,7 +49,7 @@ def test_a_run_that_has_ended_is_played_without_a_save(
     assert "run: 2 whole games with the policy of 500 steps" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("phases", [["scoring"], ["draining", "draining", "scoring"], ["running"]])
+@pytest.mark.parametrize("phases", [["scoring"], ["draining", "draining", "scoring"], ["draining", ""], ["running"]])
 def test_a_run_that_is_ending_is_played_when_its_trainers_have_saved(
     phases: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +58,11 @@ def test_a_run_that_is_ending_is_played_when_its_trainers_have_saved(
     def ask(run: RunFolder, command: str, **_: object) -> Reply:
         if command == "save":
             raise FailedError("the run ended before the request was completed")
-        return Reply(ok=True, text="", data={"phase": next(left)})
+        if not (phase := next(left)):
+            supervisor.kill()
+            supervisor.wait()
+            raise FailedError("the run ended before it answered")
+        return Reply(ok=True, text="", data={"phase": phase})
 
     monkeypatch.setattr(evaluate, "ask", ask)
     with subprocess.Popen(["sleep", "60"]) as supervisor:

@@ -19,6 +19,7 @@ from tests.launch.supervision.story import (
     asked,
     exits,
     finished,
+    hello,
     lose,
     received,
     running,
@@ -80,10 +81,23 @@ def test_an_evaluator_that_dies_while_the_trainers_save_plays_the_final_weights(
     assert story.supervisor.phase == "scoring"
 
 
-def test_nobody_waits_for_an_evaluator_whose_node_was_lost_at_the_end() -> None:
-    story = Story({**TWO, "evaluator-0": "evaluator"}).at(0, ev.Begin()).then(*up(*TWO, "evaluator-0"))
-    story.at(2, finished("trainer-0", "total_steps", env_steps=500))
-    story.at(3, ev.Lost("a", (("trainer-1", 0), ("evaluator-0", 0)), True))
+def on_nodes(first: str) -> Story:
+    """Two learners on two nodes, and an evaluator on node a; trainer-0, on the node ``first``, has finished."""
+    story = Story({**TWO, "evaluator-0": "evaluator"}).at(0, ev.Begin())
+    for name, node in (("trainer-0", first), ("trainer-1", "a"), ("evaluator-0", "a")):
+        story.then(ev.Spawned(name, 0, 1, None, node), hello(name))
+    return story.at(2, finished("trainer-0", "total_steps", env_steps=500))
+
+
+def test_an_evaluator_whose_node_is_lost_at_the_end_plays_on_another() -> None:
+    story = on_nodes("b").at(3, ev.Lost("a", (("evaluator-0", 0), ("trainer-1", 0)), True))
+    assert [start[0] for start in story.started] == ["evaluator-0"]
+    assert story.supervisor.phase == "scoring"
+
+
+def test_nobody_waits_for_an_evaluator_if_no_node_is_left_at_the_end() -> None:
+    story = on_nodes("a").at(3, ev.Exited("trainer-0", 0, 0))
+    story.at(4, ev.Lost("a", (("evaluator-0", 0), ("trainer-1", 0)), True))
     assert story.did(Start) == []
     assert story.supervisor.phase == "ending"
     assert story.notes[-1][3].startswith("the final weights were not evaluated, because evaluator-0 has ended: node a")
