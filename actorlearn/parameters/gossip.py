@@ -106,8 +106,11 @@ class Gossip(Alone):
             self._adopt()
         elif updates and self._log:
             self._log.adopted({})
-        if not self.counts.begun and moved and self.counts.received:
-            self.counts.begin_again(self.counts.received, position.rollout)
+        if moved and updates and len(self._present()) > 1:  # others have its counts, also if it mixes no weights
+            self._wait(lambda: () if self.counts.received else None, FIRST_MESSAGE_S)
+        known = self.counts.received
+        if moved and known is not None and known.updates > self.counts.updates:
+            self.counts.begin_again(known, position.rollout)
         elif not self.counts.begun:
             self.counts.begin(env_steps, updates)
         if self._log:

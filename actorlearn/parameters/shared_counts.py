@@ -67,6 +67,11 @@ class SharedCounts:
         """Whether this learner has called `begin`, possibly before a restart."""
         return bool(self._began[self._learner, _UPDATES] >= 0)
 
+    @property
+    def updates(self) -> int:
+        """Number of updates that this learner has counted on this machine; -1 if it has not called `begin`."""
+        return int(self._records[self._learner].now[0][_UPDATES]) if self.begun else -1
+
     def begin(self, env_steps: int, updates: int) -> None:
         """Record the counts of all learners in the weights with which this learner starts; not after a restart."""
         self._began[self._learner, : _UPDATES + 1] = env_steps, updates

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -70,6 +71,7 @@ def learner(
     alive: Callable[[], bool] = lambda: True,
     local_steps: int = 1,
     max_staleness: int | None = None,
+    graph: Literal["ring", "none"] = "ring",
 ) -> Gossip:
     """A learner on a machine of its own: nothing in this folder is another's."""
     folder.mkdir(exist_ok=True)
@@ -80,7 +82,7 @@ def learner(
         learners=len(members),
         counts=Shm(path=f"{folder}/counts"),
         messages=ByLearner(Shm(f"{folder}/messages")),
-        graph=GraphSettings(name="ring"),
+        graph=GraphSettings(name=graph),
         incarnation=incarnation,
         host=HOST,
         local_steps=local_steps,
@@ -414,10 +416,11 @@ def test_those_who_mix_nothing_of_a_learner_hear_its_counts(
     assert made[2].mailbox.version(0) == -1
 
 
+@pytest.mark.parametrize("graph", ["ring", "none"])
 def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_know_of_it(
-    tmp_path: Path, listing: Listing, opened: list[Gossip]
+    graph: Literal["ring", "none"], tmp_path: Path, listing: Listing, opened: list[Gossip]
 ) -> None:
-    stays, goes = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
+    stays, goes = (learner(tmp_path / f"far-{rank}", listing, rank, range(2), graph=graph) for rank in range(2))
     for exchange in (stays, goes):
         exchange.join(0, 0)
     for _ in range(3):
@@ -430,10 +433,20 @@ def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_k
     def stays_on() -> bool:
         return stays.mailbox.post(stays.weights.numpy()) >= 0
 
-    again = learner(tmp_path / "elsewhere", listing, 1, range(2), incarnation=1, alive=stays_on)
-    opened += [stays, again]
+    def comes_back(folder: str, incarnation: int) -> Gossip:
+        return learner(tmp_path / folder, listing, 1, range(2), incarnation, stays_on, graph=graph)
+
+    again = comes_back("elsewhere", 1)
+    opened.append(stays)
     joined = again.join(20, 2, gossiping.position_of(again))  # its newest checkpoint is older
     assert (joined.env_steps, joined.updates) == (40, 4)
-    assert torch.equal(again.weights, stays.weights)
+    assert torch.equal(again.weights, stays.weights) == (graph == "ring")
     learn(again)
     assert again.counts.total == (50, 5)
+    until(lambda: again.mailbox.post(start().numpy()) >= 0 and stays.counts.total == (50, 5))
+    again.close()
+    listing.lose(trainer_id(1))
+    back = comes_back("far-1", 2)
+    opened.append(back)
+    joined = back.join(50, 5, gossiping.position_of(back))
+    assert (joined.env_steps, joined.updates) == (50, 5), "and not as it left this machine"
