@@ -19,6 +19,7 @@ from actorlearn.envs.specs import ENVIRONMENTS, FINER, EnvironmentSpec, EnvSetti
 from actorlearn.models.specs import MODELS
 from actorlearn.optim.specs import OPTIMIZERS
 from actorlearn.registry import Registry, Spec
+from launch.topology.load import parse
 from tests.loaded import modules_after
 from tests.packages import installed
 from tests.sizes import ROOT
@@ -162,6 +163,55 @@ def test_a_strangers_class_brings_settings_of_its_own_or_has_those_of_its_kind()
     assert ALGORITHMS.spec("strangers:ByItsSettings").replayed
     spec: Spec = ALGORITHMS.spec("strangers:SPEC")
     assert (spec.name, spec.made_by, spec.settings().name) == ("strangers:SPEC", "strangers:Mine", "strangers:SPEC")
+
+
+FACTS = (
+    *("replayed", "sequences", "by_ratio", "parts_of_transitions", "unit_actions"),
+    *("defaults", "optimizers", "metrics"),
+)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.names())
+def test_a_derived_class_has_the_facts_of_its_base(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = ALGORITHMS.spec(algorithm)
+    module, _, name = base.made_by.partition(":")
+    (tmp_path / f"derived_{algorithm}.py").write_text(
+        f"from {module} import {name}\nclass Middle({name}): pass\nclass Derived(Middle): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    derived = ALGORITHMS.spec(f"derived_{algorithm}:Derived")
+    assert {fact: getattr(derived, fact) for fact in FACTS} == {fact: getattr(base, fact) for fact in FACTS}
+
+
+def test_a_derived_class_overrides_facts_and_loses_the_defaults_of_keys_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "derived_ppo_of_few_keys.py").write_text(
+        "from actorlearn.algorithms.ppo import PPO\n"
+        "from actorlearn.algorithms.settings import OnPolicySettings\n"
+        "class Derived(PPO):\n"
+        "    by_ratio = False\n"
+        "    class Settings(OnPolicySettings, frozen=True, kw_only=True): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    derived, base = ALGORITHMS.spec("derived_ppo_of_few_keys:Derived"), ALGORITHMS.spec("ppo")
+    assert not derived.by_ratio and derived.parts_of_transitions
+    ours, theirs = (spec.defaults["vector"]["algorithm"] for spec in (derived, base))
+    assert "value_cost" in theirs
+    assert ours == {key: value for key, value in theirs.items() if key in derived.settings.__struct_fields__}
+
+
+def test_a_topology_with_a_class_derived_from_sac_scales_its_actions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "derived_for_pendulum.py").write_text(
+        "from actorlearn.algorithms.sac import SAC\nclass MySAC(SAC): pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    topology = parse("env: {id: Pendulum-v1}\nalgorithm: {name: derived_for_pendulum:MySAC}\n")
+    assert topology.env.scale_actions is True  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("strangers")

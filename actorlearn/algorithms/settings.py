@@ -5,7 +5,8 @@ replay. This file does not load torch, because simulators and the supervisor imp
 
 An algorithm consists of a spec (``algorithms/specs/a2c.py``), a class with the loss (``algorithms/a2c.py``) and an
 entry point in ``pyproject.toml``. If a topology names a class as "package.module:Name", the class needs neither a spec
-nor an entry point: it then has ``Settings`` and the fields of `AlgorithmSpec` as attributes.
+nor an entry point: it then has ``Settings`` and the fields of `AlgorithmSpec` as attributes. A field that it does not
+have is that of the algorithm from which it is derived.
 """
 
 from __future__ import annotations
@@ -252,6 +253,18 @@ class HardCopySettings(OffPolicySettings, frozen=True, kw_only=True):
         return HardCopies(self.target_every_steps)
 
 
+def of_known_keys(defaults: Defaults, settings: type[AlgorithmSettings]) -> Defaults:
+    """Return ``defaults`` without those keys of the section ``algorithm`` that ``settings`` lacks."""
+    known = settings.__struct_fields__
+    return {
+        kind: {
+            section: {key: value for key, value in keys.items() if section != "algorithm" or key in known}
+            for section, keys in sections.items()
+        }
+        for kind, sections in defaults.items()
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmSpec(Spec):
     """Description of an algorithm that does not import it; its class, ``made_by``, is called with its settings."""
@@ -317,23 +330,37 @@ class AlgorithmSpec(Spec):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class that has none, from those of its attributes that have the names of spec fields."""
+        """Make a spec for a class that has none, from those of its attributes that have the names of spec fields.
+
+        Without such an attribute, the field is that of the nearest base class that a registered spec names.
+        """
         settings = settings_of(found, module, AlgorithmSettings)
         replayed = bool(getattr(found, "replayed", issubclass(settings, OffPolicySettings)))
         if settings is AlgorithmSettings:  # the class has no Settings
             settings = HardCopySettings if replayed else OnPolicySettings
+        specs = {spec.made_by: spec for spec in ALGORITHMS.specs()}
+        bases = (f"{each.__module__}:{each.__qualname__}" for each in found.__mro__)
+        base = next((specs[each] for each in bases if each in specs), None)
+        if base is None:
+            base = cls(
+                name=name,
+                settings=settings,
+                made_by=name,
+                replayed=replayed,
+                defaults=OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS,
+            )
         return cls(
             name=name,
             settings=tag_settings(settings, name),
             made_by=name,
             replayed=replayed,
-            sequences=bool(getattr(found, "sequences", False)),
-            by_ratio=bool(getattr(found, "by_ratio", False)),
-            parts_of_transitions=bool(getattr(found, "parts_of_transitions", False)),
-            unit_actions=bool(getattr(found, "unit_actions", False)),
-            defaults=getattr(found, "defaults", OFF_POLICY_DEFAULTS if replayed else BASE_DEFAULTS),
-            optimizers=getattr(found, "optimizers", {}),
-            metrics=tuple(getattr(found, "metrics", ())),
+            sequences=bool(getattr(found, "sequences", base.sequences)),
+            by_ratio=bool(getattr(found, "by_ratio", base.by_ratio)),
+            parts_of_transitions=bool(getattr(found, "parts_of_transitions", base.parts_of_transitions)),
+            unit_actions=bool(getattr(found, "unit_actions", base.unit_actions)),
+            defaults=getattr(found, "defaults", of_known_keys(base.defaults, settings)),
+            optimizers=getattr(found, "optimizers", base.optimizers),
+            metrics=tuple(getattr(found, "metrics", base.metrics)),
         )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from actorlearn.algorithms.settings import AlgorithmSpec, Defaults
+from actorlearn.algorithms.settings import AlgorithmSpec, of_known_keys
 from actorlearn.algorithms.specs.impala import IMPALASettings
 from actorlearn.algorithms.specs.ppo import SPEC as PPO
 from actorlearn.metric import Metric
@@ -29,13 +29,6 @@ class VACOSettings(IMPALASettings, frozen=True, kw_only=True, tag="vaco"):
     ] = False
 
 
-_KEYS = VACOSettings.__struct_fields__
-DEFAULTS: Defaults = {
-    kind: {**sections, "algorithm": {key: value for key, value in sections["algorithm"].items() if key in _KEYS}}
-    for kind, sections in PPO.defaults.items()
-}
-"""PPO's defaults of the keys that VACO also has; VACO has no clips of ratios or values."""
-
 SPEC = AlgorithmSpec(
     name="vaco",
     settings=VACOSettings,
@@ -50,6 +43,6 @@ SPEC = AlgorithmSpec(
             learning=True,
         ),
     ),
-    defaults=DEFAULTS,
+    defaults=of_known_keys(PPO.defaults, VACOSettings),  # VACO has no clips of ratios or values
     optimizers=PPO.optimizers,
 )
