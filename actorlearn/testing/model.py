@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from actorlearn.models import noisy
 from actorlearn.models.interface import state_size, unroll
 from actorlearn.models.make import flatten, make
 from actorlearn.models.specs import MODELS, ModelSettings
@@ -86,8 +87,9 @@ class ModelContract:
         """Each parameter gets a gradient from the outputs; constants must be buffers with persistent=False."""
         network = self.network()
         gradients = flatten(network)[1]
-        outputs = self.outputs(network, self.observations(4, 8))
         generator = torch.Generator().manual_seed(0)
+        noisy.draw(network, generator)  # while the noise is 0, no gradient reaches its deviations
+        outputs = self.outputs(network, self.observations(4, 8))
         sums = [(output * torch.randn(output.shape, generator=generator)).sum() for output in outputs.values()]
         torch.autograd.backward(sums)
         idle = [name for name, parameter in network.named_parameters() if not parameter.grad.any()]

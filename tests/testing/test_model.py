@@ -53,6 +53,11 @@ class TestGru(TestLstm):
     section = {"name": "mlp", "recurrence": "gru", "recurrent_size": 8}
 
 
+class TestNoisy(ModelContract):
+    section = {"name": "mlp", "noisy": 0.5}
+    observation_shape = (4,)
+
+
 class Net(nn.Module):
     """A network that fits, of which those below break one thing."""
 
