@@ -236,16 +236,17 @@ class EnvironmentContract:
     def test_random_actions_are_uniform_and_drawn_by_the_generator_alone(self) -> None:
         """``random_actions`` draws actions uniformly, with random numbers only from its generator."""
         count, actions = self.env.count, self.env.spec.actions
-        found, again = (
-            np.stack([self.env.random_actions(np.random.default_rng(seed)) for seed in range(600)]) for _ in range(2)
-        )
+        numbers = [] if isinstance(actions, tuple) else np.ravel(choices(actions)).tolist()
+        draws = max([600, *(150 * number for number in numbers)])  # enough for each choice to be drawn 300 times
+        generators = (np.random.default_rng(0) for _ in range(2))
+        found, again = (np.stack([self.env.random_actions(each) for _ in range(draws)]) for each in generators)
         np.testing.assert_array_equal(found, again)
         dtype, shape = cell(actions)
-        assert found.shape == (600, count, *shape) and found.dtype == dtype
+        assert found.shape == (draws, count, *shape) and found.dtype == dtype
         if isinstance(actions, tuple):
             return
-        parts = found.reshape(600 * count, -1).T
-        for part, number in zip(parts, np.ravel(choices(actions)), strict=True):
+        parts = found.reshape(draws * count, -1).T
+        for part, number in zip(parts, numbers, strict=True):
             counts = np.bincount(part, minlength=number)
             assert len(counts) == number
             assert counts.min() > 0.7 * len(part) / number

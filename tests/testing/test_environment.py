@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import gymnasium
 import msgspec
 import numpy as np
 import pytest
@@ -37,6 +38,18 @@ class Stateless(Catch):
     """Cannot give its state away."""
 
     state = restore = None  # type: ignore[assignment]
+
+
+class Wide(Catch):
+    """Has many actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gymnasium.spaces.Discrete(64)
+
+
+class TestManyActions(EnvironmentContract):
+    section = {"id": f"{__name__}:Wide"}
 
 
 class Kind(Gymnasium):
