@@ -41,7 +41,7 @@ class EnvironmentContract:
     second: ClassVar[npt.NDArray[np.bool_]]
     """[B] which agents belong to the second environment."""
     actions: ClassVar[npt.NDArray[Any]]
-    """Random actions [steps, B, …]."""
+    """Random actions [steps, B, …]; of a choice that the mask forbids, `made_valid` makes one that it allows."""
     rows: ClassVar[list[Row]]
     """The `Row` after a reset, and that after each of ``actions``."""
 
@@ -102,15 +102,15 @@ class EnvironmentContract:
         """The games of an environment depend on its seed, but not on other environments in the same process."""
         if not self.independent:
             pytest.skip("the environments share a random generator")
-        actions = np.concatenate([random_actions(self.env.spec, self.agents, self.steps)] * 2, axis=1)
-        rows = play(self.env, actions)
         alone = make(self.settings, SEEDS[1:])
         try:
-            rows_alone = play(alone, actions[:, : self.agents])
+            rows_alone = play(alone, self.actions[:, self.second])
         finally:
             alone.close()
         for name in ("observation", "reward", "terminated", "truncated", "first"):
-            np.testing.assert_array_equal(column(rows_alone, name), column(rows, name)[:, self.second], err_msg=name)
+            np.testing.assert_array_equal(
+                column(rows_alone, name), column(self.rows, name)[:, self.second], err_msg=name
+            )
 
     def test_the_action_after_a_game_is_ignored(self) -> None:
         """The action that was chosen for a game's final observation has no effect on the next game."""
@@ -127,9 +127,10 @@ class EnvironmentContract:
         """An environment does not change a `Row` that it wrote earlier, because other processes read it later."""
         row, copy = (poisoned_row(self.env.spec, self.env.count) for _ in range(2))
         self.env.reset(row)
-        for action in random_actions(self.env.spec, self.env.count, 8):
+        newest = row
+        for action in self.actions[:8]:
             copy.observation[...] = row.observation
-            self.env.step(action, poisoned_row(self.env.spec, self.env.count))
+            newest = stepped(self.env, action, newest)
             np.testing.assert_array_equal(copy.observation, row.observation)
 
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
@@ -150,8 +151,8 @@ class EnvironmentContract:
                 assert not (begun.terminated | begun.truncated | begun.life_lost)[second].any()
                 assert not (begun.observation[second] == 0xA5).all()
                 assert not np.isnan(begun.observation[second].astype(float)).any()
-            played.append(poisoned_row(env.spec, env.count))
-            env.step(action, played[-1])
+                played[-1].take(begun, second)
+            played.append(stepped(env, action, played[-1]))
             if t in moments:
                 assert not played[-1].first[second].all(), "the first action after a restart was ignored"
         for name in ("observation", "reward", *FLAGS):
@@ -170,10 +171,10 @@ class EnvironmentContract:
             self.env.restart(both, begun[0])
             begun[1].take(begun[0], both)
             self.env.restart(self.second, begun[1])
+            played += begun
             for action in self.actions[10:30]:
-                played.append(poisoned_row(self.env.spec, self.env.count))
-                self.env.step(action, played[-1])
-            return [*played, *begun]
+                played.append(stepped(self.env, action, played[-1]))
+            return played
 
         assert_same(once(), once())
 
@@ -205,15 +206,15 @@ class EnvironmentContract:
         try:
             play(other, self.actions[:3])
             for moment in sorted(moments):
-                play(self.env, self.actions[:moment])
+                row = play(self.env, self.actions[:moment])[-1]
                 if moment == 7 and self.restarts:
-                    self.env.restart(self.second, poisoned_row(self.env.spec, self.env.count))
+                    self.env.restart(self.second, row)
                 state = through_a_file(self.env.state())
-                went_on = _played_on(self.env, on, self.restarts)
+                went_on = _played_on(self.env, on, row, self.restarts)
                 other.restore(state)
                 again = through_a_file(other.state())
                 assert state.keys() == again.keys() and all((state[name] == again[name]).all() for name in state)
-                assert_same(went_on, _played_on(other, on, self.restarts))
+                assert_same(went_on, _played_on(other, on, row, self.restarts))
         finally:
             other.close()
 
@@ -221,7 +222,7 @@ class EnvironmentContract:
         """``restore`` raises ValueError for the state of another number of environments, and if an array is missing."""
         if not self.exact:
             pytest.skip(self.env.spec.inexact)
-        play(self.env, random_actions(self.env.spec, self.env.count, 2))
+        play(self.env, self.actions[:2])
         state = self.env.state()
         three = make(self.settings, [1, 2, 3])
         try:
@@ -234,10 +235,11 @@ class EnvironmentContract:
                 self.env.restore({other: array for other, array in state.items() if other != name})
 
     def test_random_actions_are_uniform_and_drawn_by_the_generator_alone(self) -> None:
-        """``random_actions`` draws actions uniformly, with random numbers only from its generator."""
+        """``random_actions`` draws uniformly from the valid actions, with random numbers only from its generator."""
         count, actions = self.env.count, self.env.spec.actions
         numbers = [] if isinstance(actions, tuple) else np.ravel(choices(actions)).tolist()
-        draws = max([600, *(150 * number for number in numbers)])  # enough for each choice to be drawn 300 times
+        draws = max([600, *(300 * number for number in numbers)])  # enough for each choice to be drawn 300 times
+        row = play(self.env, self.actions[:0])[-1]
         generators = (np.random.default_rng(0) for _ in range(2))
         found, again = (np.stack([self.env.random_actions(each) for _ in range(draws)]) for each in generators)
         np.testing.assert_array_equal(found, again)
@@ -245,11 +247,13 @@ class EnvironmentContract:
         assert found.shape == (draws, count, *shape) and found.dtype == dtype
         if isinstance(actions, tuple):
             return
-        parts = found.reshape(draws * count, -1).T
-        for part, number in zip(parts, numbers, strict=True):
-            counts = np.bincount(part, minlength=number)
-            assert len(counts) == number
-            assert counts.min() > 0.7 * len(part) / number
+        parts = found.reshape(draws, count, -1).transpose(2, 1, 0)
+        for part, valid in zip(parts, _valid(self.env.spec, row), strict=True):
+            for drawn, allowed in zip(part, valid, strict=True):
+                counts = np.bincount(drawn, minlength=len(allowed))
+                assert len(counts) == len(allowed)
+                assert not counts[~allowed].any(), "random_actions drew actions that are not valid"
+                assert counts[allowed].min() > 0.7 * draws / allowed.sum()
 
     def test_actions_of_any_width_will_do(self) -> None:
         """``step`` accepts floats of any size for a Box, and integers of any size for other spaces."""
@@ -257,7 +261,7 @@ class EnvironmentContract:
         self.env.reset(row)
         floats = isinstance(self.env.spec.actions, tuple)
         for dtype in (np.float32, np.float64) if floats else (np.uint8, np.int32, np.int64):
-            self.env.step(np.ones_like(self.actions[0], dtype), row)
+            self.env.step(made_valid(self.env.spec, np.ones_like(self.actions[0], dtype), row), row)
             assert np.isfinite(row.reward).all()
 
     @pytest.mark.parametrize("wrong", ["too large", "negative", "too few", "of the other kind"])
@@ -281,9 +285,10 @@ class EnvironmentContract:
             says = rf"action is .*; it must be (floats|integers) of shape \[{count}, \d+\]"
         row = poisoned_row(self.env.spec, self.env.count)
         self.env.reset(row)
+        right = made_valid(self.env.spec, np.zeros_like(self.actions[0]), row)
         with pytest.raises(ActionError, match=says):
             self.env.step(action, row)
-        self.env.step(np.zeros_like(self.actions[0]), row)
+        self.env.step(right, row)
         assert np.isfinite(row.reward).all()
 
     def test_closing_twice_is_harmless_and_stepping_after_it_is_not(self) -> None:
@@ -310,7 +315,7 @@ def poisoned_row(spec: EnvSpec, count: int) -> Row:
 
 
 def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.NDArray[Any]:
-    """Draw random actions [steps, count, …]; those of a Box may exceed its bounds."""
+    """Draw random actions [steps, count, …], without regard to masks; those of a Box may exceed its bounds."""
     generator = np.random.default_rng(seed)
     if isinstance(spec.actions, tuple):
         return generator.normal(0.0, 2.0, (steps, count, *spec.actions)).astype(np.float32)
@@ -318,13 +323,47 @@ def random_actions(spec: EnvSpec, count: int, steps: int, seed: int = 0) -> npt.
 
 
 def play(env: VectorEnv, actions: npt.NDArray[Any]) -> list[Row]:
-    """Reset the environments and take ``actions`` [T, B, …]; return the row of the reset and of each step."""
+    """Reset the environments and take ``actions`` [T, B, …]; return the row of the reset and of each step.
+
+    With masks, `made_valid` makes the actions valid.
+    """
     rows = [poisoned_row(env.spec, env.count)]
     env.reset(rows[0])
     for action in actions:
-        rows.append(poisoned_row(env.spec, env.count))
-        env.step(action, rows[-1])
+        rows.append(stepped(env, action, rows[-1]))
     return rows
+
+
+def stepped(env: VectorEnv, action: npt.NDArray[Any], newest: Row) -> Row:
+    """Take an action [B, …], which `made_valid` makes valid after the row ``newest``; return the row of the step."""
+    row = poisoned_row(env.spec, env.count)
+    env.step(made_valid(env.spec, action, newest), row)
+    return row
+
+
+def made_valid(spec: EnvSpec, action: npt.NDArray[Any], newest: Row) -> npt.NDArray[Any]:
+    """Return an action [B, …] in which each choice is valid by the masks in the row ``newest``.
+
+    A choice a becomes valid choice a modulo k, if k are valid; without masks the action is returned as it is. Equal
+    actions and rows give equal results, so games can be repeated.
+    """
+    if spec.action_mask is None:
+        return action
+    parts = action.reshape(len(action), -1).copy()
+    for i, valid in enumerate(_valid(spec, newest)):
+        for b, allowed in enumerate(valid):
+            parts[b, i] = np.flatnonzero(allowed)[parts[b, i] % allowed.sum()]
+    return parts.reshape(action.shape)
+
+
+def _valid(spec: EnvSpec, row: Row) -> list[npt.NDArray[np.bool_]]:
+    """Return for each part of an action which of its choices are valid after ``row``: [B, choices]."""
+    assert not isinstance(spec.actions, tuple)
+    numbers = np.ravel(choices(spec.actions))
+    if spec.action_mask is None:
+        return [np.ones((len(row.first), number), np.bool_) for number in numbers]
+    cells = row.observation[:, -spec.action_mask.length :] != 0
+    return np.split(cells, np.cumsum(numbers)[:-1], axis=1)
 
 
 def column(rows: Sequence[Row], name: str) -> npt.NDArray[Any]:
@@ -347,14 +386,13 @@ def through_a_file(state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[
         return dict(arrays)
 
 
-def _played_on(env: VectorEnv, actions: npt.NDArray[Any], restarts: bool) -> list[Row]:
-    """Take ``actions`` without a reset before; ``restarts``: also restart games in between. Return the rows."""
+def _played_on(env: VectorEnv, actions: npt.NDArray[Any], newest: Row, restarts: bool) -> list[Row]:
+    """Take ``actions`` after the row ``newest``; ``restarts``: also restart games in between. Return the rows."""
     both = np.ones(env.count, np.bool_)
     second = np.arange(env.count) >= env.count // 2
-    rows = [poisoned_row(env.spec, env.count)]
+    rows = [newest]
     for t, action in enumerate(actions):
-        rows.append(poisoned_row(env.spec, env.count))
-        env.step(action, rows[-1])
+        rows.append(stepped(env, action, rows[-1]))
         if restarts and t % 11 == 5:
             env.restart(second if t % 2 else both, rows[-1])
     return rows[1:]

@@ -248,6 +248,31 @@ class TestWrappers(Ours):
     limit = 4
 
 
+class TestMasks(Ours):
+    section = {"id": "Taxi-v4", "time_limit_steps": 30}
+    steps = 90
+    exact = False
+
+
+class TestAnErrorForAnInvalidAction(EnvironmentContract):
+    section = {"id": "tests.envs.doors:Strict"}
+
+
+class TestMasksOfSeveralChoices(EnvironmentContract):
+    section = {"id": "tests.envs.doors:Strict", "kwargs": {"source": "observation", "pairs": True}}
+
+
+class TestMasksOfAVector(EnvironmentContract):
+    section = {
+        "id": "tests.envs.doors:Once",
+        "vector": "tests.envs.doors:endless",
+        "kwargs": {"mode": "SameStep"},
+        "action_mask": "info",
+        "time_limit_steps": 9,
+    }
+    exact = False
+
+
 @pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")
 class TestAgents(Ours):
     section = {"id": "pettingzoo:tests.envs.parallel:Crowd", "time_limit_steps": 12}

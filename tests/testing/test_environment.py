@@ -142,6 +142,13 @@ class ActsByChance(Kind):
         return SHARED.integers(2, size=self.count)
 
 
+class ForgetsMasks(Kind):
+    """Draws actions that are not valid."""
+
+    def random_actions(self, random: np.random.Generator) -> Any:
+        return random.integers(40, size=self.count)
+
+
 class WantsOneWidth(Kind):
     """Takes no action but of int64."""
 
@@ -199,6 +206,19 @@ def test_an_environment_that_breaks_the_contract_is_found(
     try:
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             getattr(Contract(), test)(*arguments)
+    finally:
+        Contract.teardown_class()
+
+
+def test_random_actions_that_are_not_valid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Contract(EnvironmentContract):
+        section = {"id": "tests.envs.doors:Strict"}
+
+    monkeypatch.setattr(gymnasium_env, "Gymnasium", ForgetsMasks)
+    Contract.setup_class()
+    try:
+        with pytest.raises(AssertionError, match="random_actions drew actions that are not valid"):
+            Contract().test_random_actions_are_uniform_and_drawn_by_the_generator_alone()
     finally:
         Contract.teardown_class()
 
