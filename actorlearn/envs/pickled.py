@@ -7,7 +7,7 @@ Such a class or function is defined in a program or in a cell of a notebook. ``w
       id: actorlearn.envs.pickled:Corridor
       kwargs: {file: /…/environment.pickle, sha256: 0f3a…, size: 5}
 
-The name after the colon, here Corridor, is only for people: every name in this module means ``Pickled``. Other
+The name after the colon, here Corridor, is only for people: every name that this module lacks means ``Pickled``. Other
 arguments, here ``size``, are passed to the class or function. Reading the file runs its code, so use only files that
 you trust.
 """
@@ -68,9 +68,13 @@ def read(path: Path, sha256: str) -> Maker:
 
 
 def name_of(maker: Maker) -> str:
-    """Return the name of a class or function as an identifier; ``environment`` for one without a name."""
+    """Return the name of a class or function as an identifier that means ``Pickled`` in this module.
+
+    It is ``environment`` for one without a name, or with a name that this module has, such as Path.
+    """
     name = getattr(maker, "__name__", "")
-    return name if name.isascii() and name.isidentifier() and not name.startswith("_") else "environment"
+    usable = name.isascii() and name.isidentifier() and not name.startswith("_") and name not in globals()
+    return name if usable else "environment"
 
 
 class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -94,5 +94,16 @@ def test_its_name_is_that_of_the_class_or_function(maker, name: str) -> None:
     assert pickled.name_of(maker) == name
 
 
+@pytest.mark.parametrize("name", ["Path", "Any", "FILE", "read"])
+def test_a_class_may_have_a_name_that_the_module_has(name: str, tmp_path: Path) -> None:
+    maker = local_environment()
+    maker.__name__ = name
+    path = tmp_path / pickled.FILE
+    kwargs = {"file": str(path), "sha256": pickled.write(maker, path)}
+    played = make.make(named.env(f"actorlearn.envs.pickled:{pickled.name_of(maker)}", kwargs=kwargs), [0])
+    assert played.spec.observation_shape == (1,)
+    played.close()
+
+
 def test_names_that_python_itself_asks_for_are_missing() -> None:
     assert not hasattr(pickled, "__path__") and pickled.Anything is pickled.Pickled
