@@ -266,9 +266,17 @@ def _activation(value: Any, values: Values, default: str) -> Keys:
 
 
 def _normalized(value: Any, _: Values) -> Keys:
-    """Convert ``normalize`` of RL Baselines3 Zoo into keys like VecNormalize, which clips rewards to 10 by default."""
+    """Convert ``normalize`` of RL Baselines3 Zoo into keys like VecNormalize, which clips rewards to 10 by default.
+
+    Raises NoCounterpartError for other arguments of VecNormalize, such as clip_obs.
+    """
     given = read_python(value) if isinstance(value, str) else value
     wanted = given if isinstance(given, Mapping) else dict.fromkeys(("norm_obs", "norm_reward"), bool(given))
+    if strange := [name for name in wanted if name not in ("norm_obs", "norm_reward", "clip_reward")]:
+        raise NoCounterpartError(
+            f"{', '.join(strange)} of VecNormalize cannot be converted; set model.normalize_observation and "
+            "algorithm.normalize_reward"
+        )
     rewards = bool(given) and wanted.get("norm_reward", True)
     return {
         "model.normalize_observation": bool(given) and wanted.get("norm_obs", True),

@@ -395,6 +395,7 @@ def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict
         ("sac", {"ent_coef": "auto_0.1"}, "begins at 1"),
         ("sac", {"target_update_interval": 2}, "every optimizer step"),
         ("sac", {"normalize": True}, "with a replay"),
+        ("ppo", {"normalize": {"norm_obs": True, "clip_obs": 5.0}}, "clip_obs of VecNormalize cannot be converted"),
         (
             "sac",
             {"env_wrapper": "gymnasium.wrappers.TimeLimit"},
