@@ -59,7 +59,9 @@ def start(
     _running[:] = [*(child for child in _running if child.poll() is None), process]
     try:
         while process.poll() is None:
-            if (run := find.read(folder)) and run.meta.get("supervisor_pid") == process.pid:
+            run = find.read(folder)
+            # the id too: in a restarted container, the last supervisor may have had the same number
+            if run and run.meta.get("supervisor_pid") == process.pid and run.meta.get("run_id") != before:
                 return run, process
             time.sleep(_LOOK_EVERY_S)
         run, told = find.read(folder), os.read(reads, _MOST_BYTES)

@@ -241,6 +241,24 @@ def test_a_resume_that_comes_second_is_refused(monkeypatch: pytest.MonkeyPatch) 
         first[0].stop()
 
 
+def test_a_resume_waits_for_its_own_supervisor_if_the_last_one_had_the_same_process_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A killed supervisor leaves its number in meta.json, and processes of a restarted container get the same ones."""
+    run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
+    popen, file = subprocess.Popen, run.folder / "meta.json"
+
+    def same(*words: Any, **keys: Any) -> Any:
+        process = popen(*words, **keys)
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"supervisor_pid": process.pid}))
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", same)
+    resumed = run.resume(**{"total_steps": 10**9, "env.id": PACED["env.id"]})
+    assert resumed.state == "running"
+    resumed.stop()
+
+
 def test_a_refused_run_leaves_the_folder_of_another_that_has_taken_it_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
