@@ -117,7 +117,9 @@ class Head:
         self.nodes: dict[str, RemoteNode] = {}
         """Nodes that have joined and are not lost, by name."""
         self.placed: dict[int, str] = {}
-        """Node of each learner."""
+        """Node of each learner that was not lost for good."""
+        self._left_out: set[int] = set()
+        """Learners that were lost for good with their node; they take no room on a node that returns."""
         self._spread: dict[str, str] = {}
         """Node of each process whose role is spread over the nodes, by the process's name."""
         self._accounts = NodeAccounts(plan.addresses.run_dir / "checkpoints", mode(plan.topology).outlived)
@@ -177,6 +179,7 @@ class Head:
             for each in self.nodes.values():  # a node ignores simulators that were not on it
                 each.outbox.put("members", action)
         elif isinstance(action, DropLearner):
+            self._left_out.discard(action.learner)
             if node := self.nodes.get(self.placed.pop(action.learner, "")):
                 node.do(action, action.learner)
             self._start_unplaced()
@@ -203,6 +206,7 @@ class Head:
         machines = {name: machine for name, machine in self._machines().items() if not self.nodes[name].leaving}
         found = place_learners(learners, machines, self._need, self.placed)
         self.placed |= found
+        self._left_out -= found.keys()
         for learner, name in found.items():
             self._note_placed(learner, name, why)
 
@@ -514,6 +518,10 @@ class Head:
         self._router.send(node.name, messages.encode(Fenced(epoch=node.epoch)))
         elsewhere = self._wanted.lost == "elsewhere"
         processes = (*node.living, *(() if elsewhere else self._drop_waiting(node)))
+        if not elsewhere:
+            own = {learner for learner, name in self.placed.items() if name == node.name}
+            self.placed = {learner: name for learner, name in self.placed.items() if learner not in own}
+            self._left_out |= own
         yield ev.Note("lost", cause=f"node {node.name}: {why}", fields={"node": node.name})
         yield ev.Lost(node.name, processes, elsewhere)
         self._start_unplaced()  # those of a learner that was moving from this node
@@ -640,7 +648,7 @@ class Head:
         path = node.arriving.finish(done)
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
         in_step, checkpoints = mode(self._plan.topology).in_step, self._addresses.run_dir / "checkpoints"
-        together = name_set(checkpoints, self.placed, in_step)
+        together = name_set(checkpoints, {*self.placed, *self._left_out}, in_step)
         node.arriving.remove_older(done, [*together, *best_of_each(checkpoints, in_step)])
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:

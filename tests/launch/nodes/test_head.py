@@ -614,6 +614,26 @@ def test_a_start_that_waits_for_a_node_is_lost_with_the_rest_of_a_learner_that_i
         assert made.of(ev.Lost) == [ev.Lost("node-0", (("trainer-0", 0), ("simulator-0", 1)), False)]
 
 
+def test_learners_that_are_left_out_take_no_room_on_a_node_that_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, monkeypatch, "nodes.lost=leave out") as made:
+        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 3 // 2
+        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
+        boots = map(str, itertools.count())  # each node on a machine of its own
+        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        made.begin("node-0", "node-1")
+        for learner in (0, 1):
+            start(made, learner)
+        made.turn(3)
+        made.lose("node-1")
+        assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), False)]
+        made.lines.cut.clear()
+        made.turn(30)
+        made.head.add_learners([2])
+        assert made.head.placed[2] == "node-1"
+
+
 def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
