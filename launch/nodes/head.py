@@ -548,10 +548,14 @@ class Head:
 
     def _look_for_uneven(self) -> Iterator[NodeEvent]:
         """Yield Uneven if a learner should move to another node; nodes that have just joined do not count yet."""
+        if self._moving is not None or self._unplaced:
+            return
         settled_s = time.monotonic() - self._wanted.lease_s
         settled = [name for name, node in self.nodes.items() if not node.leaving and node.joined_s <= settled_s]
         machines = {name: machine for name, machine in self._machines().items() if name in settled}
-        if self._moving is None and not self._unplaced and (found := find_uneven(self.placed, machines, self._need)):
+        living = (start for node in self.nodes.values() for start in node.living.values())
+        learning = {start.process.learner for start in living if ROLES.spec(start.process.role).learns}
+        if found := find_uneven(self.placed, learning, machines, self._need):
             learner, to, why = found
             if self._wanted.rebalance:
                 yield ev.Uneven(learner, to, why)

@@ -6,7 +6,7 @@ A learner is never divided: its trainer, inference servers and simulators are on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from itertools import permutations
 from typing import Annotated
 
@@ -99,13 +99,14 @@ def place_learners(
 
 
 def find_uneven(
-    placed: Mapping[int, str], machines: Mapping[str, NodeResources], need: Need
+    placed: Mapping[int, str], movable: Set[int], machines: Mapping[str, NodeResources], need: Need
 ) -> tuple[int, str, str] | None:
     """Return a learner that should move, its new node, and the reason; None if no move spreads the load better.
 
-    ``machines``: the nodes that may have learners. A move is possible to a node that has room and at least two learners
-    fewer, if more cores are left there after the move than on the learner's node before it. Of the possible moves, the
-    one from the node with the fewest cores left is returned, to the node with the most. The newest learner moves.
+    ``movable``: the learners that can move. ``machines``: the nodes that may have learners. A move is possible to a
+    node that has room and at least two learners fewer, if more cores are left there after the move than on the
+    learner's node before it. Of the possible moves, the one from the node with the fewest cores left is returned, to
+    the node with the most. The newest of the learners that can move is returned.
     """
     there = {name: [learner for learner, at in placed.items() if at == name] for name in sorted(machines)}
     left = {name: machines[name].cores - need.cores * len(own) for name, own in there.items()}
@@ -113,6 +114,7 @@ def find_uneven(
         (source, to)
         for source, to in permutations(there, 2)
         if len(there[source]) >= len(there[to]) + 2
+        and not movable.isdisjoint(there[source])
         and fits(machines[to], need, len(there[to]))
         and left[to] - need.cores > left[source]
     ]
@@ -121,7 +123,7 @@ def find_uneven(
     source, to = min(moves, key=lambda move: (left[move[0]], -left[move[1]]))
     counts = {name: len(there[name]) for name in (source, to)}
     said = [f"node {name} has {count or 'no'} learner{'s' * (count != 1)}" for name, count in counts.items()]
-    return max(there[source]), to, " and ".join(said)
+    return max(movable & set(there[source])), to, " and ".join(said)
 
 
 def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:

@@ -522,6 +522,24 @@ def test_learners_stay_on_a_large_node_that_has_more_cores_left_than_a_small_one
         assert set(made.head.placed.values()) == {"node-0"} and not made.of(ev.Uneven)
 
 
+def test_a_learner_that_was_given_up_does_not_keep_others_from_moving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("learners.count=3", "nodes.count=1", "nodes.listen=127.0.0.1:0")
+    with cluster(tmp_path, monkeypatch, *keys) as made:
+        made.begin("node-0")
+        for learner in range(3):
+            made.head.do(Start(ProcessId("trainer", learner, learner), learner))
+        made.turn(3)
+        made.head.do(ev.Kill("trainer-2", 0, 9))
+        made.turn(3)
+        assert made.of(ev.Exited) == [ev.Exited("trainer-2", 0, -9)]
+        made.agent("node-1")
+        made.turn(230)
+        why = "node node-0 has 3 learners and node node-1 has no learners"
+        assert made.of(ev.Uneven)[0] == ev.Uneven(1, "node-1", why)
+
+
 def moving(made: Cluster) -> None:
     """Have learner 1, which is on node-0 like learner 0, begin to move to node-1; node-0 does nothing more."""
     made.head.placed[1] = "node-0"

@@ -79,18 +79,19 @@ def test_the_newest_learner_of_the_fullest_node_moves() -> None:
     machines = {"a": machine(8), "b": machine(8), "c": machine(8)}
     placed = {0: "a", 1: "a", 2: "b", 3: "b", 4: "b"}
     why = "node b has 3 learners and node c has no learners"
-    assert find_uneven(placed, machines, NEED) == (4, "c", why)
-    assert find_uneven({0: "a", 1: "b"}, machines, NEED) is None
-    assert find_uneven({}, {}, NEED) is None
+    assert find_uneven(placed, set(placed), machines, NEED) == (4, "c", why)
+    assert find_uneven(placed, {0, 1, 2, 3}, machines, NEED) == (3, "c", why)
+    assert find_uneven({0: "a", 1: "b"}, {0, 1}, machines, NEED) is None
+    assert find_uneven({}, set(), {}, NEED) is None
 
 
 def test_no_learner_moves_to_a_node_with_fewer_cores_left() -> None:
     machines = {"large": machine(16), "small": machine(2)}
     placed = place_learners(range(3), machines, NEED, {})
     assert placed == dict.fromkeys(range(3), "large")
-    assert find_uneven(placed, machines, NEED) is None
+    assert find_uneven(placed, set(placed), machines, NEED) is None
     placed |= dict.fromkeys(range(3, 9), "large")
-    assert find_uneven(placed, machines, NEED) == (
+    assert find_uneven(placed, set(placed), machines, NEED) == (
         8,
         "small",
         "node large has 9 learners and node small has no learners",
@@ -100,7 +101,11 @@ def test_no_learner_moves_to_a_node_with_fewer_cores_left() -> None:
 def test_a_node_with_room_takes_a_learner_of_the_node_with_the_fewest_cores_left() -> None:
     machines = {"large": machine(16), "small": machine(2), "new": machine(2)}
     placed = {**dict.fromkeys(range(6), "large"), 6: "small", 7: "small", 8: "small"}
-    assert find_uneven(placed, machines, NEED) == (8, "new", "node small has 3 learners and node new has no learners")
+    assert find_uneven(placed, set(placed), machines, NEED) == (
+        8,
+        "new",
+        "node small has 3 learners and node new has no learners",
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,4 +115,4 @@ def test_a_node_with_room_takes_a_learner_of_the_node_with_the_fewest_cores_left
 )
 def test_no_learner_moves_to_a_node_without_room_for_it(new: NodeResources, need: Need) -> None:
     machines = {"old": machine(4, gpus=2), "new": new}
-    assert find_uneven({0: "old", 1: "old"}, machines, need) is None
+    assert find_uneven({0: "old", 1: "old"}, {0, 1}, machines, need) is None
