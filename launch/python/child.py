@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import site
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -96,12 +98,21 @@ def _spawn(folder: Path, words: Sequence[str], writes: int, resume_at: str | int
 
 
 def _own_folders() -> list[str]:
-    """Return the import folders of this program that other programs lack, such as its script's, to pass to the run."""
-    shared = [Path(prefix).resolve() for prefix in {sys.prefix, sys.base_prefix}]
-    folders = [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry or ".")]
-    return [
-        entry for entry in dict.fromkeys(folders) if not any(Path(entry).is_relative_to(prefix) for prefix in shared)
-    ]
+    """Return the import folders of this program that other programs lack, such as its script's, to pass to the run.
+
+    Folders of the standard library and of installed packages are left out, unless they are on PYTHONPATH: the run has
+    them, and before all others they could hide modules.
+    """
+    libraries = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    shared = {Path(path).resolve() for path in (*libraries, *site.getsitepackages())}
+    given = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    folders = dict.fromkeys(os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry or "."))
+
+    def is_shared(folder: str) -> bool:
+        path = Path(folder).resolve()
+        return not shared.isdisjoint((path, *path.parents))
+
+    return [folder for folder in folders if folder in given or not is_shared(folder)]
 
 
 def _refusal(told: bytes, folder: Path, status: int) -> Exception:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import site
 import subprocess
 import sys
 import threading
@@ -112,6 +113,23 @@ def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
     card = (resumed.export("exported", episodes=0, weights_only=True) / "README.md").read_text()
     assert "| resumed | at 3," in card and "seed: 1 → 2, total_steps: 3_000 → 4_000" in card and ", seed 2 |" in card
     assert {axes.get_xlabel() for axes in resumed.plot().axes} == {"environment steps (thousands)", "minutes"}
+
+
+@pytest.mark.parametrize("packages", [False, True])
+def test_a_module_below_the_folder_of_the_interpreter_is_imported_by_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: bool
+) -> None:
+    """As of a project that is its own virtual environment, or in a folder on PYTHONPATH beside installed packages."""
+    folder = tmp_path / "site-packages" / "mine" if packages else tmp_path / "app"
+    folder.mkdir(parents=True)
+    (folder / "own_module.py").write_text("from actorlearn.envs.catch import Catch as Own\n")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(site, "getsitepackages", lambda: [str(tmp_path / "site-packages")])
+    if packages:
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ["PYTHONPATH"], str(folder)]))
+    run = actorlearn.train(CATCH, total_steps=500, progress=False, **{**QUICK, "env.id": "own_module:Own"})
+    assert run.state == "finished"
 
 
 def test_numbers_names_and_columns_of_an_ended_run_are_taken_as_they_are_meant() -> None:
