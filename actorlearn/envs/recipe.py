@@ -27,17 +27,20 @@ Call = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Calls that make an environment, and how its observations and actions differ from those of the policy."""
+    """Calls that make an environment, and how its observations and actions differ from those of the policy.
+
+    An environment of dm_env has no calls, because actorlearn makes it, but its observations and actions are known.
+    """
 
     calls: tuple[Call, ...] = ()
     """The first call makes the environment; each further call wraps the result of the previous one."""
     parts: tuple[dict[str, Any], ...] = ()
     """Parts of an observation, without a mask, from which the policy's observation is made, in the form of
-    `observations.Vector.parts`; empty if there is no recipe."""
+    `observations.Vector.parts`; empty if they are not known."""
     channels_last: bool = False
     """Whether observations are images [height, width, channels]; the policy needs the channels first."""
     action_space: Space[Any] | None = None
-    """Action space of the environment; None if there is no recipe."""
+    """Action space of the environment; None if it is not known."""
     missing: str = ""
     """Reason why there is no recipe; empty if there is one."""
 
@@ -52,14 +55,14 @@ def recipe(settings: EnvSettings) -> Recipe:
     try:
         env, limit = construct(settings)
         with closing(env):
-            if is_converted(env):
-                return Recipe(missing="environments of dm_env are made by actorlearn")
+            missing = "environments of dm_env are made by actorlearn" if is_converted(env) else ""
             spaces = Spaces.of(settings.id, env.observation_space, env.action_space, action_mask=settings.action_mask)
     except ValueError as error:
         return Recipe(missing=str(error))
     layout = spaces.layout
     last = isinstance(layout, Whole) and layout.channels_last
-    return Recipe(tuple(_calls(settings, limit)), tuple(layout.parts), last, spaces.actions.space)
+    calls = () if missing else tuple(_calls(settings, limit))
+    return Recipe(calls, tuple(layout.parts), last, spaces.actions.space, missing)
 
 
 def stored(settings: EnvSettings) -> Path | None:

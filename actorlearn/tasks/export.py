@@ -49,6 +49,7 @@ def run(settings: ExportSettings) -> dict[str, Any]:
         "observation_dtype": policy.settings.observation_dtype,
         "state_size": policy.state_size,
         "not_made": made.missing,
+        "takes_rows": made.action_space is None,
     }
 
 

@@ -83,7 +83,8 @@ def card(
         lines += (_NOT_PLAYED.format(why=printable(why)) if why else _played(view, stored)).splitlines()
         memory = ", where a recurrent network clears its memory" if told["state_size"] else ""
         shape = ", ".join(map(str, told["observation_shape"]))
-        given = f"rows {told['observation_dtype']}[{shape}]" if why else "observations as the environment gives them"
+        rows = f"rows {told['observation_dtype']}[{shape}]"
+        given = rows if told["takes_rows"] else "observations as the environment gives them"
         lines += _USED.format(observation=given, memory=memory).splitlines()
     return "\n".join([*lines, "", "## Repeat", "", *_repeat(lives, stored), ""])
 

@@ -267,6 +267,28 @@ def test_actions_are_those_that_the_environment_takes(
     assert play.play(play.OnnxPolicy(tmp_path / "policy.onnx"), 2, seed=3) == [9.0, 9.0]
 
 
+@pytest.mark.parametrize(
+    ("name", "chosen", "keys"),
+    [
+        pytest.param("Counted", 3, {}, id="integers from 2"),
+        pytest.param("Steered", (2,), {"scale_actions": True}, id="stretched"),
+    ],
+)
+def test_observations_and_actions_are_those_of_an_environment_of_dm_env(
+    tmp_path: Path, name: str, chosen: Any, keys: dict[str, Any]
+) -> None:
+    env = named.env(f"tests.envs.test_dm_env:{name}", **keys)
+    settings = msgspec.structs.replace(policy_settings(actions=chosen), observation_shape=(2,))
+    run_folder(tmp_path, settings, env=env)
+    loaded = actorlearn.load_policy(tmp_path)
+    exported.write(loaded, recipe(env), tmp_path / "policy.onnx")
+    player = play.OnnxPolicy(tmp_path / "policy.onnx")
+    for place in (-3.0, 0.0, 5.0):
+        observation = {"place": np.array([place]), "door": np.array(place > 0)}
+        np.testing.assert_allclose(player.act(observation), loaded.act(observation, greedy=True), rtol=1e-4, atol=1e-5)
+    assert "environments of dm_env are made by actorlearn" in player.about["not_made"]
+
+
 MIXED = Dict(
     {
         "image": Box(0, 255, (4, 3, 3), np.uint8),

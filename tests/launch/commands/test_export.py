@@ -24,6 +24,7 @@ TOLD: dict[str, Any] = {
     "observation_dtype": "float32",
     "state_size": 0,
     "not_made": "",
+    "takes_rows": False,
     "elapsed_s": 75.0,
     "episodes": 2618,
     "episodes_in_mean": 100,
@@ -110,11 +111,19 @@ def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> 
 
 
 def test_a_card_claims_nothing_that_is_not_there() -> None:
-    unmade = {**TOLD, "not_made": "environments of kind atari are made by actorlearn", "episode_return_mean": None}
+    unmade = {
+        **TOLD,
+        "not_made": "environments of kind atari are made by actorlearn",
+        "takes_rows": True,
+        "episode_return_mean": None,
+    }
     text = card(VIEW, [Life(None, KEYS, {})], unmade, None, FILES)
     assert "model-index" not in metadata(text) and "| score |" not in text
     assert "| score in training | –, " in text and "commit" not in text
     assert "python play.py" not in text and "`play.py` cannot make the environment: environments of kind atari" in text
+    assert "# rows float32[4], one or N" in text
+    known = card(VIEW, LIVES, {**unmade, "takes_rows": False}, None, FILES)
+    assert "# observations as the environment gives them, one or N" in known
     bare = card(VIEW, LIVES, TOLD, None, ["topology.yaml", "weights.safetensors"])
     assert "play.py" not in bare and "policy.onnx" not in bare
 
