@@ -189,11 +189,8 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
 
     If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights, and
     so are the directories ``left`` of learners that the run no longer has, so that a later learner of the same number
-    does not continue from them. If ``chosen`` is not empty, the directories of learners that it leaves out are moved.
+    does not continue from them. If ``chosen`` is not empty, all checkpoints of learners that it leaves out are moved.
     """
-    root = next((own.parent for learner, own in chosen.items() if learner == 0), None)
-    newer_only = [d for learner, d in directories(root).items() if learner not in chosen] if root else []
-    left = list(dict.fromkeys([*left, *newer_only]))
     moved: list[tuple[Path, Path]] = []
 
     def move(path: Path, name: str) -> None:
@@ -204,11 +201,16 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
     try:
         for directory in left:
             move(directory, directory.name)
-        for own in (own for own in chosen.values() if own.parent not in left):
-            for newer in (each for each in folders(own.parent) if steps_of(each) > steps_of(own)):
-                move(newer, f"{steps_of(newer):012d}")
-            if (best := read_best(own.parent)) and best.env_steps > steps_of(own):
-                move(own.parent / BEST_FILE, BEST_FILE)
+        if chosen:
+            first, own = next(iter(chosen.items()))
+            root = own.parent if first == 0 else own.parent.parent
+            for learner, directory in directories(root).items():
+                if directory not in left:
+                    last = steps_of(chosen[learner]) if learner in chosen else -1
+                    for newer in (each for each in folders(directory) if steps_of(each) > last):
+                        move(newer, newer.name)
+            if (best := read_best(root)) and best.env_steps > steps_of(own):
+                move(root / BEST_FILE, BEST_FILE)
         yield
     except BaseException:
         for path, there in moved:

@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import CheckpointError, directories, directory_of, find_common_steps
+from actorlearn.parameters.checkpoint_folders import (
+    CheckpointError,
+    directories,
+    directory_of,
+    find_common_steps,
+    folders,
+)
 from actorlearn.parameters.chosen_checkpoints import (
     Best,
     best_of_each,
@@ -66,8 +72,23 @@ def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_c
         chosen = choose_of_all(tmp_path, at, in_step=True)
         assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: steps, 1: 100}
     with newer_set_aside(chosen):
-        assert [*directories(tmp_path)] == [0, 1], "a learner with newer ones only begins from the first learner's"
+        assert not folders(tmp_path / "learner-2"), "a learner with newer ones only begins from the first learner's"
         assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
+
+
+def test_a_first_learner_with_newer_checkpoints_only_keeps_none_of_them(tmp_path: Path) -> None:
+    """It was lost while the other went on, and came back; its older ones were removed since."""
+    save(tmp_path / "learner-1", 900, learners=[1])
+    for directory in (tmp_path, tmp_path / "learner-1"):
+        save(directory, 1100, learners=[0, 1])
+    write_best(tmp_path, Best(1000, 1.0, "training"))
+    chosen = choose_of_all(tmp_path, 900, in_step=True)
+    with newer_set_aside(chosen):
+        left = [
+            path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("**/*[0-9]") if "aside" not in str(path)
+        ]
+        assert sorted(left) == ["learner-1", "learner-1/000000000900"]
+        assert read_best(tmp_path) is None
 
 
 def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(tmp_path: Path) -> None:
