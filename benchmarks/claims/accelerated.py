@@ -365,8 +365,8 @@ CLAIMS = (
         suite="pong",
         whole=Extent(3, 600.0),
         quick=Extent(1, 600.0),
-        differs="two cores, screens of 44x44 and PPO tuned for them in place of eight GPUs, 40 cores and the paper's "
-        "numbers; a mean of 18 is called mastered, which the paper does not define",
+        differs="screens of 44x44 and numbers of PPO that were tuned for two cores, on fewer than eight GPUs and 40 "
+        "cores; a mean of 18 is called mastered, which the paper does not define",
         compare=_pong,
     ),
     Claim(
