@@ -150,15 +150,15 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure the run for at least ``seconds`` after a warm-up, from one report to another.
+        """Measure the run for at least ``seconds`` after a warm-up, from the report of an update to that of another.
 
         The warm-up of a run with a replay begins when the run learns; raises FailedError if it does not.
         """
         self._wait_for_learning()
-        first = self._after(time.monotonic() + warmup_s)
-        before = len(self.seen) - 1
+        begin = self._update_after(time.monotonic() + warmup_s)
         sections, cpu_s, queued_s = self._sections(), self._cpu_s(), self._queued_s()
-        last = self._after(time.monotonic() + seconds)
+        end = self._update_after(time.monotonic() + seconds)
+        first, last = self.seen[begin], self.seen[end]
         elapsed_s = last["time_s"] - first["time_s"]
         after, cpu_after_s, queued_after_s = self._sections(), self._cpu_s(), self._queued_s()
         self._check()
@@ -170,7 +170,7 @@ class Running:
             queued={
                 name: (queued_after_s[name] - queued_s[name]) / elapsed_s for name in queued_s.keys() & queued_after_s
             },
-            rates=rates(self.seen[before:]),
+            rates=rates(self.seen[begin : end + 1]),
             roles={own.name: own.role for own, _ in self._started()},
         )
 
@@ -180,8 +180,8 @@ class Running:
         The warm-up of a run with a replay begins when the run learns; raises FailedError if it does not.
         """
         self._wait_for_learning()
-        first = self._after(time.monotonic() + warmup_s)
-        last = self._after(time.monotonic() + seconds)
+        first = self.seen[self._update_after(time.monotonic() + warmup_s)]
+        last = self.seen[self._update_after(time.monotonic() + seconds)]
         self._check()
         return float((last["env_steps"] - first["env_steps"]) / (last["time_s"] - first["time_s"]))
 
@@ -258,23 +258,36 @@ class Running:
             time.sleep(_TURN_S)
             self.new_reports()
 
-    def _after(self, when_s: float) -> dict[str, Any]:
-        """Return the first report after a time of the monotonic clock; waits for it."""
+    def _update_after(self, when_s: float) -> int:
+        """Return the place in ``seen`` of the first report after a time of the monotonic clock with a new update.
+
+        Waits for it. Trainers also report while they wait for a rollout; such a report has a later time than the one
+        before, but the same steps, so that no rate can be measured from it.
+        """
         deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:
             self._check()
             self.new_reports()
             time.sleep(_TURN_S)
         self.new_reports()
-        return self._report(deadline_s)
+        while time.monotonic() < deadline_s:
+            before = len(self.seen)
+            self._report(deadline_s)
+            for place in range(before, len(self.seen)):
+                if self.seen[place]["env_steps"] > self.seen[place - 1]["env_steps"]:
+                    return place
+        raise FailedError(
+            f"no update of the run of {self._topology} ended in {self._start_limit_s:.0f} s, so its rate cannot be "
+            "measured: make updates shorter, for example with a smaller algorithm.horizon"
+        )
 
-    def _report(self, deadline_s: float) -> dict[str, Any]:
+    def _report(self, deadline_s: float) -> None:
+        """Wait for a new report."""
         while not self.new_reports():
             self._check()
             if time.monotonic() > deadline_s:
                 raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
             time.sleep(_TURN_S)
-        return self.seen[-1]
 
     def _check(self) -> None:
         """Raise FailedError if the run has ended, or if one of its processes has died."""
@@ -331,10 +344,17 @@ def learning_soon(topology: str, overrides: Sequence[str]) -> tuple[str, ...]:
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Return the environment steps/s between successive reports."""
+    """Return the environment steps/s between successive reports of updates.
+
+    Reports without new steps are left out: they were sent during an update.
+    """
+    updates = [
+        *reports[:1],
+        *(later for earlier, later in pairwise(reports) if later["env_steps"] > earlier["env_steps"]),
+    ]
     return tuple(
         (later["env_steps"] - earlier["env_steps"]) / (later["time_s"] - earlier["time_s"])
-        for earlier, later in pairwise(reports)
+        for earlier, later in pairwise(updates)
         if later["time_s"] > earlier["time_s"]  # the last two reports may have the same time
     )
 

@@ -44,7 +44,38 @@ def test_rates_are_of_the_time_between_reports() -> None:
         {"time_s": time_s, "env_steps": steps}
         for time_s, steps in ((0.0, 0), (2.0, 10), (4.0, 40), (4.0, 41), (5.0, 41))
     ]
-    assert rates(reports) == (5.0, 15.0, 0.0)
+    assert rates(reports) == (5.0, 15.0)
+
+
+def test_reports_of_a_wait_are_no_rates() -> None:
+    assert rates([{"time_s": float(at), "env_steps": steps} for at, steps in ((0, 0), (2, 0), (4, 400))]) == (100.0,)
+
+
+LONG_UPDATES = """
+import json, sys, time
+from pathlib import Path
+folder, reports = Path(sys.argv[-1]), int(sys.argv[1])  # reports of an update, five a second
+folder.mkdir()
+for number in range(500):
+    row = {"time_s": number / 5, "env_steps": 100 * (number // reports)}
+    waiting = {"update_steps": 100} if number % reports else {}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row | waiting) + "\\n")
+    time.sleep(0.2)
+"""
+
+
+def test_a_rate_is_measured_from_the_end_of_an_update_to_that_of_another() -> None:
+    with Running(CATCH, by=(sys.executable, "-c", LONG_UPDATES, "5")) as run:
+        assert [run.rate(seconds) for seconds in (0.4, 1.4)] == [100.0, 100.0]
+
+
+def test_a_rate_of_updates_that_do_not_end_is_refused() -> None:
+    with (
+        Running(CATCH, by=(sys.executable, "-c", LONG_UPDATES, "500"), start_limit_s=3.0) as run,
+        pytest.raises(FailedError, match="no update of the run of .*catch.yaml ended in 3 s.*: .*algorithm.horizon"),
+    ):
+        run.rate(0.0)
 
 
 def test_sampling_with_a_server_on_a_gpu_measures_simulators_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
