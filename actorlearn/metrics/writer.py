@@ -177,14 +177,18 @@ class EventsWriter(_LinesFile):
         self,
         run_dir: Path,
         *,
+        began_s: float | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Append to ``run_dir/events.jsonl``; the field ``time_s`` counts seconds from this call."""
+        """Append to ``run_dir/events.jsonl``.
+
+        ``began_s``: start of the run in seconds of ``monotonic``, from which the field ``time_s`` counts; None: now.
+        """
         super().__init__(run_dir / EVENTS_FILE)
         self._monotonic = monotonic
         self._wall = wall
-        self._started_s = monotonic()
+        self._began_s = monotonic() if began_s is None else began_s
 
     def event(self, kind: str, process: str, incarnation: int, cause: str, **fields: Any) -> None:
         """Write one event: its kind, the process with the number of its restarts, the cause, and further ``fields``.
@@ -193,7 +197,7 @@ class EventsWriter(_LinesFile):
         """
         row: dict[str, Any] = {
             "time": self._wall().isoformat(timespec="milliseconds"),
-            "time_s": round(self._monotonic() - self._started_s, 4),
+            "time_s": round(self._monotonic() - self._began_s, 4),
             "kind": kind,
             "process": process,
             "incarnation": incarnation,

@@ -20,14 +20,15 @@ from launch.supervision import events as ev
 class Journal:
     """Writes events, metrics and the summary of one run to files."""
 
-    def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str]) -> None:
+    def __init__(self, run_dir: Path, tell: Callable[[ev.Note], None], writers: Sequence[str], began_s: float) -> None:
         """Open the files; ``tell`` is called with problems. Raises OSError, and RunError for a wrong writer.
 
-        ``writers``: names of writers of metrics besides metrics.jsonl (the topology's ``report.writers``).
+        ``writers``: names of writers of metrics besides metrics.jsonl (the topology's ``report.writers``). ``began_s``:
+        start of the run on CLOCK_MONOTONIC (`Resumption`), from which the times of events count.
         """
         self._run_dir = run_dir
         self._tell = tell
-        self._events = EventsWriter(run_dir)
+        self._events = EventsWriter(run_dir, began_s=began_s)
         try:
             self._metrics = MetricsWriter(run_dir, writers)
         except ValueError as error:

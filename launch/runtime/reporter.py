@@ -67,7 +67,7 @@ class Reporter:
         self._console = console
         """The console; None without one, and after it has failed."""
         report = topology.report
-        self._journal = Journal(run_dir, self._tell, report.writers)
+        self._journal = Journal(run_dir, self._tell, report.writers, resumption.began_s)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s, resumption.left)
         self._health = Health(Facts.of(tree(topology)))

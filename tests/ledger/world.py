@@ -500,7 +500,7 @@ def _in_one_process(world: World) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, fibers.keeping_descriptors():
         for name, made in {
             "Router": lambda _endpoint: _Router(world),
-            "Journal": lambda run_dir, _tell, _writers: _Journal(world, run_dir),
+            "Journal": lambda run_dir, *_: _Journal(world, run_dir),
             "AwakeClock": _Clock,
             "HangDetector": lambda *_: SimpleNamespace(look=lambda *_: [], forgive=lambda _: None),
             "selectors": SimpleNamespace(DefaultSelector=lambda: _Selector(world), EVENT_READ=1),

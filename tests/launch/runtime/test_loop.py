@@ -423,6 +423,18 @@ def test_a_resumed_run_that_ends_before_its_first_report_counts_up_to_its_checkp
     assert read_object(tmp_path / "run" / "summary.json")["env_steps"] == 10_050
 
 
+def test_events_of_a_resumed_run_count_time_from_the_start_of_the_run_as_its_reports_do(
+    tmp_path: Path, lead: Lead
+) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20", elapsed_s=3600.0)
+    events = find.RunFolder(tmp_path / "run", {}).events()
+    for resume, least_s in ((False, 0.0), (True, 3600.0)):
+        with runner(tmp_path / "run", None, resume) as run:
+            lead(run)
+        times_s = [event["time_s"] for event in events.new()]
+        assert times_s and all(least_s <= time_s < least_s + 60.0 for time_s in times_s)
+
+
 def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     for resume, seed in ((False, 1), (True, 1), (True, 2)):
