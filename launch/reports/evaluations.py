@@ -70,12 +70,15 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return ``count``, ``best`` (highest mean score) and ``last`` of a run's evaluations; {} if there are none.
 
-    ``events``: all events of the run. Evaluations before a resume that has changed the environment do not count.
+    ``events``: all events of the run. Evaluations before a resume that has changed the environment do not count, and
+    neither do those of weights that a resume from an older checkpoint has given up.
     """
     found: list[dict[str, Any]] = []
     for event in events:
         if isinstance(changed := event.get("changed"), Mapping) and changes_task(changed):
             found.clear()
+        if event.get("kind") == "resumed" and is_number(at := event.get("env_steps")):
+            found = [one for one in found if one["env_steps"] <= at]
         found += results([event])
     return {"count": len(found), "best": max(found, key=lambda one: one["mean"]), "last": found[-1]} if found else {}
 

@@ -331,6 +331,7 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
     for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
         with runner(tmp_path / "run", console, life > 0) as run:
             lead(run, *([evaluated(1_000 * life, *returns)] if returns else []), status="finished")
+        saved(tmp_path / "run" / "checkpoints" / str(1_000 * (life + 1)))
         said.append(read_object(tmp_path / "run" / "summary.json")["evaluations"] or {})
     assert [told.get("count") for told in said] == [None, 1, 2]
     assert (said[-1]["best"]["mean"], said[-1]["best"]["env_steps"]) == (8.5, 1_000)
@@ -339,6 +340,18 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
         "8.5 over 2 games at 1,000 steps, deviation 0.7",
         "best 8.5 over 2 games at 1,000 steps, last 2.5 over 2 games at 2,000 steps; 2 evaluations",
     ]
+
+
+def test_evaluations_of_weights_that_a_resume_gives_up_are_neither_the_best_nor_the_last(
+    tmp_path: Path, lead: Lead
+) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "40000")
+    with runner(tmp_path / "run", None) as run:
+        lead(run, evaluated(20_000, 50.0), evaluated(60_000, 200.0), status="finished")
+    with runner(tmp_path / "run", None, True) as run:
+        lead(run)
+    found = read_object(tmp_path / "run" / "summary.json")["evaluations"]
+    assert (found["count"], found["best"]["mean"], found["last"]["mean"]) == (1, 50.0, 50.0)
 
 
 @pytest.mark.parametrize("earlier", [None, evaluated(20, 1.0)])
