@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from actorlearn.metrics.registry import ENV_CHANGES, STATISTICS_MADE, STATISTICS_NEEDED
+from actorlearn.metrics.registry import ENV_CHANGES, HEALTH, STATISTICS_MADE, STATISTICS_NEEDED
 from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.errors import FailedError
@@ -38,6 +38,8 @@ ANSWER_S = 2.0
 """Seconds to wait for the supervisor's list of processes. If none comes, the view shows the list before."""
 TREND_PARTS = 256
 """Number of equal parts into which ``total_steps`` is divided; ``RunView.trend`` has one score for each part."""
+_ABSENT_IF_NONE = frozenset({STATISTICS_MADE, STATISTICS_NEEDED, HEALTH, "update_in_s"})
+"""Metrics that each report has unless they have no value now, so they are not kept from the report before."""
 _RATE_MEMORY = 0.8
 """Decay of the exponential moving average of the steps per second, for each report."""
 
@@ -155,7 +157,7 @@ class RunView:
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
             best, trend = None, ()
         if waits:  # sent while a rollout is played, without metrics of learning: they are kept from the report before
-            kept = {name: value for name, value in self.row.items() if name not in (STATISTICS_MADE, STATISTICS_NEEDED)}
+            kept = {name: value for name, value in self.row.items() if name not in _ABSENT_IF_NONE}
             row = _at_the_rate_of_steps_made({**kept, **row})
         if score is not None:
             best = score if best is None else max(best, score)

@@ -205,6 +205,16 @@ def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
     assert (after.awaited, "update_steps" in after.row) == ("", False)
 
 
+def test_what_a_report_of_a_wait_no_longer_has_is_no_longer_shown() -> None:
+    """Learning is well again, and no step is made at present, so the time to the update is unknown."""
+    seen = RunView("slow").with_row({"env_steps": 1, "health": ["the rewards are always 0"], **WAITING})
+    still = {**WAITING, "env_steps": 2, "steps_made_per_s": 0.0}
+    del still["update_in_s"]
+    well = seen.with_row(still)
+    assert "health" not in well.row
+    assert well.awaited == "first update: 212 of 1,024 steps made"
+
+
 COLLECTING = {"updates": 6, "statistics_rows_made": 4000, "statistics_rows_needed": 10_000}
 
 
