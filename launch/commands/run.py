@@ -191,17 +191,23 @@ def run_in(
     """
     screen: Console | None = None
 
-    def show() -> Console | None:
+    def show(elapsed_s: float) -> Console | None:
         nonlocal screen
         trial_over()
         with suppress(OSError):  # a closed terminal does not stop the run
             print("\n".join(opening(topology, folder, resume_at is not None)), flush=True)
             from launch.display import console
-            from launch.runs.view import RunView
+            from launch.runs.view import RunView, with_earlier_scores
 
             view = RunView(
-                folder.absolute().name, topology.env.id, topology.total_steps, stop_at_steps=topology.stop_at_steps
+                folder.absolute().name,
+                topology.env.id,
+                topology.total_steps,
+                elapsed_s=elapsed_s,
+                stop_at_steps=topology.stop_at_steps,
             )
+            if resume_at is not None and (resumed := find.read(folder)):
+                view = with_earlier_scores(view, resumed)
             screen = console.make(view, plain=plain)
         return screen
 

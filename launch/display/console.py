@@ -32,8 +32,9 @@ LINE_EVERY_S = 10.0
 def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
     """Return a LiveConsole for a terminal that can redraw, else a PlainConsole.
 
-    ``view``: a view of the run with its name, environment and total steps. ``stream``: default standard output.
-    ``plain``: whether to return in any case a PlainConsole, which then prints every report and every checkpoint.
+    ``view``: a view of the run with its name, environment and total steps, and with the seconds that it has taken so
+    far, from which times go on. ``stream``: default standard output. ``plain``: whether to return in any case a
+    PlainConsole, which then prints every report and every checkpoint.
     """
     out = stream or sys.stdout
     if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -51,8 +52,8 @@ class LiveConsole:
         self.view = view
         self._terminal = terminal
         self._now_s = now_s
-        self._started_s = now_s()
-        self._drawn_s = self._started_s
+        self._drawn_s = now_s()
+        self._started_s = self._drawn_s - (view.elapsed_s or 0.0)
         self._end: list[str] = []
         """Lines that are written below the last screen."""
         self._live = Live(self._picture(), console=terminal, auto_refresh=False, vertical_overflow="crop")
@@ -113,7 +114,7 @@ class PlainConsole:
         self._stream = stream
         self._now_s = now_s
         self._every_s = every_s
-        self._started_s = now_s()
+        self._started_s = now_s() - (view.elapsed_s or 0.0)
         self._row_s: float | None = None
         """When a report was last printed."""
         self._row_is_waiting = False

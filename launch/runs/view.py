@@ -291,6 +291,14 @@ def _score_of(line: bytes) -> _Score | None:
         return None
 
 
+def with_earlier_scores(view: RunView, run: RunFolder) -> RunView:
+    """Return ``view``, a snapshot without reports, with the best score and the trend of a run that is resumed."""
+    earlier = RunReader(run).look(processes=False)
+    # A next report with another number of changes of the environment would clear the scores.
+    changes = {name: value for name, value in earlier.row.items() if name == ENV_CHANGES}
+    return replace(view, row=changes, best_return=earlier.best_return, trend=earlier.trend)
+
+
 def glance(run: RunFolder) -> RunView:
     """Return a snapshot with the newest report, quickly: without events and topology, for lists of many runs."""
     view, alive = RunView(run.name, folder=run.path, meta=run.meta, processes=None), run.alive

@@ -68,7 +68,7 @@ def run(
     run_dir: Path,
     *,
     resume_at: str | int | None = None,
-    accepted: Callable[[], ev.Console | None] = lambda: None,
+    accepted: Callable[[float], ev.Console | None] = lambda _: None,
     engine: EngineSpec | None = None,
     keys: Path | None = None,
 ) -> int:
@@ -79,7 +79,8 @@ def run(
     ``resume_at``: steps of the checkpoint from which the run in the folder is continued, or "newest" or "best"; None: a
     new run. ``engine`` starts the nodes of a run on several machines; None: users start them. ``keys``: folder with the
     keys of head and nodes; None: the run makes its own. ``accepted`` is called once the topology is accepted, before
-    the first process is started; it returns the console that shows the run, or None.
+    the first process is started, with the seconds that the run has taken so far, in all its lives; it returns the
+    console that shows the run, or None.
 
     Raises TopologyError, RunError, SharedMemoryFull or ChannelError before the first process is started; ValueError for
     an engine that cannot be imported.
@@ -103,7 +104,7 @@ def run(
                 spawner = Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
                 node = open_local(made, workspace, spawner)
             workspace.write_down(made)
-        return Runner(made, workspace, node, accepted()).run()
+        return Runner(made, workspace, node, accepted(time.monotonic() - made.resumption.began_s)).run()
 
 
 def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launch.commands.run import new_folder, opening
+from launch.commands.run import new_folder, opening, run_in
+from launch.display.console import PlainConsole
 from launch.runs import find
+from launch.runtime import loop
 from launch.topology.load import parse
+from tests.launch.runs.folders import make_run
 
 
 def test_a_run_first_says_what_it_trains_where_and_how_to_watch_it() -> None:
@@ -45,3 +51,26 @@ def test_runs_that_are_started_in_the_same_second_have_folders_of_their_own(
     assert new_folder("cart", None) == Path("runs/cart-20260102-030406")
     (tmp_path / "own").mkdir()
     assert new_folder("cart", Path("own")) == Path("own")
+
+
+@pytest.mark.parametrize("changes", [{}, {"env_changes": 1}])
+def test_the_display_of_a_resumed_run_goes_on_from_its_earlier_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changes: Mapping[str, int]
+) -> None:
+    folder = make_run(tmp_path, "cart", earlier=[{}], changed={"env.id": {"was": "a", "is": "b"}} if changes else {})
+    (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1024\n")
+    scored = ((100, 1.0), (200, 90.0), (300, 70.0))
+    reports = [{"env_steps": steps, "episode_return_mean": score, **changes} for steps, score in scored]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
+
+    def resumed(*_: object, accepted: Callable[[float], PlainConsole], **__: Any) -> int:
+        console = accepted(3600.0)
+        assert console.view.best_return == 90.0
+        console.row({"env_steps": 280, "episode_return_mean": 80.0, **changes})  # from the checkpoint at 260 steps
+        assert (console.view.best_return, console.view.trend) == (90.0, ((25, 1.0), (50, 90.0), (70, 80.0)))
+        return 0
+
+    monkeypatch.setattr(loop, "run", resumed)
+    topology = parse("{env: {id: CartPole-v1}, total_steps: 1024}", ())
+    assert run_in(folder, topology, resume_at="newest") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(" 1:00:00    280 steps ( 27.3%)")

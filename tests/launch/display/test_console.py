@@ -252,6 +252,18 @@ def test_the_live_picture_is_drawn_at_most_a_few_times_a_second() -> None:
     assert stream.getvalue() == closed
 
 
+def test_the_screen_counts_the_time_of_earlier_lives() -> None:
+    stream, now_s = io.StringIO(), Clock()
+    terminal = Terminal(file=stream, width=100, height=30, force_terminal=True, color_system=None)
+    console = LiveConsole(replace(PONG, elapsed_s=3600.0), terminal, now_s)
+    now_s.now_s += 61.0
+    console.event(Note("died", "simulator-1", 0, "signal 9"))
+    console.close()
+    newest = stream.getvalue().rpartition("ALE/Pong-v5")[2]
+    assert "1:01:01" in newest.splitlines()[0]
+    assert " 1:01:01  simulator-1 died: signal 9" in newest
+
+
 def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tty(io.StringIO):
         def isatty(self) -> bool:
