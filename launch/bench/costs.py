@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from actorlearn.address import Tcp
+from actorlearn.metrics.registry import SIMULATION_LIMIT_SHARE
 from actorlearn.metrics.timings import SECTIONS
 from actorlearn.wire.channel import Dealer, Router, new_pair
 from actorlearn.wire.door import ClientKeys, ServerKeys
@@ -138,6 +139,9 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     processes = learners * (1 + counts["simulators"] + counts["inference"]) + counts["evaluator"]
     share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
     own = {section: share[section] * processes / learners for section in SECTIONS}  # in one second
+    shares = [found for row in rows if (found := number(row, SIMULATION_LIMIT_SHARE)) is not None]
+    if shares:  # they leave out the play of an evaluator; earlier versions did not report them
+        own["simulate"] = statistics.fmean(shares) * counts["simulators"]
     simulating = ("simulate", "infer")
     spent = {
         "simulator": {section: own[section] if section in simulating else 0.0 for section in SECTIONS},

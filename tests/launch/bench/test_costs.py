@@ -88,9 +88,9 @@ def test_the_topology_of_several_learners_is_measured_with_one() -> None:
     assert served.parameter_servers.count == 0
 
 
-def run_of(folder: Path, rows: list[dict[str, float]], epochs: int = 1) -> RunFolder:
-    sections = (f"algorithm: {{epochs: {epochs}}}",)
-    sections += ("learners: {count: 1}", "evaluator: {count: 0}", "simulators: {count: 2}", "inference: {count: 0}")
+def run_of(folder: Path, rows: list[dict[str, float]], epochs: int = 1, evaluators: int = 0) -> RunFolder:
+    sections = (f"algorithm: {{epochs: {epochs}}}", f"evaluator: {{count: {evaluators}}}")
+    sections += ("learners: {count: 1}", "simulators: {count: 2}", "inference: {count: 0}")
     (folder / "topology.yaml").write_text("\n".join(sections) + "\n")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return RunFolder(folder, {})
@@ -102,6 +102,17 @@ def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:
     row |= {"share_wait": 1 - sum(shares.values()), "env_steps_per_s": 400.0}
     costs = costs_of_run(run_of(tmp_path, [row, row]), WORK, 2.0, REST)
     assert costs.gradient_s == pytest.approx(0.015)
+    assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
+
+
+@pytest.mark.parametrize("playing", [0.0, 1.0])
+def test_the_play_of_an_evaluator_is_no_cost_of_the_simulators(playing: float, tmp_path: Path) -> None:
+    """Two simulators, a trainer and an evaluator, which plays or waits the whole time."""
+    spent = {"simulate": 1.0 + playing, "infer": 0.4, "learn": 0.2, "copy": 0.02, "publish": 0.02}
+    row = {f"share_{name}": seconds / 4 for name, seconds in spent.items()}
+    row |= {"share_wait": 1 - sum(row.values()), "simulation_limit_share": 0.5, "env_steps_per_s": 400.0}
+    costs = costs_of_run(run_of(tmp_path, [row, row], evaluators=1), WORK, 2.0, REST)
+    assert costs.step_s == pytest.approx(1.0 / 400)
     assert simulate(Scenario(costs=costs, work=WORK, cores=2.0)).env_steps_per_s == pytest.approx(400)
 
 
