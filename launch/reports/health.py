@@ -10,7 +10,7 @@ period; it ceases to hold after a few rows without the condition. Rows that lack
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,9 @@ RATE_SHARE = 0.1
 GAMES = 50
 """Least number of games for a meaningful mean score."""
 UNDECIDED = 0.1
+_REWARDED = "rewards_nonzero"
+REWARD_COLUMNS = (_REWARDED, ENV_CHANGES, LEARNERS)
+"""Metrics that `rewards_in` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class Past:
         """Return the values after another row."""
         changes = number(row, ENV_CHANGES)
         before = self if changes == self.env_changes else Past(env_changes=changes)
-        past = replace(before, rewarded=before.rewarded or bool(number(row, "rewards_nonzero")))
+        past = replace(before, rewarded=before.rewarded or bool(number(row, _REWARDED)))
         score = number(row, "episode_return_mean")
         games = number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
         if score is None or games is None or games < GAMES:
@@ -197,7 +200,7 @@ def _no_effect_says(row: Row, facts: Facts) -> str:
 
 
 def _explains_nothing(row: Row, facts: Facts, past: Past) -> bool | None:
-    explained, rewarded = number(row, "explained_variance"), number(row, "rewards_nonzero")
+    explained, rewarded = number(row, "explained_variance"), number(row, _REWARDED)
     if explained is None or rewarded is None:
         return None
     return explained < EXPLAINED and rewarded > 0.0
@@ -221,7 +224,7 @@ def _far_above_limit(row: Row, facts: Facts, past: Past) -> bool | None:
 
 
 def _unrewarded(row: Row, facts: Facts, past: Past) -> bool | None:
-    if number(row, "rewards_nonzero") is None:
+    if number(row, _REWARDED) is None:
         return None
     return not past.rewarded and facts.share_done(row) >= UNREWARDED_SHARE
 
@@ -420,8 +423,8 @@ class _Verdict:
 
 
 class _LearnerHealth:
-    def __init__(self) -> None:
-        self.past, self.updates = Past(), 0
+    def __init__(self, rewarded: Collection[float | None]) -> None:
+        self._rewarded, self.past, self.updates = rewarded, Past(), 0
         self.verdicts = {rule.name: _Verdict() for rule in RULES}
 
     def ill(self) -> list[str]:
@@ -436,6 +439,8 @@ class _LearnerHealth:
         if updates in (0, self.updates):  # nothing was learned
             return
         self.updates, self.past = updates, self.past.with_row(row)
+        if self.past.env_changes in self._rewarded:
+            self.past = replace(self.past, rewarded=True)
         for rule in RULES:
             held, verdict = rule.judge(row, facts, self.past), self.verdicts[rule.name]
             if held is not None and verdict.add(rule, updates * facts.steps_per_update, held):
@@ -445,8 +450,9 @@ class _LearnerHealth:
 class Health:
     """Applies all rules to one run, to each of its learners separately."""
 
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+    def __init__(self, facts: Facts, rewarded: Mapping[str, Collection[float | None]] | None = None) -> None:
+        """``rewarded``: from `rewards_in`, if some rows of the run will not be added."""
+        self._facts, self._rewarded = facts, rewarded or {}
         self._learners: dict[str, _LearnerHealth] = {}
 
     def add(self, row: Row) -> list[HealthChange]:
@@ -456,7 +462,7 @@ class Health:
         for name in self._learners.keys() - rows.keys():  # learners that have left
             del self._learners[name]
         for name, own in rows.items():
-            learner = self._learners.setdefault(name, _LearnerHealth())
+            learner = self._learners.setdefault(name, _LearnerHealth(self._rewarded.get(name, ())))
             for rule, ill in learner.add(own, self._facts):
                 said = rule.says(own, self._facts) if ill else ""
                 changes.append(HealthChange(rule, name, ill, said, int(number(row, "env_steps") or 0)))
@@ -465,6 +471,19 @@ class Health:
     def ill(self) -> list[str]:
         """Return the names of the rules that hold now; with several learners as "trainer-1: policy collapsed"."""
         return [f"{name}: {rule}" if name else rule for name, own in self._learners.items() for rule in own.ill()]
+
+
+def rewards_in(rows: Iterable[Row]) -> dict[str, set[float | None]]:
+    """Return for each learner the values of `ENV_CHANGES` in its rows with a reward other than 0.
+
+    ``rows``: all rows of a run; only their values of ``REWARD_COLUMNS`` are needed.
+    """
+    found: dict[str, set[float | None]] = {}
+    for row in rows:
+        for name, own in _rows_of(row).items():
+            if number(own, _REWARDED):
+                found.setdefault(name, set()).add(number(own, ENV_CHANGES))
+    return found
 
 
 def remedy_of(ill: str) -> str:

@@ -134,16 +134,31 @@ class Lines(Decoded[dict[str, Any]]):
         super().__init__(path, _object)
 
 
-def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
-    """Return a function that decodes only the numbers with these names from a line; a missing number is NaN."""
+def values_of(names: Sequence[str]) -> Callable[[bytes], dict[str, Any] | None]:
+    """Return a function that decodes only the values with these names from a line; it leaves out missing ones.
+
+    It takes a third of the time of `Lines`, and does not check whether the values are usable.
+    """
     undecoded = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-    def numbers(line: bytes) -> tuple[float, ...] | None:
+    def values(line: bytes) -> dict[str, Any] | None:
         try:
             row = undecoded.decode(line)
-            values = [msgspec.json.decode(row[name]) if name in row else None for name in names]
+            return {name: msgspec.json.decode(row[name]) for name in names if name in row}
         except (ValueError, RecursionError):
             return None
+
+    return values
+
+
+def numbers_of(names: Sequence[str]) -> Callable[[bytes], tuple[float, ...] | None]:
+    """Return a function that decodes only the numbers with these names from a line; a missing number is NaN."""
+    decoded = values_of(names)
+
+    def numbers(line: bytes) -> tuple[float, ...] | None:
+        if (row := decoded(line)) is None:
+            return None
+        values = map(row.get, names)
         return tuple(value if is_number(value) and not isinstance(value, bool) else math.nan for value in values)
 
     return numbers

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from actorlearn.metrics.energy import Energy
 from actorlearn.metrics.registry import ENV_CHANGES, HEALTH
+from actorlearn.metrics.writer import METRICS_FILE
 from actorlearn.wire.messages import brief
 from launch.plan.memory_order import disorder
 from launch.plan.plan import Plan, Resumption
 from launch.reports import evaluations
 from launch.reports.accounting import Accounting
-from launch.reports.health import Facts, Health, HealthChange
+from launch.reports.health import REWARD_COLUMNS, Facts, Health, HealthChange, rewards_in
 from launch.reports.merge import LearnerRows, merge
-from launch.runs.jsonl import Lines, read_object
+from launch.runs.jsonl import Decoded, Lines, read_object, values_of
 from launch.runs.lives import count_env_changes
 from launch.runtime import metadata
 from launch.runtime.clock import TimeShares
@@ -43,7 +44,7 @@ Afterwards only the 100th, the 1,000th and so on are reported, so that they do n
 """
 
 ROWS_REMEMBERED = 2_000
-"""Maximum number of earlier rows that a resumed run reads to judge its health."""
+"""Maximum number of earlier rows that a resumed run reads whole to judge its health."""
 
 
 class Reporter:
@@ -70,11 +71,13 @@ class Reporter:
         self._journal = Journal(run_dir, self._tell, report.writers, resumption.began_s)
         self._events = Lines(run_dir / "events.jsonl")
         self._learners = LearnerRows(report.every_s, resumption.left)
-        self._health = Health(Facts.of(tree(topology)))
+        metrics = run_dir / METRICS_FILE
+        rewarded = rewards_in(Decoded(metrics, values_of(REWARD_COLUMNS)).new()) if resumed else {}
+        self._health = Health(Facts.of(tree(topology)), rewarded)
         begun = {"env_steps": resumption.env_steps} if resumed else {}
         self.last_row: dict[str, Any] = begun
         """Newest row of this life; before there is one, the row of an earlier life at the checkpoint of the resume."""
-        for row in Lines(run_dir / "metrics.jsonl").sample(ROWS_REMEMBERED) if resumed else ():
+        for row in Lines(metrics).sample(ROWS_REMEMBERED) if resumed else ():
             self._health.add(row)
             if (row.get("env_steps") or 0) <= resumption.env_steps:
                 self.last_row = {**row, **begun}

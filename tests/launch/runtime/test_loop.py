@@ -33,10 +33,11 @@ from launch.plan.segments import replay_shape
 from launch.reports import evaluations
 from launch.runs import find
 from launch.runs.curves import read_curve
-from launch.runs.jsonl import read_object
+from launch.runs.jsonl import Lines, read_object
 from launch.runs.view import RunReader
 from launch.runtime import loop
 from launch.runtime.loop import Runner
+from launch.runtime.reporter import ROWS_REMEMBERED
 from launch.supervision import events as ev
 from launch.sweeps.folders import read_outcome
 from launch.topology.load import load, parse
@@ -446,6 +447,38 @@ def test_events_of_a_resumed_run_count_time_from_the_start_of_the_run_as_its_rep
             lead(run)
         times_s = [event["time_s"] for event in events.new()]
         assert times_s and all(least_s <= time_s < least_s + 60.0 for time_s in times_s)
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+def test_a_resumed_run_knows_each_reward_of_its_earlier_lives(tmp_path: Path, lead: Lead, learners: int) -> None:
+    """Only some of its 6,000 reports are judged again, and the one with a reward is not among them."""
+    folder, keys = tmp_path / "run", ("total_steps=700_000", f"learners.count={learners}", "mode=sync")
+    for own in ("", "learner-1")[:learners]:
+        saved(folder / "checkpoints" / own / "600000")
+
+    def report(update: int, rewards: float) -> dict[str, Any]:
+        own = {"rewards_nonzero": rewards}
+        each = {f"trainer-{number}": own for number in range(learners)} if learners > 1 else {}
+        return {"env_steps": 100 * update, "updates": update, **own, **({"learners": each} if each else {})}
+
+    def write(rewarded: int) -> set[int]:
+        rows = [report(update, float(update == rewarded)) for update in range(1, 6_001)]
+        text = "".join(json.dumps({**row, "padding": "x" * 400}) + "\n" for row in rows)
+        (folder / "metrics.jsonl").write_text(text)
+        return {row["updates"] for row in Lines(folder / "metrics.jsonl").sample(ROWS_REMEMBERED)}
+
+    read = write(0)
+    rewarded = next(update for update in range(3_000, 6_000) if update not in read)
+    assert rewarded not in write(rewarded)
+    later = [
+        ev.MetricsRow(f"trainer-{number}" if learners > 1 else "trainer", report(6_000 + 100 * update, 0.0))
+        for update in range(1, 9)
+        for number in range(learners)
+    ]
+    with runner(folder, None, True, *keys) as run:
+        lead(run, *later)
+    assert not [cause for kind, cause in notes(folder) if kind in ("ill", "well again")]
+    assert "health" not in RunReader(find.RunFolder(folder, {})).look().row
 
 
 def test_a_resumed_run_says_and_records_which_keys_have_changed(tmp_path: Path, lead: Lead) -> None:
