@@ -276,7 +276,7 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
             notes.append(f"{row.row} was not run: {row.lacking}")
     verdicts = [row["verdict"] for row in figures]
     good = sum(said in ("above", "equal") for said in verdicts)
-    if judged := len(verdicts) - verdicts.count("-"):
+    if judged := sum(said not in ("-", "one seed") for said in verdicts):
         notes.append(f"{good} of {judged} rows are at or above the table")
     notes += [
         "table: rl-baselines3-zoo, one trained agent after the same steps; IQM: interquartile mean of the final "

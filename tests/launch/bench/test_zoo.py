@@ -120,8 +120,14 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
     assert "catch: 2 of 3 runs have ended; the same command continues it" in made.notes
     assert "catch, seed 2 failed: broken" in made.notes
     assert "none was not run: pip install 'no_such_module'" in made.notes
-    assert "1 of 3 rows are at or above the table" in made.notes
+    assert "1 of 2 rows are at or above the table" in made.notes
     assert made.figures["zoo"][0]["runs"][1] == {"seed": 2, "score": 0.7, "minutes": 1.0, "error": ""}
+
+
+def test_a_table_of_one_seed_each_judges_nothing(tmp_path: Path) -> None:
+    made = zoo.report([ended_runs(tmp_path / "alone", {1: 0.9})])
+    assert made.rows[0][-1] == "one seed"
+    assert not [note for note in made.notes if "at or above the table" in note]
 
 
 def test_wrong_words_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
