@@ -127,9 +127,9 @@ class Served(Alone):
         self._base = (env_steps, updates)
         self._take(self._ask(ShardFrame(PULL, shard) for shard in self.spans))
         self._joined = True
-        self._settle(self._resumed(position))
-        row = self._record
-        self.learner.carried.adopt(np.array([row.counts], np.int64), 0)
+        row, own = self._resumed(position), self.learner.carried.counts()
+        self.learner.carried.adopt(np.array([row.counts, own], np.int64), 0)  # its replay may be older than its row
+        self._settle(row)
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
     def _resumed(self, position: Position) -> LearnerRow:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from actorlearn.models.normalize import merge_into, moments_of
@@ -18,7 +20,7 @@ from actorlearn.parameters import waits
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
-from actorlearn.parameters.interface import Learner, Present, Stopped
+from actorlearn.parameters.interface import Carried, Learner, Present, Stopped
 from actorlearn.parameters.modes import SERVED, make
 from actorlearn.parameters.served import Served
 from actorlearn.parameters.settings import AloneExchangeSettings, ServedExchangeSettings
@@ -58,6 +60,19 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         each.close()
 
 
+class Credited(Carried):
+    """A replay that only counts the environment steps whose minibatches are done, and those at which it began."""
+
+    def __init__(self, steps: int = -1, begun: int = -1) -> None:
+        self.steps, self.begun = steps, begun
+
+    def counts(self) -> list[int]:
+        return [self.steps, self.begun]
+
+    def adopt(self, counts: NDArray[np.int64], best: int) -> None:
+        self.steps, self.begun = int(counts[best, 0]), int(counts[:, 1].min())
+
+
 class Member:
     """One learner and its account, which outlives its incarnations."""
 
@@ -65,6 +80,7 @@ class Member:
         self.serving, self.number, self.wire = serving, number, wire
         self.position, self.incarnation = Position(), -1
         self.alive = True
+        self.replay = Credited()
         self.begin()
         serving.stack.callback(lambda: self.exchange.close())
 
@@ -85,6 +101,7 @@ class Member:
             torch.zeros(PARAMETERS),
             alive=lambda: self.alive,
             number=self.number,
+            carried=self.replay,
             endpoints=serving.listing.trainer(self.number, self.incarnation),
         )
         self.exchange = make(settings, learner)
@@ -272,6 +289,21 @@ def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(servin
     assert one.position == Position(5, 35)
     one.learn(torch.ones(PARAMETERS))
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (6 * 7, 6)
+
+
+@pytest.mark.parametrize("begun", [0, -1], ids=["restarted", "moved without its replay"])
+def test_a_learner_that_is_killed_learns_no_minibatch_from_its_replay_again(serving: Start, begun: int) -> None:
+    (one,) = joined(serving())
+    one.replay.begun = 0
+    for _ in range(5):
+        one.replay.steps = one.position.used
+        one.learn(torch.ones(PARAMETERS))
+    one.exchange.pull()
+    one.replay = Credited(7, begun)  # that of its newest checkpoint
+    one.die()
+    one.join()
+    assert one.position == Position(5, 35)
+    assert one.replay.counts() == [28, begun]
 
 
 def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> None:
