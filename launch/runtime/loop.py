@@ -218,7 +218,10 @@ class Runner:
             plan.expected_shape,
             workspace.addresses.run_id,
             ending=Ending(
-                topology.supervision.drain_s, topology.evaluator.stop_at_score, topology.stop_at_training_score
+                topology.supervision.drain_s,
+                topology.evaluator.stop_at_score,
+                topology.stop_at_training_score,
+                topology.learners.quorum,
             ),
             budget=topology.supervision,
             mode=mode(topology),

@@ -58,6 +58,8 @@ class Ending(NamedTuple):
     """Mean score of an evaluation at which the run ends; None: at no score."""
     stop_at_training_score: float | None = None
     """Mean score of the last RECENT_GAMES training games at which the run ends; None: at no score."""
+    quorum: int = 0
+    """Number of learners whose gradients parameter servers wait for (``learners.quorum``); 0 = they wait for none."""
 
 
 class Supervisor:
@@ -427,7 +429,8 @@ class Supervisor:
         # After the start, lost trainers do not end the run while one is left, which continues to learn.
         causes = lost if self.phase == "starting" or len(lost) == len(trainers) else []
         # One stuck learner of several ends the run if the others wait for its batches, or if it has lost a server.
-        ends_all = [lacking for _, lacking in stuck if self._mode.in_step or lacking.role.needed == "each"]
+        others_wait = self._mode.in_step or self._ending.quorum > len(at_work) - len(stuck)
+        ends_all = [lacking for _, lacking in stuck if others_wait or lacking.role.needed == "each"]
         causes = [*causes, *(ends_all if others_go_on else [lacking for _, lacking in stuck])]
         causes += self._children.fatal_for_all()
         if causes:

@@ -61,12 +61,12 @@ class Story:
         mode: str = "sync",
         stop_at_score: float | None = None,
         stop_at_training_score: float | None = None,
+        quorum: int = 0,
     ) -> None:
         first = planned(roles or ROLES)
         how: dict[str, Any] = {"mode": MODES.spec(mode), "resume": resume, "jitter": lambda *_: 1.0}
-        self.supervisor = Supervisor(
-            first, SHAPE, "run-1", ending=Ending(900.0, stop_at_score, stop_at_training_score), **how
-        )
+        ending = Ending(900.0, stop_at_score, stop_at_training_score, quorum)
+        self.supervisor = Supervisor(first, SHAPE, "run-1", ending=ending, **how)
         self.now_s = 0.0
         self.last: list[ev.Action] = []
         self.all: list[ev.Action] = []

@@ -311,6 +311,19 @@ def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
     assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
 
 
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_a_quorum_does_not_wait_for_a_learner_that_plays_no_more(quorum: int) -> None:
+    story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
+    story.then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
+    assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
+
+
+@pytest.mark.parametrize("quorum", [0, 1])
+def test_learners_whose_gradients_are_enough_go_on_when_another_plays_no_more(quorum: int) -> None:
+    story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
+    assert story.supervisor.phase == "running" and story.done is None
+
+
 @pytest.mark.parametrize("names", [["simulator-2", "trainer-2"], NAMES], ids=["two", "all that attach returned"])
 def test_processes_of_a_learner_that_leaves_can_be_named_too(names: list[str]) -> None:
     story = with_a_third().at(4, asked("detach", names=names))
