@@ -39,6 +39,7 @@ from actorlearn.parameters.shard_frames import (
     PULL_STATE,
     ROW,
     WIRES,
+    WRITTEN,
     LearnerRow,
     ShardFrame,
     Table,
@@ -80,7 +81,7 @@ class Served(Alone):
         self._tables = {shard: new_table(settings.learners) for shard in self.spans}
         """For each shard, the newest known counts of all learners at this shard."""
         self._base = (0, 0)
-        """Environment steps and updates of all learners when the servers were first filled."""
+        """Environment steps and updates of all learners in the checkpoint from which the servers were filled."""
         self._versions = dict.fromkeys(self.spans, 0)
         """For each shard, the version of its weights that this learner has."""
         self._joined = False
@@ -246,7 +247,7 @@ class Served(Alone):
         found: dict[int, ShardFrame] = {}
         while waiting:
             asked = {
-                shard: request._replace(version=self._versions[shard], table=self._own_row)
+                shard: request._replace(version=self._versions[shard], base=self._base, table=self._own_row)
                 for shard, request in waiting.items()
             }
             answers = self.lines.ask(asked, patience_s)
@@ -254,6 +255,7 @@ class Served(Alone):
             found |= {shard: answer for shard, answer in answers.items() if shard not in empty}
             waiting = {shard: waiting[shard] for shard in empty}
             if empty:
+                self._take(found, weights=False)  # offers then have the base of the filled shards
                 self._take(self.lines.ask({shard: self._offer(shard) for shard in empty}, patience_s), weights=False)
         return found
 
@@ -281,11 +283,21 @@ class Served(Alone):
                 self._versions[shard] = answer.version
 
     def _take_rows(self, answer: ShardFrame) -> None:
-        """Copy the newer counts of learners from an answer, and the counts with which the shard was first filled."""
-        if len(answer.table) == len(self._table):
-            take_newer(self._tables[answer.shard], answer.table)
-            take_newer(self._table, answer.table, same_shard=False)
-            self._base = answer.base
+        """Copy the newer counts of learners from an answer, and the counts from which they are counted (``_base``).
+
+        If a shard was filled from a newer checkpoint since this learner joined, all learners count from that one.
+        """
+        older = self._joined and answer.base[1] < self._base[1]
+        if len(answer.table) != len(self._table) or older:
+            return
+        if self._joined and answer.base[1] > self._base[1]:
+            row = self._record
+            for table in (self._table, *self._tables.values()):
+                table[:, WRITTEN:] = answer.table[:, WRITTEN:]
+            self._own_row[0] = row._replace(written=row.written + 1, began=row.used, updates=0).words()
+        take_newer(self._tables[answer.shard], answer.table)
+        take_newer(self._table, answer.table, same_shard=False)
+        self._base = answer.base
 
     @property
     def _own_row(self) -> Table:
@@ -301,7 +313,7 @@ class Served(Alone):
         counts = tuple(self.learner.carried.counts())
         self._own_row[0] = row._replace(written=row.written + 1, counts=counts).words()
         for server in range(self.settings.servers):
-            self.lines.post(ShardFrame(ROW, self.sharding.first_of(server), table=self._own_row))
+            self.lines.post(ShardFrame(ROW, self.sharding.first_of(server), base=self._base, table=self._own_row))
 
     def _totals(self) -> tuple[int, int]:
         """Return the last known environment steps and updates of all learners together."""

@@ -152,7 +152,7 @@ class Shard:
         self.made = 0
         """Number of those applied by this process."""
         self._base = (0, 0)
-        """Environment steps and updates of all learners when the shard was first filled."""
+        """Environment steps and updates of all learners in the checkpoint from which the shard was filled."""
         self.table = new_table(learners)
         """Counts (`LearnerRow`) of all learners."""
         self._offers: dict[int, ShardFrame] = {}
@@ -193,7 +193,8 @@ class Shard:
         """Process a request of a learner; returns answers to send, by learner. Requests that do not fit are ignored."""
         if not self._fits(learner, frame):
             return {}
-        if len(frame.table) == 1 and frame.table[0, WRITTEN] > self.table[learner, WRITTEN]:
+        counts_on = self.filled and frame.base[1] >= self._base[1]  # otherwise its row counts from an older checkpoint
+        if counts_on and len(frame.table) == 1 and frame.table[0, WRITTEN] > self.table[learner, WRITTEN]:
             self.table[learner, WRITTEN:] = frame.table[0, WRITTEN:]
         if frame.kind == ROW:
             return {}

@@ -68,9 +68,9 @@ class LearnerRow(NamedTuple):
     used: int = 0
     """Number of the learner's environment steps that the weights have learned from, also before this run."""
     updates: int = 0
-    """Number of updates that the learner has made, one for each rollout."""
+    """Number of updates that the learner has made since it ``began``, one for each rollout."""
     began: int = 0
-    """Value of ``used`` when the learner first joined."""
+    """Value of ``used`` when the learner first joined, or found that a shard was filled from a newer checkpoint."""
     counts: tuple[int, ...] = ()
     """Counts of the learner's source of minibatches (``interface.Carried.counts``)."""
 
@@ -122,7 +122,8 @@ class ShardFrame(NamedTuple):
     outcome: int = APPLIED
     """In the answer to a gradient or moments, what the server did with them."""
     base: tuple[int, int] = (0, 0)
-    """Environment steps and updates of all learners when the shard was first filled."""
+    """Environment steps and updates of all learners in the checkpoint from which the shard was filled, as the sender
+    knows them. The rows of ``table`` count from these."""
     table: Table = new_table(0)
     """In a request, the counts of its learner; in an answer, those of all learners; [rows, ROW_WORDS]."""
     rates: tuple[float, ...] = ()

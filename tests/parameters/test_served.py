@@ -257,6 +257,28 @@ def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_t
         assert member.exchange.agree(0, 0, member.position, True).env_steps == 120 * 7
 
 
+@pytest.mark.parametrize(("servers", "lost"), [(1, 0), (2, 0), (2, 1)])
+def test_steps_are_counted_once_if_a_learner_that_moved_fills_a_server_alone(
+    serving: Start, servers: int, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actorlearn.parameters.shard.OFFERS_S", 0.1)
+    own = serving(learners=2, servers=servers)
+    one, other = joined(own, 2)
+    for _ in range(10):
+        one.learn(torch.ones(PARAMETERS))
+        other.learn(torch.ones(PARAMETERS))
+    own.restart(lost, machine=True)
+    one.die()
+    one.exchange.join(140, 20, Position(10, 70))  # its newest checkpoint has the steps of both
+    other.exchange.agree(7, 1, other.position)
+    other.exchange.step(torch.ones(PARAMETERS), [0.25])
+    one.exchange.agree(7, 1, Position(10, 70))
+    assert one.exchange.learned(150) == 140, "near the end it asks the servers"
+    other.commit()
+    assert other.exchange.learned(150) == one.exchange.learned(150) == 147
+    assert other.exchange.agree(0, 0, other.position, True)[:2] == (147, 21)
+
+
 def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None:
     one, other = joined(serving(learners=2, servers=2), 2)
     for _ in range(3):

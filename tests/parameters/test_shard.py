@@ -312,12 +312,15 @@ def test_what_a_learner_tells_is_in_every_answer() -> None:
     own = new_table(1)
     row = LearnerRow(written=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
     own[0] = row.words()
-    assert shard.take(1, sent(ShardFrame(ROW, 3, table=own)), 0.0) == {}
+    assert shard.take(1, sent(ShardFrame(ROW, 3, base=(50, 4), table=own)), 0.0) == {}
     answer = sent(shard.take(0, sent(ShardFrame(PULL, 3)), 0.0)[0])
     assert LearnerRow.of(answer.table[1].tolist()) == row
     own[0] = LearnerRow(written=3).words()
-    shard.take(1, sent(ShardFrame(ROW, 3, table=own)), 0.0)
+    shard.take(1, sent(ShardFrame(ROW, 3, base=(50, 4), table=own)), 0.0)
     assert LearnerRow.of(shard.table[1].tolist()) == row
+    own[0] = LearnerRow(written=5).words()
+    shard.take(1, sent(ShardFrame(ROW, 3, base=(0, 0), table=own)), 0.0)
+    assert LearnerRow.of(shard.table[1].tolist()) == row, "the other counts from an older checkpoint"
 
 
 def test_an_empty_shard_waits_for_the_offers_of_all_but_not_for_ever() -> None:
