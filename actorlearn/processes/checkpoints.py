@@ -108,11 +108,8 @@ class TrainerState:
         If ``exactly``, the simulators continue from its snapshots. ``outlived``: in this mode the learner's weights
         survive the death of its trainer (``parameters/modes.py``).
         """
-        begins = not self.counts.account.commits
         self.learning.restore(saved, exactly)
         self.counts.restore(saved.state, exactly, outlived)
-        if begins and not exactly:
-            self.learning.consumed.forget_parts()
         if self.rewards is not None and saved.state.get("rewards"):
             rewards = saved.state["rewards"]
             returns = rekey_to_first(rewards["returns"], simulators_of(saved.state)) if exactly else rewards["returns"]
@@ -293,6 +290,8 @@ class Checkpoints:
         for warning in warnings:
             self._control.warned(warning)
         self._state.restore(saved, bool(exactly), self._mode.outlived)
+        if not self._settings.goes_on_from:  # only an earlier life's last checkpoint has parts of a rollout
+            self._state.learning.consumed.forget_parts()
         if _environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
             self._state.counts.episodes.begin_anew()
         self._saved_at, self._goes_on_from = self._state.counts.env_steps, exactly

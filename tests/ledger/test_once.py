@@ -12,6 +12,7 @@ import torch
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
+from actorlearn.learning.minibatches import Epochs
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.barrier import SharedBarrier
@@ -215,6 +216,45 @@ def test_a_resumed_run_says_what_was_lost_with_the_one_before(tmp_path: Path) ->
     assert in_flight
     assert world.run(resume=True) == 0
     assert world.rows[-1]["steps_dropped"] == in_flight
+
+
+@pytest.mark.parametrize(("exchange", "learners"), [(Alone, 1), (Sync, 2)], ids=["alone", "sync"])
+def test_the_first_rollout_is_learned_whole_after_a_stop_within_an_update_a_resume_and_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: type[Alone], learners: int
+) -> None:
+    ppo = {"name": "ppo", "epochs": 2, "minibatches": 3}
+    several: dict[str, Any] = {"mode": "sync", **TWO} if learners == 2 else {}
+    world = World(tmp_path / "run", topology(algorithm=ppo, **several))
+    step, agree, steps = exchange.step, exchange.agree, itertools.count(1)
+    agreed: list[int] = []
+
+    def stopping(self: Any, *arguments: Any) -> Any:
+        if next(steps) == 13 * learners:  # the first of the third batch
+            world.ask("stop")
+            if learners == 1:
+                fibers.pause()  # the order comes; learners in sync wait for each other anyway
+        return step(self, *arguments)
+
+    def dying(self: Any, *arguments: Any) -> Any:
+        found = agree(self, *arguments)
+        agreed.append(self.learner.number)
+        if len(agreed) <= learners:
+            raise Killed
+        return found
+
+    with monkeypatch.context() as first:
+        first.setattr(exchange, "step", stopping)
+        first.setattr(Epochs, "finish_s", 0.0)
+        first.setattr("actorlearn.parameters.allreduce.ask_after", lambda *_: 1)  # not after a time
+        assert world.run() == 0, world.summary
+    seen = len(world.produced)
+    assert 1 in times_used(world).values(), "the update was broken off"
+    monkeypatch.setattr(exchange, "agree", dying)
+    assert world.run(resume=True) == 0, world.summary
+    assert world.summary["deaths"] == learners
+    used = times_used(world)
+    new = [s for s in world.produced[seen:] if s.rollout < world.trainers[s.learner].members.next]
+    assert {s.row: used[s.row] for s in new if used[s.row] != 2} == {}
 
 
 def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
