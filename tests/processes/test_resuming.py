@@ -76,6 +76,16 @@ def test_a_learner_without_a_checkpoint_takes_the_weights_of_the_first_and_none_
     assert saved.tensors["replay.counters"].tolist() == [-1, 0]
 
 
+def test_a_learner_that_only_saved_its_first_weights_takes_those_of_the_first_learner(tmp_path: Path) -> None:
+    save(tmp_path, 0, 0), save(tmp_path, 1, 0)
+    saved, _ = open_checkpoint(settings(tmp_path, 1, "gossip"), lambda: None)
+    assert saved.path.parent == settings(tmp_path, 1, "gossip").checkpoints, "no learner has learned yet"
+    save(tmp_path, 0, 500)
+    saved, _ = open_checkpoint(settings(tmp_path, 1, "gossip"), lambda: None)
+    assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 500
+    assert (saved.state["rollouts_learned"], saved.state["account"]) == (0, {})
+
+
 def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 0, 0), save(tmp_path, 0, 20)
     beats: list[int] = []
