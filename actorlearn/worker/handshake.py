@@ -6,9 +6,13 @@ supervisor compares them with those of the plan. Both are texts by key, so that 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Protocol
 
 from actorlearn.actions import Actions
+
+_CHARACTERS = 1000
+"""Limit on a text of these shapes, far below that of a text in a message."""
 
 
 class Playable(Protocol):
@@ -40,10 +44,17 @@ def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups
     return {
         "env.id": env_id,
         "observation": f"{env.observation_dtype}{list(env.observation_shape)}",
-        "actions": str(env.actions),
+        "actions": _short(str(env.actions)),
         "agents": str(env.agents),
         "frames_per_step": str(env.frames_per_step),
         "algorithm.horizon": str(horizon),
         "simulators.blocks": str(blocks),
         "simulators.groups": str(groups),
     }
+
+
+def _short(text: str) -> str:
+    """Shorten a text, such as an action space with thousands of parts; texts that differ still do afterwards."""
+    if len(text) <= _CHARACTERS:
+        return text
+    return f"{text[: _CHARACTERS // 2]}… with SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"
