@@ -131,10 +131,10 @@ class MetricsWriter:
                 said = f"{type(error).__name__}: {error}; {WriterSpec.described_in} describes how it is called"
                 raise ValueError(f"report.writers: {name!r} cannot be made: {said}") from error
 
-    def row(self, values: Mapping[str, Any]) -> None:
+    def row(self, values: Mapping[str, Any]) -> dict[str, OSError | None]:
         """Write one report; NaN and infinity become null.
 
-        If writers raise exceptions, the first is raised as an OSError after all writers have been called.
+        Returns, by name of each writer, the exception that it has raised as an OSError, or None.
         """
         plain = {str(name): _plain(value) for name, value in values.items()}
         env_steps = plain.get("env_steps")
@@ -142,15 +142,14 @@ class MetricsWriter:
             raise ValueError(
                 f"env_steps is {env_steps!r}; every row of {METRICS_FILE} must have a whole number of steps"
             )
-        failed: OSError | None = None
+        errors: dict[str, OSError | None] = dict.fromkeys(self._writers)
         for name, writer in self._writers.items():
             try:
                 with _as_os_error(name):
                     writer.row(plain)
             except OSError as error:
-                failed = failed or error
-        if failed:
-            raise failed
+                errors[name] = error
+        return errors
 
     def close(self) -> None:
         """Close all writers, even if one of them raises an exception; a second call does nothing."""
@@ -167,7 +166,7 @@ def _as_os_error(name: str) -> Iterator[None]:
     except Exception as error:
         if name == JSONL.name or isinstance(error, OSError):
             raise
-        raise OSError(f"the writer {name!r} failed: {type(error).__name__}: {error}") from error
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 class EventsWriter(_LinesFile):

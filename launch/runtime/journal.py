@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from actorlearn.metrics.specs import JSONL
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE, EventsWriter, MetricsWriter
 from launch.errors import RunError
 from launch.runs.find import SUMMARY_FILE
@@ -38,7 +39,7 @@ class Journal:
             self._events.close()
             raise
         self._failing: set[str] = set()
-        """Files to which the last write failed."""
+        """Files, and copies of the metrics, to which the last write failed."""
 
     def begin(self) -> None:
         """Remove summary.json, which a resumed run has from before."""
@@ -51,7 +52,8 @@ class Journal:
 
     def row(self, values: Mapping[str, Any]) -> None:
         """Add a line to metrics.jsonl, and write it with the other writers."""
-        self._try(METRICS_FILE, lambda: self._metrics.row(values))
+        for writer, error in self._metrics.row(values).items():
+            self._note(METRICS_FILE if writer == JSONL.name else f"metrics for {writer!r}", error)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Write summary.json."""
@@ -63,17 +65,21 @@ class Journal:
         self._metrics.close()
 
     def _try(self, file: str, write: Callable[[], None]) -> None:
-        """Call ``write``; report its first failure, and the first success after it."""
         try:
             write()
         except OSError as error:
-            if file not in self._failing:
-                self._failing.add(file)
-                self._warn(f"{file} cannot be written: {error.strerror or error}; the run continues")
+            self._note(file, error)
         else:
-            if file in self._failing:
-                self._failing.remove(file)
-                self._warn(f"{file} can be written again")
+            self._note(file, None)
+
+    def _note(self, what: str, error: OSError | None) -> None:
+        """Report the first failure to write ``what``, and the first success (None) after it."""
+        if error is not None and what not in self._failing:
+            self._failing.add(what)
+            self._warn(f"{what} cannot be written: {error.strerror or error}; the run continues")
+        elif error is None and what in self._failing:
+            self._failing.remove(what)
+            self._warn(f"{what} can be written again")
 
     def _warn(self, text: str) -> None:
         note = ev.Note("warned", cause=text)

@@ -93,9 +93,8 @@ def test_a_full_disk_never_glues_two_lines(
     with closing(MetricsWriter(tmp_path)) as writer, closing(EventsWriter(tmp_path)) as events:
         writer.row({"env_steps": 1, "x": 0.5})
         disk.room = room
-        with pytest.raises(OSError, match=str(tmp_path)) as failed:
-            writer.row({"env_steps": 2, "x": 1.5})
-        assert failed.value.errno == number
+        for error in writer.row({"env_steps": 2, "x": 1.5}).values():
+            assert error is not None and error.errno == number and str(tmp_path) in str(error)
         with pytest.raises(OSError, match="events.jsonl"):
             events.event("detached", "trainer-1", 0, "drained")
         assert [row["env_steps"] for row in rows(tmp_path / "metrics.jsonl")] == [1]
@@ -144,8 +143,8 @@ class NotCalled(Unreliable):
 
 def test_a_users_writer_that_fails_costs_no_row_and_ends_no_run(tmp_path: Path) -> None:
     writer = MetricsWriter(tmp_path, [f"{__name__}:Unreliable"])
-    with pytest.raises(OSError, match=r"the writer '.*Unreliable' failed: KeyError: 'no server'"):
-        writer.row({"env_steps": 1})
+    errors = writer.row({"env_steps": 1})
+    assert [str(error) for error in errors.values()] == ["None", "KeyError: 'no server'"]
     writer.close()
     assert rows(tmp_path / "metrics.jsonl") == [{"env_steps": 1}]
 

@@ -221,8 +221,9 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
     one, two, three = (ev.Note("stopping", cause=cause) for cause in ("one", "two", "three"))
     with runner(tmp_path / "run", console) as run:
         lead(run, fill, one, row, two, row, disk.heals, three, ev.MetricsRow("trainer", {"env_steps": 6}))
-    lost = [f"{name} cannot be written: {os.strerror(number)}; the run continues" for name in FILES]
-    again = [f"{name} can be written again" for name in FILES]
+    written = (*FILES, "metrics for 'tensorboard'")
+    lost = [f"{what} cannot be written: {os.strerror(number)}; the run continues" for what in written]
+    again = [f"{what} can be written again" for what in written]
     said = [note.cause for note in console.notes if note.kind == "warned"]
     assert said == [*lost, *again]
     causes = [cause for _, cause in notes(tmp_path / "run")[len(before) :]]
