@@ -195,8 +195,8 @@ class Reports:
         """Metrics of the newest optimizer step."""
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
-        self._since_s, self._since_steps = 0.0, 0
-        """Time of the last report, in seconds, and the number of used steps by then."""
+        self._since_s, self._since_used, self._since_made = 0.0, 0, 0
+        """Time of the last report, in seconds, and the numbers of used steps and of steps made by then."""
         self._rates: dict[str, float] = {}
         """Rates of learning in the newest report after an update; empty before the first."""
         self._played_since: tuple[float, int] | None = None
@@ -207,7 +207,8 @@ class Reports:
 
     def begin(self) -> None:
         """Measure rates, such as steps per second, from now on."""
-        self._since_s, self._since_steps = time.monotonic(), self._counts.account.steps.used
+        self._since_s = time.monotonic()
+        self._since_used, self._since_made = self._counts.account.steps.used, self._steps_made()
 
     def note_learned(self, metrics: Mapping[str, float], lags: NDArray[np.int64]) -> None:
         """Keep an optimizer step's metrics and the policy lags of the steps learned from, for the next report."""
@@ -232,7 +233,7 @@ class Reports:
 
     def send(self, metrics: Mapping[str, Any]) -> None:
         """Send a report with ``metrics``, which the learner has measured since the last report."""
-        rate = (self._counts.account.steps.used - self._since_steps) / self.seconds
+        rate = (self._counts.account.steps.used - self._since_used) / self.seconds
         self._rates = {"env_steps_per_s": rate, "frames_per_s": rate * self._settings.frames_per_step}
         row = self.row()
         made = {"steps_made_per_s": self._made_per_s(row["steps_made"])}
@@ -240,7 +241,7 @@ class Reports:
         self._control.send(Report(row={**row, **made, **self._rates, **measured, **self._collected()}))
         self._lags = Lags()
         self.begin()
-        self._played_since = self._since_s, row["steps_made"]
+        self._played_since = self._since_s, self._since_made
 
     def send_waiting(self, progress: Callable[[], tuple[int, int]]) -> None:
         """If the present rollout takes long, send a report on its progress, without new metrics of learning.
@@ -265,7 +266,7 @@ class Reports:
         self._wait_until_s = now_s + max(self._settings.report_every_s, FIRST_REPORT_S)
 
     def _made_per_s(self, steps_made: int) -> float:
-        since_s, before = self._played_since or (self._since_s, self._since_steps)
+        since_s, before = self._played_since or (self._since_s, self._since_made)
         return max(0, steps_made - before) / max(time.monotonic() - since_s, 1e-9)
 
     def _steps_made(self) -> int:

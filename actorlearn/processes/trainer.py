@@ -84,6 +84,7 @@ class Trainer:
         """Learn until the run's last step, until the supervisor tells this learner to finish, or until SIGTERM."""
         self._begin()
         self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
+        self.reports.begin()
         if self._draining and mode_of(self.settings.exchange).central:
             self._join_to_save()
         while self.counts.env_steps < self._end_steps and not self._draining and self.worker.poll():
@@ -241,7 +242,10 @@ class Trainer:
         self._joined = self.peers.joined
         hit("trainer.joined")
         if joined.position:
+            used = self.counts.account.steps.used
             self.counts.continue_from(joined.position)
+            if self.counts.account.steps.used < used:  # steps were lost, and a rate since before would be negative
+                self.reports.begin()
         if (joined.env_steps, joined.updates) != (self.counts.env_steps, self.counts.updates):
             self.counts.env_steps, self.counts.updates = joined.env_steps, joined.updates
             self._publish()
@@ -283,7 +287,6 @@ class Trainer:
         self._version = self.published.version
         if not self.settings.resume:
             self.checkpoints.save_now()
-        self.reports.begin()
         self.worker.hello()
         while not self.worker.control.order.version and self.worker.poll():
             self.link.wait()

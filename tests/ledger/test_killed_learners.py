@@ -5,14 +5,17 @@ Weights that gossip are means, and no counts of rows; there it is gradients that
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actorlearn.processes.counts import Reports
+from launch.topology.load import parse
 from tests.ledger.oracle import times_used
-from tests.ledger.world import World, topology
+from tests.ledger.world import BASE, World, topology
 
 EPOCHS = 2
 PPO: dict[str, Any] = {"name": "ppo", "epochs": EPOCHS, "minibatches": 3, "normalize_reward": False}
@@ -102,3 +105,22 @@ def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
 )
 def test_wherever_it_is(tmp_path: Path, mode: str, learners: int) -> None:
     print(mode, learners, kills(tmp_path, mode, learners, 1))
+
+
+def test_no_rate_is_negative_after_local_steps_are_lost_with_their_learner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reports, "due", True)  # after each update
+    sections = {
+        "mode": "async",
+        "algorithm": {**PPO, "horizon": 3},
+        "learners": {"count": 2, "local_steps": 100},
+        "optimizer": {"name": "adam"},
+        "simulators": {"count": 2, "envs": 3},
+        "total_steps": 400,
+    }
+    world = World(tmp_path, parse(json.dumps({**BASE, **sections})))
+    world.victim = "trainer-1.0"
+    assert world.run(arms="trainer.published=raise@9") == 0, world.summary
+    assert world.summary["deaths"] == 1 and world.summary["dropped_rolled_back"]
+    assert [row["env_steps_per_s"] for row in world.rows if (row.get("env_steps_per_s") or 0.0) < 0.0] == []

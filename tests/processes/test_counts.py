@@ -80,6 +80,17 @@ def test_rates_are_of_the_time_since_the_last_report(scene: Scene) -> None:
     assert (row["env_steps_per_s"], row["frames_per_s"]) == (2.0, 8.0)
 
 
+def test_steps_that_a_restarted_trainer_has_dropped_before_are_in_no_rate(scene: Scene) -> None:
+    scene.counts.account.steps.dropped["rolled_back"] += 5000
+    scene.in_flight = 60  # a rollout is complete, and so is learned from without waiting
+    scene.reports.begin()
+    scene.in_flight = 0
+    scene.learn(60, lag=0)
+    assert scene.report(102.0)["steps_made_per_s"] == 0.0
+    scene.learn(60, lag=0)
+    assert scene.report(104.0)["steps_made_per_s"] == 30.0
+
+
 def test_lags_are_of_the_steps_since_the_last_report(scene: Scene) -> None:
     scene.learn(6, lag=2)
     assert scene.report(102.0)["policy_lag_max"] == 2
