@@ -12,6 +12,7 @@ import linecache
 import re
 from collections.abc import Callable
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
@@ -78,6 +79,12 @@ def attribute(name: str, what: str) -> Any:
             raise ValueError(f"{what}: {module_name} has no {path!r}")
         found = getattr(found, part)
     return found
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package can be imported; a folder with this name and no ``__init__.py``, which may be data, is none."""
+    found = find_spec(package)
+    return found is not None and found.origin is not None
 
 
 def takes(maker: Callable[..., Any], name: str) -> bool:

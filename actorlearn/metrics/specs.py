@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, Self
@@ -50,7 +49,7 @@ class WriterSpec(Spec):
     def load(self) -> Any:
         """Import the class; raises ValueError if that fails, or if a package in ``needs`` is not installed."""
         for package in self.needs:
-            if find_spec(package) is None:
+            if not imports.is_installed(package):
                 install = imports.own_extra(package)
                 raise ValueError(f"{self.name!r} needs {package!r}, which is not installed: {install}")
         return super().load()

@@ -8,7 +8,6 @@ therefore in the memory of Ray's processes, and it is encrypted in transit only 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from actorlearn.imports import is_installed
 from launch.engines.shells import FOLDER, SCRIPT
 from launch.engines.specs import EngineSpec, NodeCommand
 from launch.errors import RunError
@@ -37,7 +37,7 @@ class RayEngine:
 
     def __init__(self, run_dir: Path, nodes: NodesSection) -> None:
         """Raises RunError if Ray is not installed; starts no node yet."""
-        if importlib.util.find_spec("ray") is None:
+        if not is_installed("ray"):
             raise RunError("--engine ray: ray is not installed; install it with: pip install 'actorlearn[ray]'")
         self._log, self._resources = run_dir / FOLDER / "ray.log", read_resources(nodes.options)
         self._driver: subprocess.Popen[bytes] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sqlite3
@@ -15,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from actorlearn.metrics import specs, trackers, writer
-from actorlearn.metrics.specs import WRITERS
+from actorlearn import imports
+from actorlearn.metrics import trackers, writer
+from actorlearn.metrics.specs import WRITERS, WriterSpec
 from actorlearn.metrics.trackers import Tracker
 from actorlearn.metrics.writer import MetricsWriter
 
@@ -149,6 +151,19 @@ def test_a_tracker_that_ends_is_told_and_the_other_writers_go_on(
 
 @pytest.mark.parametrize("name", ["wandb", "trackio"])
 def test_a_tracker_that_is_not_installed_is_told_with_the_way_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(specs, "find_spec", lambda package: None)
+    monkeypatch.setattr(imports, "is_installed", lambda package: False)
     with pytest.raises(ValueError, match=f"'{name}' needs '{name}', which is not installed: `pip install "):
         WRITERS.spec(name).load()
+
+
+def test_a_folder_with_the_name_of_a_package_is_not_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a_tracker").mkdir()  # as wandb makes a folder wandb for its files
+    spec = WriterSpec(name="mine", made_by="actorlearn.metrics.trackers:WandB", needs=("a_tracker",))
+    with pytest.raises(ValueError, match="'mine' needs 'a_tracker', which is not installed: `pip install a_tracker`"):
+        spec.load()
+    (tmp_path / "a_tracker" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    assert spec.load() is trackers.WandB

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ def test_what_is_no_resource_is_refused(option: str) -> None:
 
 
 def test_without_the_package_the_way_to_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr("launch.engines.ray.is_installed", lambda _package: False)
     with pytest.raises(RunError, match="pip install 'actorlearn\\[ray\\]'"):
         RayEngine(tmp_path, NodesSection())
     assert list(tmp_path.iterdir()) == []
