@@ -33,7 +33,7 @@ class Writer(Protocol):
         """
 
     def close(self) -> None:
-        """Close all files; a second call does nothing."""
+        """Close all files; a second call does nothing. Raises OSError if not all reports are written."""
 
 
 @dataclass(frozen=True, kw_only=True)

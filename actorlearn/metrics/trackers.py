@@ -39,21 +39,28 @@ class Tracker:
         if self._process is None:
             self._process = self._started()
         elif (status := self._process.poll()) is not None:
-            raise OSError(
-                f"the process that sends rows to {self.name} ended with exit status {status}; see {self._log}"
-            )
+            raise self._error(f"ended with exit status {status}")
 
     def close(self) -> None:
-        """Wait until all reports are sent, but at most CLOSE_S, then kill the process; a second call does nothing."""
+        """Wait until all reports are sent, but at most CLOSE_S, then kill the process; a second call does nothing.
+
+        Raises OSError if the process has failed or was killed.
+        """
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
         process.stdin.close()
         try:
-            process.wait(CLOSE_S)
+            status = process.wait(CLOSE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+            raise self._error(f"had not sent all after {CLOSE_S:g} s, and was killed") from None
+        if status:
+            raise self._error(f"ended with exit status {status}")
+
+    def _error(self, what: str) -> OSError:
+        return OSError(f"the process that sends rows to {self.name} {what}; see {self._log}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._log.parent.mkdir(exist_ok=True)

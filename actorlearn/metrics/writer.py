@@ -18,7 +18,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -142,20 +142,21 @@ class MetricsWriter:
             raise ValueError(
                 f"env_steps is {env_steps!r}; every row of {METRICS_FILE} must have a whole number of steps"
             )
+        return self._each(lambda writer: writer.row(plain))
+
+    def close(self) -> dict[str, OSError | None]:
+        """Close all writers; returns what ``row`` does. A second call does nothing."""
+        return self._each(lambda writer: writer.close())
+
+    def _each(self, call: Callable[[Writer], None]) -> dict[str, OSError | None]:
         errors: dict[str, OSError | None] = dict.fromkeys(self._writers)
         for name, writer in self._writers.items():
             try:
                 with _as_os_error(name):
-                    writer.row(plain)
+                    call(writer)
             except OSError as error:
                 errors[name] = error
         return errors
-
-    def close(self) -> None:
-        """Close all writers, even if one of them raises an exception; a second call does nothing."""
-        for name, writer in self._writers.items():
-            with suppress(OSError), _as_os_error(name):
-                writer.close()
 
 
 @contextmanager

@@ -53,16 +53,20 @@ class Journal:
     def row(self, values: Mapping[str, Any]) -> None:
         """Add a line to metrics.jsonl, and write it with the other writers."""
         for writer, error in self._metrics.row(values).items():
-            self._note(METRICS_FILE if writer == JSONL.name else f"metrics for {writer!r}", error)
+            self._note(_what(writer), error)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Write summary.json."""
         self._try(SUMMARY_FILE, lambda: metadata.write(self._run_dir / SUMMARY_FILE, values))
 
     def close(self) -> None:
-        """Write what could not be written before, if possible, and close the files."""
-        self._events.close()
-        self._metrics.close()
+        """Write what could not be written before, if possible, and close the files; report metrics that are lost."""
+        try:
+            for writer, error in self._metrics.close().items():
+                if error is not None:
+                    self._note(_what(writer), error, then="")
+        finally:
+            self._events.close()
 
     def _try(self, file: str, write: Callable[[], None]) -> None:
         try:
@@ -72,11 +76,11 @@ class Journal:
         else:
             self._note(file, None)
 
-    def _note(self, what: str, error: OSError | None) -> None:
+    def _note(self, what: str, error: OSError | None, then: str = "; the run continues") -> None:
         """Report the first failure to write ``what``, and the first success (None) after it."""
         if error is not None and what not in self._failing:
             self._failing.add(what)
-            self._warn(f"{what} cannot be written: {error.strerror or error}; the run continues")
+            self._warn(f"{what} cannot be written: {error.strerror or error}{then}")
         elif error is None and what in self._failing:
             self._failing.remove(what)
             self._warn(f"{what} can be written again")
@@ -85,3 +89,8 @@ class Journal:
         note = ev.Note("warned", cause=text)
         self.event(note)
         self._tell(note)
+
+
+def _what(writer: str) -> str:
+    """Return what a writer of metrics writes, for a warning."""
+    return METRICS_FILE if writer == JSONL.name else f"metrics for {writer!r}"
