@@ -38,11 +38,12 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     If ``path`` is a symbolic link, the file that it points to is replaced. A pipe or device is written to directly.
     Without ``durable`` nothing is flushed to disk, which is faster, but a power cut may lose the file.
     """
-    path = path.resolve()
     with _naming(path):
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # before `resolve`, which finds no path of a pipe such as /dev/fd/3
             _write(path, data)
             return
+    path = path.resolve()
+    with _naming(path):
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             _write(beside, data, durable)

@@ -83,8 +83,17 @@ def test_a_link_stays_one_and_a_device_is_written_to(tmp_path: Path) -> None:
     write_atomically(tmp_path / "nowhere", b"new")
     assert Path("/dev/null").is_char_device()
     (tmp_path / "full").symlink_to("/dev/full")
-    with pytest.raises(OSError, match="/dev/full"):
+    with pytest.raises(OSError, match=str(tmp_path / "full")):
         write_atomically(tmp_path / "full", b"new")
+
+
+def test_a_pipe_without_a_name_is_written_to() -> None:
+    """What a shell passes for ``>(tee FILE)``."""
+    reads, writes = os.pipe()
+    write_atomically(Path(f"/dev/fd/{writes}"), b"new")
+    os.close(writes)
+    with os.fdopen(reads, "rb") as pipe:
+        assert pipe.read() == b"new"
 
 
 @pytest.mark.parametrize("number", TROUBLES)
