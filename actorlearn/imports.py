@@ -36,7 +36,9 @@ def module(name: str, what: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        root, missing = name.partition(".")[0], error.name or ""
+        root, missing = name.partition(".")[0], error.name
+        if not missing:  # raised by a package in its own words, as jax does without jaxlib
+            raise ValueError(f"{what}: importing {name!r} fails: {in_one_line(error)}") from error
         if name.endswith(".py") and name.startswith(missing.removesuffix(".py")):
             file = name.rpartition("/")[2]
             right = what.replace(f"{name}:", f"{file.removesuffix('.py')}:")

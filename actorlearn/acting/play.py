@@ -125,7 +125,7 @@ def _imported(module: str, name: str) -> Any:
     try:
         imported = import_module(module)
     except ModuleNotFoundError as error:
-        way_out = f"it needs {error.name}, which is not installed: install it"
+        way_out = f"it needs {error.name}, which is not installed: install it" if error.name else str(error)
         if f"{module}.".startswith(f"{error.name}."):
             way_out = "start this program in the folder that has it, add that folder to PYTHONPATH, or install it"
         raise ImportError(f"the environment's module {module} cannot be imported; {way_out}") from error

@@ -42,6 +42,10 @@ class InferenceSession:
             "install it",
         ),
         (
+            "raise ModuleNotFoundError('jax requires jaxlib to be installed')",
+            "the environment's module own_pole cannot be imported; jax requires jaxlib to be installed",
+        ),
+        (
             "",
             "the environment's module own_pole has no Own; use the version of own_pole that the policy was trained "
             "with",

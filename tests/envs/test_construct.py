@@ -90,6 +90,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (folder / "corridors" / "__init__.py").write_text(PACKAGE)
     (folder / "corridors" / "lacking.py").write_text("import no_such_lights\n")
     (folder / "corridors" / "failing.py").write_text("1 / 0\n")
+    (folder / "corridors" / "unnamed.py").write_text("raise ModuleNotFoundError('jax requires jaxlib')\n")
     information = folder / "corridors_of_ours-1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text(METADATA)
@@ -214,6 +215,7 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
         ("corridors.lacking:Env", "needs 'no_such_lights', which is not installed: `pip install 'corridors-of-ours["),
         ("corridors:Lacking-v0", "which is not installed: `pip install 'corridors-of-ours[rendering]'`"),
         ("corridors.failing:Env", "importing 'corridors.failing' fails: ZeroDivisionError: division by zero"),
+        ("corridors.unnamed:Env", "importing 'corridors.unnamed' fails: ModuleNotFoundError: jax requires jaxlib"),
         (
             "corridors:Coridor",
             "corridors has no class 'Coridor' and registers no id 'Coridor'; did you mean 'corridors:",
