@@ -139,17 +139,17 @@ def read_list(folder: Path) -> dict[str, bytes]:
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Remove a node's public key from the list, and its key file if it is still in the folder.
+    """Remove a node's public key from the list, and its key file, as far as they are still in the folder.
 
     Raises KeysError for an unknown name.
     """
-    file = folder / LIST_FOLDER / f"{name}.pub"
-    if not NAME.fullmatch(name) or not file.exists():
+    files = folder / LIST_FOLDER / f"{name}.pub", folder / f"{name}.key"
+    if not NAME.fullmatch(name) or files[1].name == HEAD_FILE or not any(file.exists() for file in files):
         raise KeysError(
             f"{name!a:.100}: this node has no key in {folder}; `actorlearn keys list {folder}` lists the nodes"
         )
-    file.unlink()
-    (folder / f"{name}.key").unlink(missing_ok=True)
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def _write(file: Path, said: Mapping[str, str | bytes], mode: int) -> None:

@@ -102,6 +102,16 @@ def test_a_revoked_key_may_no_longer_connect_and_its_name_can_be_given_anew(
     assert listed(node_keys(folder / "node-1.key").keys.pair.public) == "node-1"
 
 
+def test_a_key_whose_public_part_was_removed_by_hand_is_revoked_whole(folder: Path) -> None:
+    (folder / "nodes" / "node-1.pub").unlink()
+    revoke(folder, "node-1")
+    assert not (folder / "node-1.key").exists()
+    assert make_keys(folder, ["node-1"]) == [folder / "node-1.key"]
+    with pytest.raises(KeysError, match="has no key in"):
+        revoke(folder, "head")
+    assert (folder / "head.key").exists()
+
+
 def test_a_list_that_cannot_be_read_now_is_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed, own = AllowList(folder / "nodes"), node_keys(folder / "node-1.key").keys.pair.public
     monkeypatch.setattr(module, "LIST_AGAIN_S", 0.0)
