@@ -144,7 +144,6 @@ COVERED_BY = {
     "launch/nodes/node.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/process_table.py": "tests/launch/plan/test_plan.py",
     "launch/runtime/reporter.py": "tests/launch/runtime/test_loop.py",
-    "launch/runtime/journal.py": "tests/launch/runtime/test_loop.py",
     "launch/runtime/metadata.py": "tests/launch/runtime/test_loop.py",
     "launch/machine/signals.py": "tests/launch/runtime/test_workspace.py",
     "launch/sweeps/keys.py": "tests/launch/sweeps/test_file.py",
