@@ -52,9 +52,10 @@ class ActionSpace:
         return together.tolist() if isinstance(self.space, Discrete) else list(together)
 
     def taken_together(self, action: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-        """Convert ``count`` actions [B, …] of a policy to an array for a vector environment.
+        """Convert ``count`` actions [B, …] of a policy to a new array for a vector environment.
 
-        Raises ActionError if one is invalid.
+        An environment may change or keep the array, because it shares no memory with ``action``. Raises ActionError if
+        an action is invalid.
         """
         check_actions(action, count, self.actions)
         space: Any = self.space
@@ -65,7 +66,7 @@ class ActionSpace:
             taken = np.clip(taken, space.low, space.high)
         elif not isinstance(space, Discrete):
             taken = action.reshape(count, *space.shape)
-        taken = taken.astype(space.dtype, copy=False)
+        taken = taken.astype(space.dtype)  # a copy
         return taken + self._start if self._shifted else taken
 
     def draw(

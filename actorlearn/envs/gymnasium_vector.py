@@ -126,7 +126,7 @@ class GymnasiumVector(CheckedRows):
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take action [B, …], and write the results to ``row``."""
         self._need_open()
-        taken = np.array(self._actions.taken_together(action, self.count))  # a copy: it is changed below
+        taken = self._actions.taken_together(action, self.count)
         first = self._ended
         games_begin = bool(first.any())
         if games_begin:

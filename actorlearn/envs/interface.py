@@ -122,7 +122,8 @@ class VectorEnv(Protocol):
     def step(self, action: npt.NDArray[Any], row: Row) -> None:
         """Take an action in each environment and write the results to ``row``; floats are clipped to the bounds.
 
-        An environment whose game ended in the previous step ignores its action and starts a new game.
+        An environment whose game ended in the previous step ignores its action and starts a new game. ``action`` is not
+        changed, because the trainer reads it later.
 
         Raises ActionError for an action outside the action space, and MalformedStepError for invalid values from an
         environment. After such an error the row must not be used.

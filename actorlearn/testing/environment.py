@@ -133,6 +133,16 @@ class EnvironmentContract:
             newest = stepped(self.env, action, newest)
             np.testing.assert_array_equal(copy.observation, row.observation)
 
+    def test_actions_are_left_alone(self) -> None:
+        """A step does not change the array of actions, because the trainer reads it later."""
+        newest = poisoned_row(self.env.spec, self.env.count)
+        self.env.reset(newest)
+        for action in self.actions[:8]:
+            given = made_valid(self.env.spec, action.copy(), newest)
+            before, newest = given.copy(), poisoned_row(self.env.spec, self.env.count)
+            self.env.step(given, newest)
+            np.testing.assert_array_equal(given, before)
+
     def test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone(self) -> None:
         """``restart`` begins only the chosen games: at a game's first step, in its middle and at its last step."""
         self._need_restarts()

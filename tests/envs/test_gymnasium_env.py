@@ -283,6 +283,34 @@ def test_several_choices_reach_the_environment_as_its_space_has_them(remembering
             Remembers.action_space = before
 
 
+class Shifts(Remembers):
+    """Converts its action in place."""
+
+    def step(self, action):
+        answer = super().step(action.copy())
+        action -= 1
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (MultiDiscrete([3, 4]), np.array([[[2, 0], [1, 3]]])),
+        (MultiBinary(2), np.array([[[1, 0], [0, 1]]])),
+        (Box(-9, 9, (2,), np.float32), np.array([[[0.5, -3.0], [1.0, 2.0]]], np.float32)),
+    ],
+)
+def test_an_environment_may_change_its_action_in_place(
+    space: Any, action: np.ndarray, remembering: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shifts, "action_space", space, raising=False)
+    before = action.copy()
+    with opened(named.env(id=f"{__name__}:Shifts"), [0, 1]) as env:
+        play(env, action)
+    np.testing.assert_array_equal([game.given for game in remembering], before[0])
+    np.testing.assert_array_equal(action, before)
+
+
 @pytest.mark.parametrize(
     ("action", "says"),
     [

@@ -100,6 +100,14 @@ class KeepsTheRow(Kind):
         self.before = row
 
 
+class ChangesItsActions(Kind):
+    """Writes to the actions that it was given."""
+
+    def step(self, action: Any, row: Row) -> None:
+        super().step(action, row)
+        action[...] = (action + 1) % 3
+
+
 class RestartsAll(Kind):
     """Restarts all environments, whatever is chosen."""
 
@@ -177,6 +185,7 @@ MUTANTS: list[tuple[str, type, tuple[Any, ...]]] = [
     ("test_its_seed_alone_makes_its_games", Forgetful, ()),
     ("test_the_action_after_a_game_is_ignored", HearsTheIgnored, ()),
     ("test_a_written_row_is_left_alone", KeepsTheRow, ()),
+    ("test_actions_are_left_alone", ChangesItsActions, ()),
     ("test_a_restart_begins_the_chosen_games_and_leaves_the_others_alone", RestartsAll, ()),
     ("test_it_says_whether_its_games_can_be_begun_at_will", NeverRestarts, ()),
     ("test_restarts_are_repeated_by_the_same_seeds", RestartsByChance, ()),
