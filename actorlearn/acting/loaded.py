@@ -6,7 +6,6 @@ Reads ``policy.json`` (settings of network, algorithm and environment) and a che
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -21,7 +20,7 @@ import torch
 from actorlearn.acting.policy import Policy
 from actorlearn.actions import Actions
 from actorlearn.algorithms.interface import Algorithm
-from actorlearn.envs.construct import construct
+from actorlearn.envs.construct import spaces_of
 from actorlearn.envs.interface import VectorEnv
 from actorlearn.envs.make import make as make_environments
 from actorlearn.envs.mask_cells import cells_of, without_choice
@@ -150,15 +149,12 @@ class LoadedPolicy:
     def _spaces(self) -> Spaces:
         """The spaces of the gymnasium environment in which the policy was trained; it is made once to read them."""
         settings = cast("GymnasiumSettings", self.env)
-        env, _ = construct(settings)
-        with closing(env):
-            return Spaces.of(
-                settings.id,
-                env.observation_space,
-                env.action_space,
-                scale_actions=settings.scale_actions,
-                action_mask=settings.action_mask,
-            )
+        return Spaces.of(
+            settings.id,
+            *spaces_of(settings),
+            scale_actions=settings.scale_actions,
+            action_mask=settings.action_mask,
+        )
 
     @property
     def _reads_info(self) -> bool:

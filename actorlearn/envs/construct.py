@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -80,6 +80,18 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
         raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")
     _check_spaces(settings.id, made, "single_")
     return made, limit
+
+
+def spaces_of(settings: GymnasiumSettings) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    """Return the spaces of one environment's observations and actions; makes an environment and closes it.
+
+    If the run steps environments together, the spaces are those of the vector environment. Raises ValueError.
+    """
+    if made := construct_vector(settings, 1):
+        with closing(made[0]) as vector:
+            return vector.single_observation_space, vector.single_action_space
+    with closing(construct(settings)[0]) as env:
+        return env.observation_space, env.action_space
 
 
 def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:

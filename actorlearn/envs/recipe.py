@@ -15,7 +15,7 @@ from gymnasium.spaces import Space
 
 from actorlearn import imports
 from actorlearn.envs import pickled
-from actorlearn.envs.construct import construct
+from actorlearn.envs.construct import construct, spaces_of
 from actorlearn.envs.dm_env import is_converted
 from actorlearn.envs.observations import Whole
 from actorlearn.envs.spaces import Spaces
@@ -29,7 +29,8 @@ Call = tuple[str, dict[str, Any]]
 class Recipe:
     """Calls that make an environment, and how its observations and actions differ from those of the policy.
 
-    An environment of dm_env has no calls, because actorlearn makes it, but its observations and actions are known.
+    An environment of dm_env, or of a vector class, has no calls, because actorlearn makes it, but its observations and
+    actions are known.
     """
 
     calls: tuple[Call, ...] = ()
@@ -48,21 +49,18 @@ class Recipe:
 def recipe(settings: EnvSettings) -> Recipe:
     """Return the recipe of an environment, or one with the reason why there is none in ``missing``.
 
-    It makes an environment and closes it. ``action_mask`` of the settings must not be "auto".
+    It makes environments and closes them. ``action_mask`` of the settings must not be "auto".
     """
     if not isinstance(settings, GymnasiumSettings):
         return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
     try:
-        env, limit = construct(settings)
-        with closing(env):
-            missing = "environments of dm_env are made by actorlearn" if is_converted(env) else ""
-            spaces = Spaces.of(settings.id, env.observation_space, env.action_space, action_mask=settings.action_mask)
+        spaces = Spaces.of(settings.id, *spaces_of(settings), action_mask=settings.action_mask)
     except ValueError as error:
         return Recipe(missing=str(error))
+    calls, missing = _calls(settings)
     layout = spaces.layout
     last = isinstance(layout, Whole) and layout.channels_last
-    calls = () if missing else tuple(_calls(settings, limit))
-    return Recipe(calls, tuple(layout.parts), last, spaces.actions.space, missing)
+    return Recipe(tuple(calls), tuple(layout.parts), last, spaces.actions.space, missing)
 
 
 def stored(settings: EnvSettings) -> Path | None:
@@ -72,11 +70,18 @@ def stored(settings: EnvSettings) -> Path | None:
     return None
 
 
-def _calls(settings: GymnasiumSettings, limit: int | None) -> list[Call]:
-    """Return the calls of a recipe; ``limit``: the registered time limit in steps, or None.
+def _calls(settings: GymnasiumSettings) -> tuple[list[Call], str]:
+    """Return the calls of a recipe, or an empty list and the reason why there are none.
 
-    In a run, actorlearn counts this limit outside all wrappers. A recipe therefore has a TimeLimit as the last wrapper.
+    In a run, actorlearn counts the time limit outside all wrappers, so a recipe has a TimeLimit as the last wrapper.
     """
+    try:
+        env, limit = construct(settings)
+    except ValueError:  # `spaces_of` has made a vector environment
+        return [], "environments of a vector class are stepped together"
+    with closing(env):
+        if is_converted(env):
+            return [], "environments of dm_env are made by actorlearn"
     module, colon, name = settings.id.partition(":")
     own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})
@@ -89,4 +94,4 @@ def _calls(settings: GymnasiumSettings, limit: int | None) -> list[Call]:
         made = made[0], {**made[1], "max_episode_steps": -1}
     if limits:
         around.append(("gymnasium.wrappers:TimeLimit", {"max_episode_steps": min(limits)}))
-    return [made, *around]
+    return [made, *around], ""

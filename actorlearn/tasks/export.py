@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from actorlearn.acting.loaded import LoadedPolicy, load
 from actorlearn.envs import pickled
-from actorlearn.envs.recipe import recipe, stored
+from actorlearn.envs.recipe import Recipe, recipe, stored
 from actorlearn.worker.settings import ExportSettings
 
 WEIGHTS, ONNX, RUNNER = "weights.safetensors", "policy.onnx", "play.py"
@@ -35,7 +35,7 @@ def run(settings: ExportSettings) -> dict[str, Any]:
     weights = {name: tensor.contiguous() for name, tensor in policy.network.state_dict().items()}
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"env_steps": str(policy.env_steps)}))
     if settings.onnx:
-        _write_onnx(policy, folder)
+        _write_onnx(policy, made, folder)
     scores = policy.saved.get("recent_returns") or []
     return {
         "checkpoint": str(policy.checkpoint),
@@ -53,10 +53,9 @@ def run(settings: ExportSettings) -> dict[str, Any]:
     }
 
 
-def _write_onnx(policy: LoadedPolicy, folder: Path) -> None:
+def _write_onnx(policy: LoadedPolicy, made: Recipe, folder: Path) -> None:
     from actorlearn.acting import exported, play  # here, because both need packages of the extra onnx
 
-    made = recipe(policy.env)
     exported.write(policy, made, folder / ONNX)
     shutil.copyfile(play.__file__, folder / RUNNER)
     if (file := stored(policy.env)) and not made.missing:

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import CheckpointError
@@ -135,6 +136,29 @@ class Board(gymnasium.Env[Any, Any]):
 def test_an_observation_with_as_many_dimensions_as_rows_is_one_observation(tmp_path: Path) -> None:
     run_folder(tmp_path, policy_settings(), env=named.env(f"{__name__}:Board"))
     assert actorlearn.load_policy(tmp_path).play(Board()) == [1.0]
+
+
+class Together(VectorEnv[Any, Any, Any]):
+    """Environments that can only be stepped together; their actions are 1 and 2."""
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(2, start=1)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"id": f"{__name__}:Together"}, {"id": "a-label", "vector": f"{__name__}:Together"}], ids=["id", "vector"]
+)
+def test_a_policy_of_a_vector_class_acts_on_one_observation(tmp_path: Path, keys: dict[str, str]) -> None:
+    run_folder(tmp_path, policy_settings(), env=named.env(**keys))
+    loaded = actorlearn.load_policy(tmp_path)
+    observations = np.random.default_rng(0).uniform(-1, 1, (20, 4)).astype(np.float32)
+    expected = loaded.act(observations, greedy=True) + 1
+    assert [loaded.act(observation, greedy=True) for observation in observations] == expected.tolist()
+    assert set(expected.tolist()) == {1, 2}
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from actorlearn.envs.interface import empty_row
 from actorlearn.envs.recipe import recipe
@@ -30,6 +31,18 @@ def test_the_parts_of_an_observation_are_named_with_the_conversion_of_each(monke
 def test_environments_of_other_kinds_have_no_recipe() -> None:
     assert recipe(named.env("ALE/Pong-v5")).missing == "environments of kind atari are made by actorlearn"
     assert "not registered" in recipe(named.env("NoSuchGame-v0")).missing
+
+
+@pytest.mark.parametrize("keys", [{}, {"id": "a-label", "vector": f"{__name__}:Together"}], ids=["id", "vector"])
+def test_a_recipe_of_a_vector_class_has_its_spaces_and_no_calls(keys: dict[str, str]) -> None:
+    found = recipe(named.env(**{"id": f"{__name__}:Together", **keys}))
+    assert found.missing == "environments of a vector class are stepped together"
+    assert found.calls == () and found.channels_last and found.action_space == Discrete(2, start=1)
+
+
+def test_a_recipe_of_an_id_that_has_a_vector_class_makes_one_environment() -> None:
+    found = recipe(named.env("CartPole-v1"))
+    assert found.calls == (("gymnasium:make", {"id": "CartPole-v1"}),) and not found.missing
 
 
 def test_a_recipe_makes_an_environment_in_its_wrappers() -> None:
@@ -63,6 +76,17 @@ def test_games_of_a_recipe_are_as_long_as_those_of_the_run(limit: int) -> None:
             assert not row.truncated.any()
             run.step(np.ones(1, np.int64), row)
         assert row.truncated.all()
+
+
+class Together(VectorEnv[Any, Any, Any]):
+    """Environments that can only be stepped together; their observations are images."""
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = Box(0, 255, (12, 12, 3), np.uint8)
+        self.single_action_space = Discrete(2, start=1)
 
 
 class Twice(gymnasium.Wrapper[Any, Any, Any, Any]):
