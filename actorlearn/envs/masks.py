@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Dict, Space
+from gymnasium.spaces import Dict, Space, Tuple
 
-from actorlearn.actions import Actions, MultiDiscrete, describe_actions
+from actorlearn.actions import Actions, MultiDiscrete, choices, describe_actions
 from actorlearn.envs.mask_cells import cells_of, describe_cells, length_of
-from actorlearn.envs.observations import MisfitError
+from actorlearn.envs.observations import MisfitError, short
 from actorlearn.observation_parts import MASK
 
 Valid = npt.NDArray[np.bool_]
@@ -68,7 +68,8 @@ def find_masks(
     """Return the observation space without the mask, and an object that reads masks; None if there are no masks.
 
     ``setting`` is the key ``env.action_mask``. ``first_info`` begins a game and returns its info; it is called only for
-    the setting "auto", if observations have no mask. Raises ValueError if the environment does not support the setting.
+    the setting "auto", if observations have no mask. Raises ValueError if the environment does not support the setting,
+    or if its observations have a key `MASK` that is no mask, and its info has none.
     """
     length = length_of(actions)
     if setting == "none" or (setting == "auto" and not length):
@@ -79,18 +80,25 @@ def find_masks(
             f" {_WAY_OUT}"
         )
     parts = dict(space.items()) if isinstance(space, Dict) else {}
-    if setting != "info" and MASK in parts and parts[MASK].shape == (length,) and len(parts) > 1:
+    if setting != "info" and MASK in parts and _holds_mask(parts[MASK], actions) and len(parts) > 1:
         rest = Dict([(key, part) for key, part in parts.items() if key != MASK])
         return rest, Masks("observation", actions)
-    if setting == "observation":
-        raise ValueError(
-            f"env.action_mask: 'observation': the observations of {env_id!r} must be a Dict with other keys and "
-            f"{MASK!r} of shape {(length,)}, which is {describe_cells(actions)}; change the environment, or "
-            f"{_WAY_OUT}"
-        )
-    if setting == "info" or _has_mask(first_info):
+    if setting == "info" or (setting == "auto" and _has_mask(first_info)):
         return space, Masks("info", actions)
-    return space, None
+    if setting == "auto" and MASK not in parts:
+        return space, None
+    raise ValueError(
+        f"env.action_mask: {setting!r}: the observations of {env_id!r} are {short(space)}; they must be a Dict with "
+        f"other keys and {MASK!r} of shape {(length,)}, which is {describe_cells(actions)}; change the environment, or "
+        f"{_WAY_OUT}"
+    )
+
+
+def _holds_mask(space: Space[Any], actions: int | MultiDiscrete) -> bool:
+    """Whether the values of a space have the form of a mask: one vector, or a Tuple with a vector of each part."""
+    if isinstance(space, Tuple):
+        return [part.shape for part in space] == [(size,) for size in np.ravel(choices(actions))]
+    return space.shape == (length_of(actions),)
 
 
 def _has_mask(first_info: Callable[[], Any]) -> bool:

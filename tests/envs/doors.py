@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 DOORS, ROOMS, THERE = 40, 8, 3
@@ -121,6 +121,32 @@ class Varied(Strict):
         mask = info["action_mask"]
         parts = np.split(mask, [self.doors]) if self.pairs else mask.tolist()
         return seen, {"action_mask": self.form(parts)}
+
+
+class Split(Strict):
+    """Its observation has the mask as a Tuple with the cells of each part of an action."""
+
+    def __init__(self) -> None:
+        super().__init__("observation", pairs=True)
+        parts = Tuple([MultiBinary(self.doors), MultiBinary(2)])
+        self.observation_space = Dict({"action_mask": parts, "room": self.observation_space["room"]})
+
+    def answer(self):
+        seen, info = super().answer()
+        return {**seen, "action_mask": tuple(np.split(seen["action_mask"], [self.doors]))}, info
+
+
+class Square(Doors):
+    """Its observation has a key action_mask that is no vector; with ``told`` its info has the mask."""
+
+    def __init__(self, told: bool = False) -> None:
+        super().__init__("info" if told else "none")
+        self.square = np.zeros((DOORS, DOORS), np.int8)
+        self.observation_space = Dict({"action_mask": MultiBinary((DOORS, DOORS)), "room": self.observation_space})
+
+    def answer(self):
+        seen, info = super().answer()
+        return {"action_mask": self.square, "room": seen}, info
 
 
 class Once(gymnasium.Env):

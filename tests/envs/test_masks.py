@@ -18,7 +18,7 @@ from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.observation_parts import ActionMask
 from actorlearn.testing.environment import assert_same
 from tests import named
-from tests.envs.doors import DOORS, ROOMS, Brief, Rooms, Strict, Varied
+from tests.envs.doors import DOORS, ROOMS, Brief, Rooms, Split, Strict, Varied
 from tests.envs.playing import opened
 
 GAMES = "tests.envs.doors"
@@ -172,6 +172,22 @@ def test_masks_may_be_lists_or_tuples_of_numbers_or_of_parts(form: type, pairs: 
     together.close()
 
 
+def test_a_mask_in_an_observation_may_be_a_tuple_of_parts() -> None:
+    assert spec(doors("Split")).action_mask == ActionMask("observation", DOORS + 2, (ROOMS + 1,))
+    together = GymnasiumVector("split", SyncVectorEnv([Split] * 2), [0, 1], action_mask="auto")
+    with opened(doors(pairs=True), [0, 1]) as expected, opened(doors("Split"), [0, 1]) as apart:
+        masks = played(expected)
+        np.testing.assert_array_equal(played(apart), masks)
+    np.testing.assert_array_equal(played(together), masks)
+    together.close()
+
+
+def test_a_mask_in_info_is_found_beside_a_key_of_another_shape() -> None:
+    found = spec(doors("Square", told=True))
+    assert found.action_mask == ActionMask("info", DOORS, (ROOMS + 1 + DOORS**2,))
+    assert spec(doors("Square", mask="none")).action_mask is None
+
+
 class OnlyLists(Rooms):
     """Refuses a single seed for all."""
 
@@ -221,10 +237,15 @@ def test_a_wrong_mask_is_named(settings: Any, says: str) -> None:
     [
         (named.env("Pendulum-v1", action_mask="info"), "only choices can be masked, but 'Pendulum-v1' has a Box"),
         (named.env("CartPole-v1", action_mask="observation"), r"must be a Dict with other keys and 'action_mask'"),
+        (
+            doors("Square"),
+            r"the observations of .*:Square' are Dict\('action_mask': MultiBinary\(\(40, 40\)\).*; they must be a Dict "
+            r"with other keys and 'action_mask' of shape \(40,\).*or write env.action_mask: none",
+        ),
     ],
 )
 def test_a_source_that_cannot_be_is_refused(settings: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=f"env.action_mask: .*{says}"):
+    with pytest.raises(ValueError, match=f"env.action_mask: '{settings.action_mask}': .*{says}"):
         spec(settings)
 
 
