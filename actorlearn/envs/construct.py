@@ -113,18 +113,24 @@ def _vector_class(settings: GymnasiumSettings) -> VectorMaker | None:
     env_id, of_id = name if colon else settings.id, f"env.id: {settings.id!r}"
     own = getattr(imports.module(module_name, of_id), name, None) if colon else None
     if settings.vector != "auto":
-        if settings.wrappers:
-            rule = "env.wrappers wrap single environments; leave them out, or set env.vector: none"
-            raise ValueError(f"env.vector: {settings.vector!r} cannot be used with env.wrappers: {rule}")
         key = f"env.vector: {settings.vector!r}"
+        _check_no_wrappers(settings, key, ", or set env.vector: none")
         maker = imports.attribute(settings.vector, key)  # first, because this import may register the id
         # A class has no id, so packages that register ids need not be loaded.
         return VectorMaker(maker, settings.kwargs, key, None if isinstance(own, type) else registered.find(env_id))
     if isinstance(own, type) and issubclass(own, gymnasium.vector.VectorEnv):
+        _check_no_wrappers(settings, of_id, "")
         return VectorMaker(own, settings.kwargs, of_id, None)
     if isinstance(own, type) and (issubclass(own, gymnasium.Env) or dm_env.has_interface(own)):
         return None
     return _registered_class(settings, env_id, of_id)
+
+
+def _check_no_wrappers(settings: GymnasiumSettings, key: str, way_out: str) -> None:
+    """Raise ValueError if there are wrappers; ``key`` names the vector class, ``way_out`` adds to the remedy."""
+    if settings.wrappers:
+        rule = f"env.wrappers wrap single environments; leave them out{way_out}"
+        raise ValueError(f"{key} cannot be used with env.wrappers: {rule}")
 
 
 def _registered_class(settings: GymnasiumSettings, env_id: str, what: str) -> VectorMaker | None:

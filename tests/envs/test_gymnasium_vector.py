@@ -211,6 +211,10 @@ def test_where_a_list_of_seeds_is_refused_one_seed_follows_from_all() -> None:
             {"wrappers": ("gymnasium.wrappers:TimeLimit",)},
             "cannot be used with env.wrappers: env.wrappers wrap single environments; leave them",
         ),
+        (
+            {"id": SECTION["vector"], "vector": "auto", "wrappers": ("gymnasium.wrappers:TimeLimit",)},
+            "env.id: '.*:Two' cannot be used with env.wrappers: env.wrappers wrap single environments; leave them out$",
+        ),
         ({"kwargs": {"mode": ""}}, r'metadata\["autoreset_mode"\] of .*:Two is None; it must be one of gymnasium'),
         ({"kwargs": {"mode": "Never"}}, r"is 'Never'; it must be one of gymnasium"),
         (
