@@ -67,11 +67,12 @@ class Smaller(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Replaces NetHack's observations by an image of the map around the hero: bool [kinds, height, width].
+    """Replaces NetHack's observations by an image of the map around the hero: bool [height, width, kinds].
 
-    Each kind of cell (``SYMBOLS``) is a channel, because the codes of NetHack's characters have no order. The hero is
-    in the middle, and cells beyond the map are of kind "unseen". The observations must have ``chars`` and ``blstats``,
-    as in the NetHack Learning Environment.
+    Each kind of cell (``SYMBOLS``) is a channel, because the codes of NetHack's characters have no order. The channels
+    are last, so that `channels_come_last` finds them in every window, also in one that is as wide as there are kinds.
+    The hero is in the middle, and cells beyond the map are of kind "unseen". The observations must have ``chars`` and
+    ``blstats``, as in the NetHack Learning Environment.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], reach: int = 8) -> None:
@@ -86,7 +87,7 @@ class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
         self._kind[[code for code in range(128) if chr(code).isalpha() or chr(code) == "@"]] = MONSTER
         self._kind[ord(" ")] = 0
         side = 2 * reach + 1
-        self.observation_space = Box(0, 1, (THING + 1, side, side), np.bool_)
+        self.observation_space = Box(0, 1, (side, side, THING + 1), np.bool_)
 
     def observation(self, observation: Any) -> npt.NDArray[np.bool_]:
         """Return the window around the hero."""
@@ -94,5 +95,5 @@ class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
         column, line = (int(place) for place in observation["blstats"][:2])
         kinds = np.pad(self._kind[observation["chars"]], reach)
         seen = kinds[line : line + side, column : column + side]
-        window: npt.NDArray[np.bool_] = seen == np.arange(THING + 1)[:, np.newaxis, np.newaxis]
+        window: npt.NDArray[np.bool_] = seen[..., np.newaxis] == np.arange(THING + 1)
         return window

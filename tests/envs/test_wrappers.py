@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
+from actorlearn.envs.interface import empty_row
 from actorlearn.envs.wrappers import MONSTER, SYMBOLS, THING, DictEntry, NetHackWindow, Smaller
+from tests import named
+from tests.envs.playing import opened
 
 
 class Shows(gymnasium.Env[Any, int]):
@@ -22,6 +25,15 @@ class Shows(gymnasium.Env[Any, int]):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         return self._shown, {}
+
+
+class Shown(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The map of the hero's surroundings."""
+
+    reach = 8
+
+    def __init__(self) -> None:
+        super().__init__(NetHackWindow(nethack(), self.reach))
 
 
 def seen(env: gymnasium.Env[Any, Any]) -> Any:
@@ -58,7 +70,7 @@ def test_what_cannot_be_made_smaller_is_refused() -> None:
         Smaller(Shows(Box(0, 1, (6, 4), np.float32), None))
 
 
-def test_nethacks_map_is_seen_around_the_hero_by_kinds() -> None:
+def nethack() -> Shows:
     lines = [" " * 79 for _ in range(21)]
     lines[0] = "d.#" + " " * 76
     lines[1] = "+@>" + " " * 75 + "$"
@@ -67,13 +79,29 @@ def test_nethacks_map_is_seen_around_the_hero_by_kinds() -> None:
     space = Dict(chars=Box(0, 255, (21, 79), np.uint8), blstats=Box(-(2**31), 2**31 - 1, (27,), np.int64))
     blstats = np.zeros(27, np.int64)
     blstats[:2] = 1, 1  # column and line
-    window = seen(NetHackWindow(Shows(space, {"chars": chars, "blstats": blstats}), reach=2))
-    assert window.shape == (THING + 1, 5, 5)
-    assert (window.sum(0) == 1).all(), "each cell is of one kind"
-    kinds = window.argmax(0)
+    return Shows(space, {"chars": chars, "blstats": blstats})
+
+
+def test_nethacks_map_is_seen_around_the_hero_by_kinds() -> None:
+    window = seen(NetHackWindow(nethack(), reach=2))
+    assert window.shape == (5, 5, THING + 1)
+    assert (window.sum(-1) == 1).all(), "each cell is of one kind"
+    kinds = window.argmax(-1)
     kind = {character: number for number, characters in enumerate(SYMBOLS) for character in characters}
     expected = [[MONSTER, kind["."], kind["#"]], [kind["+"], MONSTER, kind[">"]], [kind["|"], kind["<"], THING]]
     np.testing.assert_array_equal(kinds[1:4, 1:4], expected)
     assert (kinds[0] == 0).all() and (kinds[:, 0] == 0).all(), "beyond the map nothing is seen"
     with pytest.raises(ValueError, match="reach: 0 must be 1 to 79"):
-        NetHackWindow(Shows(space, None), reach=0)
+        NetHackWindow(nethack(), reach=0)
+
+
+@pytest.mark.parametrize("reach", [1, 3, 4, 5])
+def test_a_policy_sees_each_kind_of_nethacks_map_as_a_channel(reach: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    side = 2 * reach + 1
+    monkeypatch.setattr(Shown, "reach", reach)
+    with opened(named.env(id=f"{__name__}:Shown"), [0]) as env:
+        row = empty_row(env.spec, 1)
+        env.reset(row)
+    image = row.observation[0] > 0
+    assert image.shape == (THING + 1, side, side)
+    assert (image.sum(0) == 1).all() and image[MONSTER, reach, reach], "the hero is in the middle"
