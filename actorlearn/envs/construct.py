@@ -71,10 +71,11 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     if found is None:
         return None
     maker, kwargs, what, registration = found
-    limits = [registration.max_episode_steps if registration else None, settings.time_limit_steps]
-    limit = min((limit for limit in limits if limit), default=0)
+    of_class = registration.max_episode_steps if registration else None
+    limits = [kwargs.get("max_episode_steps", of_class), settings.time_limit_steps]
+    limit = min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=0)
     if limit and imports.takes(maker, "max_episode_steps"):
-        kwargs, limit = {"max_episode_steps": limit, **kwargs}, 0
+        kwargs, limit = {**kwargs, "max_episode_steps": limit}, 0
     made = called(maker, (), {"num_envs": count, **kwargs}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
         raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")

@@ -137,6 +137,20 @@ def test_the_registered_time_limit_holds_in_each_form_of_the_id(env_id: str, vec
     env.close()
 
 
+@pytest.mark.parametrize(("own", "limit", "expected"), [(50, 7, 7), (5, 7, 5), (50, 0, 50), (900, 0, 900)])
+@pytest.mark.parametrize("vector", ["auto", CARTPOLE_OF_GYMNASIUM])
+def test_the_shorter_of_the_limits_of_kwargs_and_of_time_limit_steps_holds(
+    vector: str, own: int, limit: int, expected: int
+) -> None:
+    kwargs = {"max_episode_steps": own}
+    made = construct_vector(
+        GymnasiumSettings(id="CartPole-v1", vector=vector, kwargs=kwargs, time_limit_steps=limit), 2
+    )
+    assert made is not None
+    vectors, more = made
+    assert (vectors.unwrapped.max_episode_steps, more) == (expected, 0)
+
+
 def test_the_registered_time_limit_holds_if_only_the_module_of_the_id_registers_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
