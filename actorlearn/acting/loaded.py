@@ -114,7 +114,7 @@ class LoadedPolicy:
         self._check_mask(action_mask)
         if not isinstance(observation, Mapping | tuple):
             observation = self._with_masks(np.asarray(observation), action_mask)
-            if observation.shape[1:] == self.settings.observation_shape:
+            if observation.ndim and observation.shape[1:] == self.settings.observation_shape:
                 return self._act(observation, greedy, first)
         begins = None if first is None else [bool(first)]
         if self._reads_info and action_mask is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -159,6 +160,27 @@ def test_a_policy_of_a_vector_class_acts_on_one_observation(tmp_path: Path, keys
     expected = loaded.act(observations, greedy=True) + 1
     assert [loaded.act(observation, greedy=True) for observation in observations] == expected.tolist()
     assert set(expected.tolist()) == {1, 2}
+
+
+class Thermometer(gymnasium.Env[Any, Any]):
+    """An observation is one number, without a dimension; a game has one step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return np.float32(0.5), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.float32(0.5), 1.0, True, False, {}
+
+
+def test_a_number_without_a_dimension_is_one_observation(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(policy_settings(), observation_shape=())
+    run_folder(tmp_path, settings, env=named.env(f"{__name__}:Thermometer"))
+    loaded = actorlearn.load_policy(tmp_path)
+    assert loaded.play(Thermometer(), episodes=2) == [1.0, 1.0]
+    assert loaded.act(np.zeros(3, np.float32), greedy=True).shape == (3,)
 
 
 @pytest.mark.parametrize(
