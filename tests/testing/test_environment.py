@@ -15,6 +15,7 @@ from actorlearn.envs.catch import Catch
 from actorlearn.envs.gymnasium_env import Gymnasium
 from actorlearn.envs.interface import Row
 from actorlearn.testing.environment import EnvironmentContract
+from tests.sizes import ROOT
 
 SHARED = np.random.default_rng()
 
@@ -234,6 +235,13 @@ def test_random_actions_that_are_not_valid_are_found(monkeypatch: pytest.MonkeyP
 
 def test_each_test_of_the_contract_finds_something() -> None:
     assert {name for name in vars(EnvironmentContract) if name.startswith("test_")} == {test for test, *_ in MUTANTS}
+
+
+def test_the_page_of_plug_ins_lists_the_attributes_of_the_contract() -> None:
+    page = (ROOT / "docs" / "plugins.md").read_text()
+    attributes = [name for name, value in vars(EnvironmentContract).items() if type(value) in (bool, int)]
+    assert {"steps", "exact"} <= {*attributes}
+    assert [name for name in attributes if name[0] != "_" and f"| `{name} = " not in page] == []
 
 
 def test_a_play_that_is_too_short_says_so() -> None:
