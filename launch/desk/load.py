@@ -11,10 +11,12 @@ import psutil
 
 from launch.desk.cast import Process
 
+KEPT_S = 600.0
+"""Seconds for which a sample is kept."""
 MOST_SAMPLES = 300
-"""Samples kept of each process: one every two seconds for ten minutes."""
+"""Most samples kept of each process: one every two seconds."""
 GAP_S = 6.0
-"""Seconds between two samples in which the process was not measured: no page showed the run, or it was restarted."""
+"""Seconds between two samples in which the process was not measured, because it was restarted."""
 
 
 class Load:
@@ -25,9 +27,10 @@ class Load:
         self._samples: dict[str, deque[tuple[float, float, int]]] = {}
 
     def sample(self, processes: Sequence[Process]) -> None:
-        """Measure the running processes of this machine now."""
+        """Measure the running processes of this machine now, and forget samples that are too old."""
+        self._forget()
         for process in processes:
-            if process.pid is None or process.node or process.state in ("exited", "fatal"):
+            if process.pid is None or process.node or process.state in ("died", "exited", "fatal"):
                 self._measured.pop(process.name, None)
                 continue
             measured = self._measured.get(process.name)
@@ -43,6 +46,15 @@ class Load:
                 continue
             kept = self._samples.setdefault(process.name, deque(maxlen=MOST_SAMPLES))
             kept.append((time.time(), *numbers))
+
+    def _forget(self) -> None:
+        """Remove old samples, and so all samples of processes that were detached or have ended long ago."""
+        until_s = time.time() - KEPT_S
+        for name, kept in list(self._samples.items()):
+            while kept and kept[0][0] < until_s:
+                kept.popleft()
+            if not kept:
+                del self._samples[name]
 
     def newest(self, name: str) -> tuple[float, int] | None:
         """Return the cores in use and the bytes of resident memory of a process; None if it is not measured now."""

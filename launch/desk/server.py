@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import socket
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -39,6 +41,10 @@ HOSTS = (HOST, "localhost")
 """Host names that a request may have. The port is not checked, because it is another one through an SSH tunnel."""
 FULL_EVERY_S = 2.0
 """Seconds between two requests to the supervisor of the run that a page shows in full, if no event comes."""
+MEASURE_EVERY_S = 2.0
+"""Least seconds between two measurements of the processes of all living runs."""
+MEASURE_SHARE = 50.0
+"""Least time between two measurements, divided by the duration of one: measuring takes at most 1/50 of the time."""
 KEEP_ALIVE_S = 15.0
 """Longest time without data in a stream, in seconds; only sending reveals that the page was closed."""
 MOST_METRICS = 6
@@ -234,7 +240,22 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
-    """Serve pages until Ctrl-C or SIGTERM; ``changes``: whether pages may change runs."""
+    """Measure processes, and serve pages, until Ctrl-C or SIGTERM; ``changes``: whether pages may change runs."""
     port: int = listening.getsockname()[1]
+    over = threading.Event()
+    measuring = threading.Thread(target=_measure, args=(runs, over), daemon=True)
+    measuring.start()
     with suppress(KeyboardInterrupt):
         LimitedServer(DeskServer(runs, changes).app(token, port)).run(sockets=[listening])
+    over.set()
+    measuring.join()
+
+
+def _measure(runs: WatchedRuns, over: threading.Event) -> None:
+    """Measure the processes of all living runs every few seconds, whether or not a page is open, until it is over."""
+    pause_s = 0.0
+    while not over.wait(pause_s):
+        began_s = time.monotonic()
+        with suppress(OSError):  # no descriptor is left; one may be at the next time
+            runs.measure()
+        pause_s = max(MEASURE_EVERY_S, MEASURE_SHARE * (time.monotonic() - began_s))

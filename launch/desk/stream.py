@@ -109,7 +109,7 @@ class InFull:
     """Makes the data about one run that a page shows in full."""
 
     def __init__(self, run: RunFolder, load: Load | None = None) -> None:
-        """``load``: measures the processes at each call of ``changed``; None: they are not measured."""
+        """``load``: measurements of the run's processes; None: they are not measured."""
         self.run, self._load = run, load
         self.has_ended = False
         """Whether the run had ended at the last look."""
@@ -122,8 +122,6 @@ class InFull:
         view = self._reader.look()
         self.has_ended = view.has_ended
         processes = self._cast.processes(view.processes, not view.has_ended)
-        if self._load is not None and not view.has_ended:
-            self._load.sample(processes)
         found = parts.run_parts(view, processes, self._topology)
         lines = parts.process_list(processes, self._load, datetime.now(UTC))
         return {**found, "processes": lines, "films": films(self.run.path)}

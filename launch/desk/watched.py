@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
+from launch.desk.cast import Cast
 from launch.desk.curves import GrowingCurve
 from launch.desk.load import Load
 from launch.reports.compare import group_alike
@@ -70,7 +71,8 @@ class WatchedRun:
         self.version = 0
         """Increases whenever something new was read."""
         self.load = Load()
-        """Processor time and memory of the run's processes, measured while a page shows the run in full."""
+        """Processor time and memory of the run's processes, as ``measure`` has found them."""
+        self._cast = Cast()
         self._curves: dict[str, GrowingCurve] = {}
         """Curves by metric; the one that was requested last is at the end."""
         self._reader = RunReader(run, self._note, newest=True)
@@ -104,6 +106,10 @@ class WatchedRun:
                 curve.look()
             self.version += 1
 
+    def measure(self) -> None:
+        """Measure the processes of the run on this machine; nothing if the run has ended."""
+        self.load.sample(() if self.view.has_ended else self._cast.processes(None, alive=True))
+
     def read_best(self) -> None:
         """Read the best score from all reports, unless it is known. For 10,000 reports this takes about 0.05 s."""
         if not self._reader.knows_best:
@@ -131,6 +137,7 @@ class WatchedRun:
             return list(self._curves.values())
 
     def _note(self, event: Mapping[str, Any]) -> None:
+        self._cast.note(event)
         if event.get("kind") in MARKED:
             self.marks.append(event)
 
@@ -191,6 +198,11 @@ class WatchedRuns:
                 if time.monotonic() >= until_s:
                     break
             return list(self._runs.values())
+
+    def measure(self) -> None:
+        """Find runs and read what they have added, as ``look``; measure the processes of those that are alive."""
+        for watched in self.look():
+            watched.measure()
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
         """Return what ``make`` returns, as JSON; kept under ``name`` for all pages until one of ``members`` changes."""

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -869,11 +870,40 @@ def test_a_curve_that_ends_before_others_has_its_end_beside_its_last_number(
     assert sum("at 0.3333 min" in text for text in second.all_inner_texts()) == 2
 
 
-def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """They were 420 pixels wide and cut off on a telephone."""
-    run = written(tmp_path / "watched", {**SPAWNED[0], "pid": os.getpid(), "time_s": 1.0})
+def with_log(run: RunFolder) -> RunFolder:
+    """The same run with a log of its trainer."""
     (run.path / "logs").mkdir()
     (run.path / "logs" / "trainer.log").write_text("ready\n")
+    return run
+
+
+TRAINER_HERE = {**SPAWNED[0], "pid": os.getpid(), "time_s": 1.0}
+"""A trainer that is this process, so that it can be measured."""
+
+
+def test_the_load_of_a_process_is_known_from_before_its_run_was_first_opened(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """It was recorded only while a page of the run was open: nobody knew the memory before a process was killed."""
+    run = with_log(written(tmp_path / "watched", TRAINER_HERE))
+    desk = serve()
+    time.sleep(9.0)
+    opened_s = time.time()
+    seen = Watched(browser.new_page())
+    page = seen.page
+    page.goto(f"{desk.address}#run={id_of(run)}")
+    with page.expect_response(re.compile("/processes/")) as answered:
+        page.locator("#part-processes th button", has_text="trainer").click()
+    load = answered.value.json()["load"]
+    assert [at for at in load["seconds"] if at < opened_s][2:], "three samples in nine seconds"
+    assert min(load["bytes"]) > 1_000_000 and None not in load["cores"]
+    page.locator("#process .trace canvas").nth(1).wait_for()
+    assert seen.complaints == []
+
+
+def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """They were 420 pixels wide and cut off on a telephone."""
+    run = with_log(written(tmp_path / "watched", TRAINER_HERE))
     seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
     page = seen.page
     page.goto(f"{serve().address}#run={id_of(run)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -209,6 +210,25 @@ def test_the_load_of_processes_of_this_machine_is_sampled(tmp_path: Path) -> Non
     assert load.of("far")["seconds"] == load.of("gone")["seconds"] == []
 
 
+def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of ended runs and of detached simulators would fill the memory of a desk that runs for weeks."""
+    monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.0)
+    with subprocess.Popen(["sleep", "60"]) as supervisor:
+        about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
+        run = write_run(tmp_path / "run", [row(1)], [{**SPAWNED[0], "pid": os.getpid()}], **about)
+        runs = WatchedRuns(tmp_path)
+        runs.measure()
+        runs.measure()
+        supervisor.kill()
+    runs.measure()
+    watched = runs.get(id_of(run))
+    assert watched is not None and watched.view.has_ended
+    assert len(watched.load.of("trainer")["seconds"]) == 1, "one can still see how its memory grew"
+    monkeypatch.setattr(time, "time", partial(float, time.time() + 601.0))
+    runs.measure()
+    assert watched.load.of("trainer")["seconds"] == []
+
+
 def test_samples_of_a_process_have_a_gap_where_it_was_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,9 +313,12 @@ def test_processes_are_listed_with_restarts_load_and_age(tmp_path: Path) -> None
     spawned = [{**one, "time": born, "pid": os.getpid()} for one in SPAWNED]
     again = {**spawned[2], "incarnation": 1, "time": "no time"}
     run = write_run(tmp_path / "run", [row(1)], [*spawned, DIED, again], **me())
-    full = InFull(run, Load())
+    runs = WatchedRuns(tmp_path)
     for _ in range(3):
-        lines = {one["name"]: one for one in full.changed()["processes"]}
+        runs.measure()
+    watched = runs.get(id_of(run))
+    assert watched is not None
+    lines = {one["name"]: one for one in InFull(run, watched.load).changed()["processes"]}
     trainer, simulator = lines["trainer"], lines["simulator-1"]
     assert trainer["age"][1].startswith("1:05:0") and trainer["restarts"] == [0, "0"]
     assert trainer["cores"][1].endswith("%") and trainer["memory"][1].endswith(("MiB", "GiB"))
