@@ -1,10 +1,10 @@
-"""Measures processor time and memory of a run's processes on this machine, and keeps the last ten minutes."""
+"""Measures processor time and memory of a run's processes, and of this whole machine; keeps the last ten minutes."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psutil
@@ -66,13 +66,38 @@ class Load:
 
         In each gap, the process was not measured, and there is a sample of None.
         """
-        rows: list[tuple[float, float | None, int | None]] = []
-        for row in list(self._samples.get(name, ())):
-            if rows and row[0] - rows[-1][0] > GAP_S:
-                rows.append(((row[0] + rows[-1][0]) / 2, None, None))
-            rows.append(row)
-        return {
-            "seconds": [round(row[0], 1) for row in rows],
-            "cores": [None if row[1] is None else round(row[1], 3) for row in rows],
-            "bytes": [row[2] for row in rows],
-        }
+        return _with_gaps(list(self._samples.get(name, ())))
+
+
+class MachineLoad:
+    """Keeps samples of the processor time and the memory that all programs on this machine use together."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float, int]] = deque(maxlen=MOST_SAMPLES)
+        self._has_begun = False
+        self._cores = psutil.cpu_count() or 1
+        self._bytes = psutil.virtual_memory().total
+
+    def sample(self) -> None:
+        """Measure the machine now; raises OSError. Always call it from the same thread."""
+        cores = psutil.cpu_percent() / 100.0 * self._cores  # since the last call from this thread
+        if self._has_begun:
+            self._samples.append((time.time(), cores, self._bytes - psutil.virtual_memory().available))
+        self._has_begun = True
+
+    def samples(self) -> dict[str, Any]:
+        """Return the samples as ``Load.of``, and the cores and the bytes of memory that the machine has."""
+        return {**_with_gaps(list(self._samples)), "all_cores": self._cores, "all_bytes": self._bytes}
+
+
+def _with_gaps(samples: Iterable[tuple[float, float, int]]) -> dict[str, list[Any]]:
+    rows: list[tuple[float, float | None, int | None]] = []
+    for row in samples:
+        if rows and row[0] - rows[-1][0] > GAP_S:
+            rows.append(((row[0] + rows[-1][0]) / 2, None, None))
+        rows.append(row)
+    return {
+        "seconds": [round(row[0], 1) for row in rows],
+        "cores": [None if row[1] is None else round(row[1], 3) for row in rows],
+        "bytes": [row[2] for row in rows],
+    }

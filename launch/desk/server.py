@@ -42,7 +42,7 @@ HOSTS = (HOST, "localhost")
 FULL_EVERY_S = 2.0
 """Seconds between two requests to the supervisor of the run that a page shows in full, if no event comes."""
 MEASURE_EVERY_S = 2.0
-"""Least seconds between two measurements of the processes of all living runs."""
+"""Least seconds between two measurements of the machine and of the processes of all living runs."""
 MEASURE_SHARE = 50.0
 """Least time between two measurements, divided by the duration of one: measuring takes at most 1/50 of the time."""
 KEEP_ALIVE_S = 15.0
@@ -207,7 +207,8 @@ class DeskServer:
             found = await asyncio.to_thread(overview.changed) if overview.may_have_changed else {}
             new = changes.of(found)
             if f"curve/{run_id}" in found and (watched := self._runs.get(run_id)):
-                full = full if full and full.run == watched.run else InFull(watched.run, watched.load)
+                if full is None or full.run != watched.run:
+                    full = InFull(watched.run, watched.load, self._runs.machine)
                 asked_s = 0.0
             if full and asked is None and clock() >= asked_s and not (full.has_ended and asked_s):
                 asked_s, asked = clock() + FULL_EVERY_S, asyncio.create_task(run_in_threadpool(full.changed))
@@ -240,7 +241,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool) -> None:
-    """Measure processes, and serve pages, until Ctrl-C or SIGTERM; ``changes``: whether pages may change runs."""
+    """Measure the load and serve pages, until Ctrl-C or SIGTERM; ``changes``: whether pages may change runs."""
     port: int = listening.getsockname()[1]
     over = threading.Event()
     measuring = threading.Thread(target=_measure, args=(runs, over), daemon=True)
@@ -252,7 +253,7 @@ def serve(runs: WatchedRuns, listening: socket.socket, token: str, changes: bool
 
 
 def _measure(runs: WatchedRuns, over: threading.Event) -> None:
-    """Measure the processes of all living runs every few seconds, whether or not a page is open, until it is over."""
+    """Measure the machine and the processes of living runs every few seconds, also while no page is open."""
     pause_s = 0.0
     while not over.wait(pause_s):
         began_s = time.monotonic()

@@ -21,7 +21,7 @@ import msgspec
 from actorlearn.files import is_regular, open_regular
 from launch.desk import parts
 from launch.desk.cast import Cast
-from launch.desk.load import Load
+from launch.desk.load import Load, MachineLoad
 from launch.desk.names import run_places
 from launch.desk.watched import Group, WatchedRun, WatchedRuns
 from launch.plan.roles import FILMS
@@ -108,9 +108,9 @@ class Overview:
 class InFull:
     """Makes the data about one run that a page shows in full."""
 
-    def __init__(self, run: RunFolder, load: Load | None = None) -> None:
-        """``load``: measurements of the run's processes; None: they are not measured."""
-        self.run, self._load = run, load
+    def __init__(self, run: RunFolder, load: Load | None = None, machine: MachineLoad | None = None) -> None:
+        """``load`` and ``machine``: measurements of the run's processes and of the machine; None: there are none."""
+        self.run, self._load, self._machine = run, load, machine
         self.has_ended = False
         """Whether the run had ended at the last look."""
         self._cast = Cast()
@@ -124,7 +124,8 @@ class InFull:
         processes = self._cast.processes(view.processes, not view.has_ended)
         found = parts.run_parts(view, processes, self._topology)
         lines = parts.process_list(processes, self._load, datetime.now(UTC))
-        return {**found, "processes": lines, "films": films(self.run.path)}
+        machine = None if self._machine is None or view.has_ended else self._machine.samples()
+        return {**found, "processes": lines, "machine": machine, "films": films(self.run.path)}
 
 
 class Changes:

@@ -20,7 +20,7 @@ import msgspec
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.cast import Cast
 from launch.desk.curves import GrowingCurve
-from launch.desk.load import Load
+from launch.desk.load import Load, MachineLoad
 from launch.reports.compare import group_alike
 from launch.runs import find
 from launch.runs.find import RunFolder
@@ -163,6 +163,8 @@ class WatchedRuns:
         """Number of searches that have changed the list of runs."""
         self._kept: dict[str, tuple[list[tuple[WatchedRun, int]], msgspec.Raw]] = {}
         """Encoded parts by name, each with the runs and their versions from which it was made."""
+        self.machine = MachineLoad()
+        """Processor time and memory of all programs on this machine, as ``measure`` has found them."""
         self.groups: list[Group] = []
         """Newest group first."""
         self._numbers: dict[str, int] = {}
@@ -200,7 +202,11 @@ class WatchedRuns:
             return list(self._runs.values())
 
     def measure(self) -> None:
-        """Find runs and read what they have added, as ``look``; measure the processes of those that are alive."""
+        """Find runs and read what they have added, as ``look``; measure the machine, and the processes of living runs.
+
+        Raises OSError. Always call it from the same thread.
+        """
+        self.machine.sample()
         for watched in self.look():
             watched.measure()
 

@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from launch.desk.watched import id_of
+from launch.runs import find
 from launch.runs.find import RunFolder
 from tests.launch.desk.folders import AGAIN, DIED, SPAWNED, append, row, write_run
 from tests.launch.runs.folders import me
@@ -898,6 +900,37 @@ def test_the_load_of_a_process_is_known_from_before_its_run_was_first_opened(
     assert [at for at in load["seconds"] if at < opened_s][2:], "three samples in nine seconds"
     assert min(load["bytes"]) > 1_000_000 and None not in load["cores"]
     page.locator("#process .trace canvas").nth(1).wait_for()
+    assert seen.complaints == []
+
+
+def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """One saw only the processes of the run, and not that something else took the processors."""
+    with subprocess.Popen(["sleep", "600"]) as supervisor:
+        about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
+        run = write_run(tmp_path / "watched", [row(n) for n in range(5)], [TRAINER_HERE], **about)
+        seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light"))
+        page = seen.page
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+            page.goto(f"{serve().address}#run={id_of(run)}")
+            section = page.locator("#part-machine")
+            section.locator(".trace canvas").nth(1).wait_for()
+            said = section.locator("p").first.inner_text()
+            found = re.search(r"([\d.]+) of (\d+) cores and ([\d.]+) of ([\d.]+) GiB", said)
+            busy.kill()
+        assert found, said
+        cores, all_cores, gib, all_gib = map(float, found.groups())
+        assert 0.8 <= cores <= all_cores == psutil.cpu_count()
+        assert 0.1 <= gib <= all_gib == pytest.approx(psutil.virtual_memory().total / 2**30, abs=0.06)
+        light = section.locator("canvas").first.screenshot()
+        page.keyboard.press("t")
+        page.locator("html[data-theme=dark]").wait_for()
+        assert section.locator("canvas").first.screenshot() != light
+        seen.picture("desk-machine")
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function("document.querySelector('#part-machine .u-wrap').clientWidth < 390")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        supervisor.kill()
+    section.locator(".card").wait_for(state="detached")
     assert seen.complaints == []
 
 

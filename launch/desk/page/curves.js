@@ -387,15 +387,17 @@ function brought_together(tables) {
 
 // A small picture of numbers over the time of day, such as the memory of a process. Ticks are round multiples of a unit.
 export class Trace {
-  constructor(label, form, unit = 1) {
+  // The y axis goes up to the largest number, or to `most`.
+  constructor(label, form, unit = 1, most = null) {
     this.place = element("div", { class: "trace", role: "img" });
-    this.observer = new ResizeObserver(() => this.plot?.setSize({ width: this.place.clientWidth, height: TRACE_HEIGHT }));
+    this.observer = new ResizeObserver(() => this.resize());
     this.observer.observe(this.place);
-    Object.assign(this, { label, form, unit });
+    Object.assign(this, { label, form, unit, most });
   }
 
   // Show numbers at seconds since 1970; the line has a gap where a number is null.
   show(seconds, numbers) {
+    this.shown = [seconds, numbers];
     this.place.setAttribute("aria-label", `${this.label}: ${numbers.length ? this.form(numbers.at(-1)) : "no numbers yet"}`);
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => style.getPropertyValue(name).trim();
@@ -406,11 +408,23 @@ export class Trace {
       const y = { ...axis, values: (_, ticks) => ticks.map(this.form), size: 64, label: this.label, incrs };
       const x = { ...axis, values: (_, ticks, __, ___, step) => ticks.map((tick) => time_of_day(tick, step)), size: 30, space: 64, label: "time of day" };
       this.plot = new uPlot(
-        { width: this.place.clientWidth || 420, height: TRACE_HEIGHT, series: [{}, { stroke: colour("--accent"), width: 1.5, points: { show: false } }], axes: [x, y], legend: { show: false }, scales: { y: { range: (_, low, high) => [0, Math.max(high, this.unit / 100) * 1.05] } } },
+        { width: this.place.clientWidth || 420, height: TRACE_HEIGHT, series: [{}, { stroke: colour("--accent"), width: 1.5, points: { show: false } }], axes: [x, y], legend: { show: false }, scales: { y: { range: (_, low, high) => [0, this.most ?? Math.max(high, this.unit / 100) * 1.05] } } },
         [seconds, numbers],
         this.place,
       );
     } else this.plot.setData([seconds, numbers]);
+  }
+
+  resize() {
+    const width = this.place.clientWidth;
+    if (this.plot && width) this.plot.setSize({ width, height: TRACE_HEIGHT });
+  }
+
+  // Draw anew, in the colours of now.
+  redraw() {
+    this.plot?.destroy();
+    this.plot = null;
+    if (this.shown) this.show(...this.shown);
   }
 
   end() {

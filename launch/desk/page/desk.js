@@ -4,6 +4,7 @@ import { address, chosen, rewrite } from "./address.js";
 import { is_dark, look_of, use_colours } from "./colours.js";
 import { element, refill, titled } from "./elements.js";
 import { Pictures } from "./curves.js";
+import { machine } from "./load.js";
 import { ProcessDialog } from "./process.js";
 import { column_choice, columns_of, csv_rows, differences, lines_of_runs, run_item, runs_table, shown_columns } from "./runs.js";
 import { SECTIONS, figures, films_of, heading, sort_processes } from "./sections.js";
@@ -397,6 +398,7 @@ function lighten(theme) {
   if (theme) document.documentElement.dataset.theme = theme;
   by_id("theme").textContent = is_dark() ? "light" : "dark";
   pictures.redraw();
+  machine.redraw();
   show(["runs", "groups"]);
 }
 

@@ -1,10 +1,9 @@
 // A process of a run: the end of its log, its processor time and its memory, asked for while the dialog is open.
 
 import { element } from "./elements.js";
-import { Trace } from "./curves.js";
+import { LoadPictures } from "./load.js";
 
 const ASK_EVERY_MS = 2000;
-const MIB = 2 ** 20;
 
 export class ProcessDialog {
   constructor(dialog) {
@@ -19,12 +18,11 @@ export class ProcessDialog {
     this.run = run;
     this.choice = element("select", { "aria-label": "Process", change: () => this.open(run, this.choice.value, names) }, names.map((one) => element("option", { value: one }, one)));
     this.choice.value = name;
-    this.cores = new Trace("cores in use", (value) => value.toFixed(value < 10 ? 2 : 0));
-    this.memory = new Trace("memory", (value) => `${Math.round(value / MIB).toLocaleString("en")} MiB`, MIB);
+    this.load = new LoadPictures();
     this.said = element("p", { class: "soft", role: "status" }, "Asking the desk …");
     this.log = element("pre", { tabindex: "0", "aria-label": `Log of ${name}` });
     const close = element("form", { method: "dialog" }, element("button", {}, "Close"));
-    this.dialog.replaceChildren(element("header", {}, this.choice, close), element("div", { class: "traces" }, this.cores.place, this.memory.place), this.said, this.log);
+    this.dialog.replaceChildren(element("header", {}, this.choice, close), this.load.place, this.said, this.log);
     if (!this.dialog.open) this.dialog.showModal();
     this.ask();
   }
@@ -45,11 +43,8 @@ export class ProcessDialog {
 
   show({ log, load }) {
     const measured = load.seconds.length > 1;
-    this.said.textContent = measured ? "" : "Processor time and memory are measured on this machine while the run is alive and shown here.";
-    if (measured) {
-      this.cores.show(load.seconds, load.cores);
-      this.memory.show(load.seconds, load.bytes);
-    }
+    this.said.textContent = measured ? "" : "Processor time and memory are measured on this machine while the run is alive and the desk runs.";
+    if (measured) this.load.show(load);
     const at_end = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - 20;
     if (this.log.textContent !== log) this.log.textContent = log || "The log is empty.";
     if (at_end) this.log.scrollTop = this.log.scrollHeight;
@@ -57,9 +52,8 @@ export class ProcessDialog {
 
   ended() {
     clearTimeout(this.timer);
-    this.cores?.end();
-    this.memory?.end();
-    this.cores = this.memory = null;
+    this.load?.end();
+    this.load = null;
   }
 
   close() {

@@ -2,6 +2,7 @@
 
 import { bar, behind, element, table } from "./elements.js";
 import { topology } from "./graph.js";
+import { machine } from "./load.js";
 import { column_texts, placed } from "./texts.js";
 
 const MOST_EVALUATIONS = 20;
@@ -90,6 +91,7 @@ export function figures(list) {
 export const SECTIONS = {
   graph: (part) => section("Topology", topology(part)),
   processes: (part) => part.length && section("Processes", element("div", { class: "wide", tabindex: "0", "aria-label": "Processes" }, processes(part))),
+  machine: (part) => machine.draw(part),
   stages,
   histograms,
   events,
