@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import expm1
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,11 @@ TREND_PARTS = 256
 """Number of equal parts into which ``total_steps`` is divided; ``RunView.trend`` has one score for each part."""
 _ABSENT_IF_NONE = frozenset({STATISTICS_MADE, STATISTICS_NEEDED, HEALTH, "update_in_s"})
 """Metrics that each report has unless they have no value now, so they are not kept from the report before."""
-_RATE_MEMORY = 0.8
-"""Decay of the exponential moving average of the steps per second, for each report."""
+RATE_S = 120.0
+"""Time constant, in seconds, of the moving average of the steps per second that gives the time left.
+
+The rates of single reports may differ by their half, because few updates are made between two reports.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class RunView:
     problems: Mapping[str, int] = field(default_factory=dict)
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
-    """Environment steps per second, smoothed over reports."""
+    """Environment steps per second, as an exponential moving average over ``RATE_S``; of a younger run, the mean."""
     stop_at_steps: int | None = None
     """Value of the key ``stop_at_steps``."""
 
@@ -115,11 +119,17 @@ class RunView:
     def left_s(self) -> float | None:
         """Estimated seconds to the end; None if there is no estimate yet."""
         rate = self.steps_per_s
-        if "update_steps" in self.row and rate:  # the rollout may be played more slowly than those before
-            rate = min(rate, self.row.get("env_steps_per_s") or 0.0)
+        if _waits(self.row) and rate:  # the rollout may be played more slowly than those before
+            rate += self._share_of_rollout * min(0.0, (self.row.get("env_steps_per_s") or 0.0) - rate)
         if self.end_steps is None or not rate or self.row.get("env_steps") is None:
             return None
         return max(0.0, (self.end_steps - self.env_steps) / rate)
+
+    @property
+    def _share_of_rollout(self) -> float:
+        """Share, 0 to 1, of the rollout that is being played in the moving average of rates."""
+        made, rate = self.row.get("update_steps_made") or 0, self.row.get("steps_made_per_s")
+        return -expm1(-max(0.0, made / rate) / RATE_S) if rate else 1.0
 
     @property
     def awaited(self) -> str:
@@ -165,11 +175,18 @@ class RunView:
             while trend and trend[-1][0] >= part:  # the trainer was restored
                 trend = trend[:-1]
             trend = (*trend, (part, score)) if self.total_steps else ()
-        smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
-        if rate and not (waits and smoothed):
-            smoothed = _RATE_MEMORY * (rate if smoothed is None else smoothed) + (1 - _RATE_MEMORY) * rate
+        smoothed = self.steps_per_s if waits and self.steps_per_s else self._smoothed_with(row)
         status = "running" if self.status == "starting" else self.status
         return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
+
+    def _smoothed_with(self, row: Mapping[str, Any]) -> float | None:
+        """Return ``steps_per_s`` with the rate of a report, which weighs as the time in which it was measured."""
+        smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
+        if not rate or smoothed is None:
+            return rate or smoothed
+        measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate)
+        share_of_run = min(1.0, measured_s / elapsed_s) if (elapsed_s := row.get("time_s")) else 0.0
+        return smoothed + max(-expm1(-measured_s / RATE_S), share_of_run) * (rate - smoothed)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
         """Return the snapshot with another event, which may set the status."""

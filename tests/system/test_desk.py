@@ -934,6 +934,29 @@ def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any
     assert seen.complaints == []
 
 
+def test_the_time_left_does_not_jump_with_the_rate(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """Each report moved it by a fifth."""
+    reports = []
+    steps = 0
+    for number in range(100):
+        rate = 15.0 if number % 2 else 5.0
+        steps += int(2 * rate)
+        reports.append(row(number, time_s=2.0 * number + 2.0, env_steps=steps, env_steps_per_s=rate))
+    run = write_run(tmp_path / "watched", reports[:90], **me())
+    page = Watched(browser.new_page()).page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    left: list[int] = []
+    for one in reports[90:96]:
+        append(run, METRICS_FILE, one)
+        page.locator("#head", has_text=f"{one['env_steps']:,} of").wait_for()
+        found = re.search(r"(\d+):(\d+):(\d+) left", page.locator("#head").inner_text())
+        assert found
+        hours, minutes, seconds = map(int, found.groups())
+        left.append(3600 * hours + 60 * minutes + seconds)
+    assert max(left) < 1.04 * min(left), "about 2:45:00"
+    assert 0.9 * 9900 < left[-1] < 1.1 * 9900
+
+
 def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
     """They were 420 pixels wide and cut off on a telephone."""
     run = with_log(written(tmp_path / "watched", TRAINER_HERE))

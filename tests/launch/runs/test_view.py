@@ -6,6 +6,7 @@ import json
 import os
 import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +192,42 @@ def test_rate_and_time_left_follow_a_rollout_that_is_played_more_slowly() -> Non
     assert seen.left_s == 10.0
     waiting = {**WAITING, "env_steps": 1000, "updates": 3, "env_steps_per_s": 100.0}
     slower = seen.with_row({**waiting, "steps_made_per_s": 2.0})
-    assert (slower.row["env_steps_per_s"], slower.left_s) == (2.0, 500.0)
+    assert slower.row["env_steps_per_s"] == 2.0
+    assert slower.left_s is not None and 15.0 < slower.left_s < 50.0, "it was played for 106 s"
+    longer = slower.with_row({**waiting, "steps_made_per_s": 2.0, "update_steps_made": 2000})
+    assert longer.left_s == pytest.approx(500.0, rel=0.02)
     faster = slower.with_row({**waiting, "steps_made_per_s": 300.0})
     assert (faster.row["env_steps_per_s"], faster.left_s) == (100.0, 10.0)
     assert slower.with_row({**waiting, "steps_made_per_s": 0.0}).left_s is None
+
+
+@pytest.mark.parametrize("every_s", [2.0, 30.0])
+def test_the_time_left_changes_smoothly_although_rates_do_not(every_s: float) -> None:
+    """It jumped by a fifth with each report, because it was made of the rates of the last ten seconds."""
+    seen = RunView("uneven", total_steps=1_000_000)
+    steps = 0
+    left: list[float] = []
+    for number in range(300):
+        rate = 150.0 if number % 2 else 50.0
+        steps += int(rate * every_s)
+        seen = seen.with_row({"time_s": every_s * (number + 1), "env_steps": steps, "env_steps_per_s": rate})
+        assert seen.left_s is not None
+        left.append(seen.left_s)
+    changes = [abs(after - (before - every_s)) / before for before, after in pairwise(left[20:])]
+    assert max(changes) < (0.03 if every_s == 2.0 else 0.15)
+    assert left[-1] == pytest.approx((1_000_000 - steps) / 100.0, rel=0.15)
+
+
+def test_the_time_left_follows_a_rate_that_changes_for_good() -> None:
+    seen = RunView("slower", total_steps=1_000_000)
+    steps = 0
+    for number in range(600):
+        rate = 200 if number < 300 else 100
+        steps += 2 * rate
+        seen = seen.with_row({"time_s": 2.0 * (number + 1), "env_steps": steps, "env_steps_per_s": float(rate)})
+        if number == 303:
+            assert seen.left_s is not None and seen.left_s < 1.1 * (1_000_000 - steps) / 200
+    assert seen.left_s == pytest.approx((1_000_000 - steps) / 100, rel=0.02)
 
 
 def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
