@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -903,20 +904,31 @@ def test_the_load_of_a_process_is_known_from_before_its_run_was_first_opened(
     assert seen.complaints == []
 
 
-def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any, browser: Any, tmp_path: Path) -> None:
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed when it is no longer needed."""
+    with subprocess.Popen(command) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
     """One saw only the processes of the run, and not that something else took the processors."""
-    with subprocess.Popen(["sleep", "600"]) as supervisor:
+    with started("sleep", "600") as supervisor:
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
         run = write_run(tmp_path / "watched", [row(n) for n in range(5)], [TRAINER_HERE], **about)
         seen = Watched(browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light"))
         page = seen.page
-        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        section = page.locator("#part-machine")
+        with started(sys.executable, "-c", "while True: pass"):
             page.goto(f"{serve().address}#run={id_of(run)}")
-            section = page.locator("#part-machine")
             section.locator(".trace canvas").nth(1).wait_for()
             said = section.locator("p").first.inner_text()
-            found = re.search(r"([\d.]+) of (\d+) cores and ([\d.]+) of ([\d.]+) GiB", said)
-            busy.kill()
+        found = re.search(r"([\d.]+) of (\d+) cores and ([\d.]+) of ([\d.]+) GiB", said)
         assert found, said
         cores, all_cores, gib, all_gib = map(float, found.groups())
         assert 0.8 <= cores <= all_cores == psutil.cpu_count()
@@ -929,7 +941,6 @@ def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any
         page.set_viewport_size({"width": 390, "height": 844})
         page.wait_for_function("document.querySelector('#part-machine .u-wrap').clientWidth < 390")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        supervisor.kill()
     section.locator(".card").wait_for(state="detached")
     assert seen.complaints == []
 
