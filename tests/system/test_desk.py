@@ -793,6 +793,23 @@ def test_curves_are_smoothed_along_the_axis_and_not_by_their_points(serve: Any, 
         assert max(last.values()) < 1.001 * min(last.values()), "four curves on one straight line"
 
 
+def test_a_longer_run_does_not_change_how_others_are_smoothed(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """All curves of a picture were averaged over a hundredth of the longest."""
+    write_run(tmp_path / "watched-short", [row(n, episode_return_mean=float(n % 7)) for n in range(50)])
+    page = Watched(browser.new_page(accept_downloads=True)).page
+    page.goto(f"{serve().address}#filter=watched-&smooth=0.9")
+    page.locator("#curves .said", has_text="last, smoothed").first.wait_for()
+
+    def of_short() -> list[list[str]]:
+        return [point for point in saved(page, "curves as CSV")[1:] if point[2] == "watched-short"]
+
+    alone = of_short()
+    assert len(alone) == 100 and alone[20][6] != str(20 % 7)
+    write_run(tmp_path / "watched-long", [row(n) for n in range(500)], horizon=9)
+    page.locator("#curves .said", has_text="watched-long").first.wait_for()
+    assert of_short() == alone
+
+
 def drawn(page: Any, picture: int = 0) -> NDArray[np.bool_]:
     """Where a picture has the colour of the first curve, [height, width]."""
     # In one step, because each report replaces the swatches, and one that is gone has no colour.
@@ -914,9 +931,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(
-    serve: Any, browser: Any, tmp_path: Path
-) -> None:
+def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any, browser: Any, tmp_path: Path) -> None:
     """One saw only the processes of the run, and not that something else took the processors."""
     with started("sleep", "600") as supervisor:
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}

@@ -14,7 +14,7 @@ const LOG_MARGIN = 0.05; // of a logarithmic y axis, on each side of the curves
 const FEW_TICKS = 4; // even steps
 const MOST_POWERS = 8; // of ten
 const EARLY = 0.01; // of the axis: what ends so much before the longest curve has its end beside its last number
-const SMOOTHED = 100; // parts of the axis: over the length of one, a number loses the share that is chosen for smoothing
+const SMOOTHED = 100; // parts of a curve: over the length of one, a number loses the share that is chosen for smoothing
 
 const AXES = {
   by_steps: { title: "steps", unit: "steps", tick: compact.format, said: whole.format, form: () => whole.format },
@@ -88,9 +88,7 @@ class Picture {
     if (synced !== this.synced) [this.shape, this.zoom] = ["", null];
     Object.assign(this, { synced, env, metric, label, marks, smooth, log });
     const drawn = curves.filter((curve) => points(curve, this.axis)[0].length);
-    const ends = drawn.flatMap((curve) => [points(curve, this.axis)[0][0], points(curve, this.axis)[0].at(-1)]);
-    const length = (Math.max(...ends) - Math.min(...ends)) / SMOOTHED || 1;
-    this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth, length)) : drawn;
+    this.curves = smooth ? drawn.map((curve) => smoothed(curve, this.axis, smooth)) : drawn;
     this.raw = smooth ? drawn.filter((curve) => !curve.band?.[this.axis]).map((curve) => ({ ...curve, width: 1, colour: `${curve.colour.slice(0, 7)}88` })) : [];
     const last = this.curves.slice(0, MOST_SAID).map((curve) => `${titled(curve)} ${written(points(curve, this.axis)[1].at(-1))}`);
     if (this.curves.length > MOST_SAID) last.push(`and ${this.curves.length - MOST_SAID} more`);
@@ -273,10 +271,11 @@ function is_point(curve, axis) {
 }
 
 // A curve whose numbers are exponential moving averages along the axis, corrected for their start: a number weighs `share`
-// as much as one that is `length` further. The lines between the points are averaged, so that curves with few and with many
-// points are smoothed alike.
-function smoothed(curve, axis, share, length) {
+// as much as one that is a part of the curve's own length further, so that other curves of a picture change nothing. The
+// lines between the points are averaged, so that curves with few and with many points are smoothed alike.
+function smoothed(curve, axis, share) {
   const averages = (at, numbers) => {
+    const length = (at.at(-1) - at[0]) / SMOOTHED || 1;
     let [sum, weight, before] = [0, 0, null];
     return numbers.map((number, index) => {
       if (number === null) return null;
