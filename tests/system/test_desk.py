@@ -350,7 +350,8 @@ def test_runs_are_sorted_picked_filtered_and_drawn_by_environment_and_the_addres
 
     page.get_by_label("Draw pole-a").check()
     page.locator(".pair").nth(1).wait_for(state="detached")
-    page.locator("#more").select_option("loss")
+    page.locator("#more").fill("loss")
+    page.keyboard.press("Enter")
     page.locator(".pair").nth(1).wait_for()
     assert titles.all_inner_texts() == ["mean score", "loss"]
     page.locator("#smooth").fill("0.9")
@@ -983,6 +984,58 @@ def test_the_time_left_does_not_jump_with_the_rate(serve: Any, browser: Any, tmp
     assert 0.9 * 9900 < left[-1] < 1.1 * 9900
 
 
+def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """One had to scroll through a list of a hundred metrics."""
+    many = {f"made_{number:02}": 1.0 for number in range(60)}
+    run = write_run(tmp_path / "watched", [row(n, zebras=0.7, loss=0.5, **many) for n in range(5)], **me())
+    seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#curves .said", "last")
+    metric, more, titles = page.locator("#metric"), page.locator("#more"), page.locator(".pair-title")
+    assert metric.input_value() == "mean score"
+    offered = metric.evaluate("metric => [...metric.list.options].map(option => option.value)")
+    assert offered[0] == "episode_return_mean" and {"zebras", "loss", *many} <= set(offered)
+
+    page.keyboard.press("m")
+    assert metric.input_value() == "" and metric.get_attribute("placeholder") == "mean score", "all are offered"
+    page.keyboard.type("zebr")
+    append(run, METRICS_FILE, row(5, zebras=0.7, loss=0.5, episode_return_mean=8.125, **many))
+    seen.sees("#runs", "8.125")
+    assert metric.input_value() == "zebr", "a report does not replace what is being typed"
+    page.keyboard.press("Enter")
+    page.locator("#curves .plot[aria-label^=zebras]").first.wait_for()
+    assert "metric=zebras" in page.url
+    page.wait_for_function("document.activeElement.value === 'zebras'")
+
+    page.keyboard.type("made_4")
+    page.keyboard.press("Enter")
+    refusal = "metric => metric.validationMessage"
+    assert "10 metrics" in metric.evaluate(refusal) and "made_40" in metric.evaluate(refusal)
+    page.keyboard.type("2")
+    assert metric.evaluate(refusal) == ""
+    page.keyboard.press("Enter")
+    page.locator("#curves .plot[aria-label^='made 42']").first.wait_for()
+    page.keyboard.type("nothing of that name")
+    page.keyboard.press("Enter")
+    assert "no metric" in metric.evaluate(refusal)
+    page.keyboard.press("Escape")
+    assert metric.input_value() == "made 42" and metric.evaluate(refusal) == ""
+
+    more.focus()
+    page.keyboard.type("LOSS")
+    page.keyboard.press("Enter")
+    titles.nth(1).wait_for()
+    assert titles.all_inner_texts() == ["made 42", "loss"] and more.input_value() == ""
+    page.get_by_role("button", name="loss ×").click()
+    titles.nth(1).wait_for(state="detached")
+    # A browser puts the name of an option that is clicked into the field, and says that it was replaced.
+    more.evaluate("more => { more.value = 'zebras'; more.dispatchEvent(new Event('input')); }")
+    titles.nth(1).wait_for()
+    assert titles.all_inner_texts() == ["made 42", "zebras"]
+    assert seen.complaints == []
+
+
 def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
     """They were 420 pixels wide and cut off on a telephone."""
     run = with_log(written(tmp_path / "watched", TRAINER_HERE))
@@ -1096,13 +1149,11 @@ def test_pictures_stand_in_the_order_of_their_names_and_the_choices_say_what_the
     page.locator("#smooth").fill("0.35")
     assert page.locator("#smoothed").inner_text() == "0.35"
     needed = """more => {
-        const probe = more.parentElement.appendChild(more.cloneNode(true));
-        Object.assign(probe.style, {width: 'auto', position: 'absolute'});
-        probe.replaceChildren(new Option('and …'));
-        probe.removeAttribute('id');
-        const {width} = probe.getBoundingClientRect();
-        probe.remove();
-        return width;
+        const {font, paddingLeft, paddingRight, borderLeftWidth} = getComputedStyle(more);
+        const pen = document.createElement('canvas').getContext('2d');
+        pen.font = font;
+        const around = [paddingLeft, paddingRight, borderLeftWidth, borderLeftWidth].map(parseFloat);
+        return around.reduce((sum, wide) => sum + wide, pen.measureText('and …').width);
     }"""
     more = page.locator("#more")
     assert more.bounding_box()["width"] >= more.evaluate(needed), "its words are not cut"

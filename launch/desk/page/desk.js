@@ -5,6 +5,7 @@ import { is_dark, look_of, use_colours } from "./colours.js";
 import { element, refill, titled } from "./elements.js";
 import { Pictures } from "./curves.js";
 import { machine } from "./load.js";
+import { MetricField, metric_option } from "./metrics.js";
 import { ProcessDialog } from "./process.js";
 import { column_choice, columns_of, csv_rows, differences, lines_of_runs, run_item, runs_table, shown_columns } from "./runs.js";
 import { SECTIONS, figures, films_of, heading, sort_processes } from "./sections.js";
@@ -13,6 +14,8 @@ import { csv_link } from "./texts.js";
 const by_id = (id) => document.getElementById(id);
 const parts = new Map();
 const pictures = new Pictures(by_id("curves"));
+const metric_field = new MetricField(by_id("metric"), (name) => (location.hash = address({ metric: [name, ...chosen().metric.slice(1).filter((one) => one !== name)] })));
+const more_field = new MetricField(by_id("more"), (name) => (location.hash = address({ metric: [...parts.get("desk").shown.map((one) => one.name), name] })));
 const process_dialog = new ProcessDialog(by_id("process"));
 const unfolded = new Set(); // groups whose runs are listed
 let stream = null;
@@ -56,18 +59,16 @@ function show(changed) {
 function show_desk(desk) {
   use_colours(desk.colours);
   if (desk.live) document.documentElement.dataset.live = "yes";
-  const choice = by_id("metric");
+  const offered = by_id("metrics");
   const names = desk.metrics.map(({ name }) => name);
-  if (names.join() !== [...choice.options].map(({ value }) => value).join()) {
-    choice.replaceChildren(...desk.metrics.map(({ name, label }) => element("option", { value: name }, label)));
-  }
-  choice.value = desk.shown[0].name;
-  choice.title = desk.shown[0].description;
-  choice.disabled = by_id("more").disabled = !desk.live;
+  if (names.join() !== [...offered.options].map(({ value }) => value).join()) offered.replaceChildren(...desk.metrics.map(metric_option));
   const drawn = new Set(desk.shown.map(({ name }) => name));
   const free = drawn.size < desk.most_metrics ? desk.metrics.filter(({ name }) => !drawn.has(name)) : [];
+  metric_field.show(desk.metrics, desk.shown[0].label);
+  more_field.show(free, "");
+  by_id("metric").title = desk.shown[0].description;
+  by_id("metric").disabled = by_id("more").disabled = !desk.live;
   by_id("more").hidden = !free.length;
-  by_id("more").replaceChildren(element("option", { value: "" }, "and …"), ...free.map(({ name, label }) => element("option", { value: name }, label)));
   const others = desk.shown.slice(1).map(({ name, label }) =>
     element("button", { type: "button", title: `Do not draw ${label}`, click: () => (location.hash = address({ metric: chosen().metric.filter((one) => one !== name) })) }, `${label} ×`),
   );
@@ -469,8 +470,6 @@ document.addEventListener("keydown", (event) => {
 for (const kind of ["input", "search"]) by_id("filter").addEventListener(kind, (event) => redrawn({ filter: event.target.value })); // Esc is a search
 by_id("smooth").addEventListener("input", (event) => redrawn({ smooth: Number(event.target.value) ? event.target.value : "" }));
 by_id("log").addEventListener("change", (event) => redrawn({ log: event.target.value }));
-by_id("metric").addEventListener("change", (event) => (location.hash = address({ metric: [event.target.value, ...chosen().metric.slice(1)] })));
-by_id("more").addEventListener("change", (event) => (location.hash = address({ metric: [...parts.get("desk").shown.map(({ name }) => name), event.target.value] })));
 by_id("rest").addEventListener("click", (event) => {
   const box = event.target.closest?.("[data-process]");
   if (box) show_process(box.dataset.process);
