@@ -708,6 +708,35 @@ def test_a_narrow_page_shows_the_run_before_the_list(serve: Any, browser: Any, t
     assert seen.complaints == []
 
 
+def test_a_link_at_the_top_of_a_narrow_page_goes_to_the_list_of_runs(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """One had to scroll over the whole page of a run to go to another."""
+    run = written(tmp_path / "watched", DIED)
+    write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
+    seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
+    page = seen.page
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    seen.sees("#part-graph svg .box", "trainer")
+    link = page.get_by_role("link", name="list of runs")
+    assert link.bounding_box()["y"] < 100
+    link.focus()
+    page.keyboard.press("Enter")
+    other = page.locator("#runs a", has_text="ended")
+    page.wait_for_function("scrollY > 844")
+    assert 0 < other.bounding_box()["y"] < 844, "the list is in view"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "filter", "the keyboard goes on from the list"
+    other.click()
+    seen.sees("h2", "ended")
+    page.wait_for_function("scrollY === 0")
+    page.get_by_role("link", name="all runs").click()
+    link.wait_for(state="hidden")
+    page.goto(f"{page.url.partition('#')[0]}#run={id_of(run)}")
+    link.wait_for()
+    page.set_viewport_size({"width": 1400, "height": 900})
+    link.wait_for(state="hidden")
+    assert seen.complaints == []
+
+
 @pytest.mark.smoke
 def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
     markup = "<img src=x onerror=alert(1)>"

@@ -481,9 +481,15 @@ by_id("rest").addEventListener("keydown", (event) => {
 });
 by_id("theme").addEventListener("click", switch_theme);
 by_id("keys").addEventListener("click", () => by_id("help").showModal());
-by_id("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address says which run is shown
-  by_id("main").focus();
+for (const [link, place] of [["skip", "main"], ["to-list", "list"]]) {
+  by_id(link).addEventListener("click", (event) => {
+    event.preventDefault(); // the address says which run is shown
+    by_id(place).scrollIntoView();
+    by_id(place).focus({ preventScroll: true });
+  });
+}
+by_id("runs").addEventListener("click", () => {
+  if (matchMedia("(max-width: 760px)").matches) scrollTo(0, 0); // the list stands below the run there
 });
 by_id("home").addEventListener("click", (event) => {
   event.preventDefault();
