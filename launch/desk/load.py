@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
@@ -15,8 +15,8 @@ KEPT_S = 600.0
 """Seconds for which a sample is kept."""
 MOST_SAMPLES = 300
 """Most samples kept of each process: one every two seconds."""
-GAP_S = 6.0
-"""Seconds between two samples in which the process was not measured, because it was restarted."""
+Sample = tuple[float, float | None, int | None]
+"""Seconds since 1970, cores in use since the sample before, and bytes of memory; both are None in a gap."""
 
 
 class Load:
@@ -24,7 +24,7 @@ class Load:
 
     def __init__(self) -> None:
         self._measured: dict[str, psutil.Process] = {}
-        self._samples: dict[str, deque[tuple[float, float, int]]] = {}
+        self._samples: dict[str, deque[Sample]] = {}
 
     def sample(self, processes: Sequence[Process]) -> None:
         """Measure the running processes of this machine now, and forget samples that are too old."""
@@ -38,6 +38,8 @@ class Load:
                 if measured is None or measured.pid != process.pid:
                     measured = self._measured[process.name] = psutil.Process(process.pid)
                     measured.cpu_percent()  # begins the interval that the next sample covers
+                    if process.name in self._samples:  # of the time before it was restarted
+                        self._samples[process.name].append((time.time(), None, None))
                     continue
                 with measured.oneshot():
                     numbers = measured.cpu_percent() / 100.0, measured.memory_info().rss
@@ -59,21 +61,22 @@ class Load:
     def newest(self, name: str) -> tuple[float, int] | None:
         """Return the cores in use and the bytes of resident memory of a process; None if it is not measured now."""
         rows = self._samples.get(name) if name in self._measured else None
-        return rows[-1][1:] if rows else None
+        _, cores, memory = rows[-1] if rows else (0.0, None, None)
+        return None if cores is None or memory is None else (cores, memory)
 
     def of(self, name: str) -> dict[str, list[Any]]:
         """Return the samples of a process as lists: seconds since 1970, cores in use, bytes.
 
-        In each gap, the process was not measured, and there is a sample of None.
+        Where it was restarted, there is a sample of None.
         """
-        return _with_gaps(list(self._samples.get(name, ())))
+        return _columns(list(self._samples.get(name, ())))
 
 
 class MachineLoad:
     """Keeps samples of the processor time and the memory that all programs on this machine use together."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, float, int]] = deque(maxlen=MOST_SAMPLES)
+        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._has_begun = False
         self._cores = psutil.cpu_count() or 1
         self._bytes = psutil.virtual_memory().total
@@ -87,15 +90,10 @@ class MachineLoad:
 
     def samples(self) -> dict[str, Any]:
         """Return the samples as ``Load.of``, and the cores and the bytes of memory that the machine has."""
-        return {**_with_gaps(list(self._samples)), "all_cores": self._cores, "all_bytes": self._bytes}
+        return {**_columns(list(self._samples)), "all_cores": self._cores, "all_bytes": self._bytes}
 
 
-def _with_gaps(samples: Iterable[tuple[float, float, int]]) -> dict[str, list[Any]]:
-    rows: list[tuple[float, float | None, int | None]] = []
-    for row in samples:
-        if rows and row[0] - rows[-1][0] > GAP_S:
-            rows.append(((row[0] + rows[-1][0]) / 2, None, None))
-        rows.append(row)
+def _columns(rows: Sequence[Sample]) -> dict[str, list[Any]]:
     return {
         "seconds": [round(row[0], 1) for row in rows],
         "cores": [None if row[1] is None else round(row[1], 3) for row in rows],

@@ -229,16 +229,17 @@ def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, m
     assert watched.load.of("trainer")["seconds"] == []
 
 
-def test_samples_of_a_process_have_a_gap_where_it_was_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The line went straight through it."""
-    load = Load()
-    for now_s in (1_000_000.0, 1_000_002.0, 1_000_004.0, 1_000_064.0):
-        monkeypatch.setattr(time, "time", partial(float, now_s))
-        load.sample([Process("trainer", "trainer", 0, "running", pid=os.getpid())])
+def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line went straight through it; and a desk that was slow for a while drew gaps of its own."""
+    load, process = Load(), Process("trainer", "trainer", 0, "running", pid=os.getpid())
+    states = ["running", "running", "running", "died", "running", "running"]
+    for number, state in enumerate(states):
+        monkeypatch.setattr(time, "time", partial(float, 1_000_000 + 20 * number))
+        process.state, process.pid = state, os.getppid() if number > 3 else os.getpid()
+        load.sample([process])
+        assert (load.newest("trainer") is not None) == (number in (1, 2, 5))
     samples = load.of("trainer")
-    assert samples["seconds"] == [1_000_002.0, 1_000_004.0, 1_000_034.0, 1_000_064.0]
+    assert samples["seconds"] == [1_000_020.0, 1_000_040.0, 1_000_080.0, 1_000_100.0]
     for name in ("cores", "bytes"):
         assert [number is None for number in samples[name]] == [False, False, True, False]
 
