@@ -181,7 +181,8 @@ class RunView:
 
     def _smoothed_with(self, row: Mapping[str, Any]) -> float | None:
         """Return ``steps_per_s`` with the rate of a report, which weighs as the time in which it was measured."""
-        smoothed, rate = self.steps_per_s, row.get("env_steps_per_s")
+        smoothed = self.steps_per_s
+        rate: float | None = row.get("env_steps_per_s")
         if not rate or smoothed is None:
             return rate or smoothed
         measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate)
