@@ -248,7 +248,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
     seen: list[tuple[Any, Path, str | int | None]] = []
 
     def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, accepted: Any, engine: Any, keys: Any) -> int:
-        accepted().row(ROW)
+        accepted(0.0).row(ROW)
         seen.append((topology, run_dir, resume_at))
         return 3
 
@@ -314,7 +314,7 @@ def test_ctrl_c_after_the_run_has_begun_does_not_say_otherwise(
     topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, accepted: Any, **__: object) -> None:
-        accepted()
+        accepted(0.0)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["launch.runtime.loop"], "run", interrupted)
