@@ -23,7 +23,8 @@ class Unknown(Tracker):
 
 def test_a_dead_tracker_is_not_told_as_a_failure_of_metrics_jsonl(tmp_path: Path) -> None:
     told: list[str] = []
-    with closing(Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Unknown"], time.monotonic())) as journal:
+    journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Unknown"], time.monotonic())
+    with closing(journal):
         steps = 0
         while not told and steps < 600:
             steps += 1
@@ -69,7 +70,8 @@ def test_a_tracker_that_takes_too_long_at_the_end_is_told(tmp_path: Path, monkey
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr(trackers, "CLOSE_S", 0.2)
     told: list[str] = []
-    with closing(Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Slow"], time.monotonic())) as journal:
+    journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Slow"], time.monotonic())
+    with closing(journal):
         journal.row({"env_steps": 1})
     said = "the process that sends rows to slow had not sent all after 0.2 s, and was killed"
     assert [text.partition(": ")[2] for text in told] == [f"{said}; see {tmp_path}/logs/slow.log"]
