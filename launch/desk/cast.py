@@ -56,7 +56,7 @@ class Cast:
         elif kind == "spawned" and name and isinstance(role := event.get("role"), str):
             learner = event.get("learner")
             own = self._processes.setdefault(name, Process(name, role, learner if isinstance(learner, int) else 0))
-            own.state, own.pid, own.node = "starting", event.get("pid"), str(event.get("node") or "")
+            own.state, own.pid, own.node = "starting", _pid(event), str(event.get("node") or "")
             own.incarnation, own.since = int(event.get("incarnation") or 0), str(event.get("time") or "")
         elif kind == "detached":
             self._processes.pop(name, None)
@@ -79,5 +79,10 @@ class Cast:
             if found := self._processes.get(str(one.get("name"))):
                 found.state = str(one.get("state") or found.state)
                 found.busy = one.get("busy")
-                found.pid = one.get("pid")
+                found.pid = _pid(one)
         return list(self._processes.values())
+
+
+def _pid(found: Mapping[str, Any]) -> int | None:
+    pid = found.get("pid")
+    return pid if isinstance(pid, int) and pid > 0 else None

@@ -362,6 +362,9 @@ def no_file(run: RunFolder, name: str) -> None:
 
 ODD_RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "a metric of one learner that is text": lambda at: write_run(at, learners(policy_lag_mean="old"), SPAWNED),
+    "a number of a process that cannot be": lambda at: write_run(
+        at, [row(1)], [{**SPAWNED[1], "pid": -5}, {**SPAWNED[2], "pid": 2.5}], **me()
+    ),
     "an event whose kind is a list": lambda at: write_run(at, [row(1)], [*SPAWNED, {"kind": ["died"]}]),
 }
 
@@ -394,7 +397,9 @@ ODD_RUNS |= {
 def test_one_odd_run_hides_neither_itself_nor_others(tmp_path: Path, what: str) -> None:
     odd = ODD_RUNS[what](tmp_path / "odd")
     write_run(tmp_path / "well", [row(1)])
-    told = Overview(WatchedRuns(tmp_path)).changed()
+    runs = WatchedRuns(tmp_path)
+    runs.measure()
+    told = Overview(runs).changed()
     assert sorted(one["name"] for one in told["runs"]) == ["odd", "well"]
     assert msgspec.json.encode(InFull(odd).changed())
     assert "well" in page([odd, write_run(tmp_path / "well", [row(1)])], "episode_return_mean")
