@@ -132,7 +132,7 @@ class Running:
                 process_group=0,  # so that Ctrl-C reaches only this process, which then ends the run
             )
         try:
-            self._report(time.monotonic() + self._start_limit_s)
+            self._wait_for_report()
         except BaseException:
             self.__exit__()
             raise
@@ -240,6 +240,15 @@ class Running:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
+    def _wait_for_report(self) -> None:
+        """Wait for the first report."""
+        deadline_s = time.monotonic() + self._start_limit_s
+        while not self.new_reports():
+            self._check()
+            if time.monotonic() > deadline_s:
+                raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
+            time.sleep(_TURN_S)
+
     def _wait_for_learning(self) -> None:
         """Wait until a run with a replay has learned, because until then it is faster than training."""
         topology = RunFolder(self.run_dir, {}).topology()
@@ -271,23 +280,17 @@ class Running:
             time.sleep(_TURN_S)
         self.new_reports()
         while time.monotonic() < deadline_s:
+            self._check()
             before = len(self.seen)
-            self._report(deadline_s)
+            self.new_reports()
             for place in range(before, len(self.seen)):
                 if self.seen[place]["env_steps"] > self.seen[place - 1]["env_steps"]:
                     return place
+            time.sleep(_TURN_S)
         raise FailedError(
             f"no update of the run of {self._topology} ended in {self._start_limit_s:.0f} s, so its rate cannot be "
             "measured: make updates shorter, for example with a smaller algorithm.horizon"
         )
-
-    def _report(self, deadline_s: float) -> None:
-        """Wait for a new report."""
-        while not self.new_reports():
-            self._check()
-            if time.monotonic() > deadline_s:
-                raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
-            time.sleep(_TURN_S)
 
     def _check(self) -> None:
         """Raise FailedError if the run has ended, or if one of its processes has died."""
