@@ -1065,6 +1065,15 @@ def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_p
     assert seen.complaints == []
 
 
+AS_WIDE = """() => {
+  const box = document.querySelector("#process .traces").getBoundingClientRect();
+  return [...document.querySelectorAll("#process .trace .u-wrap")].every((wrap) => {
+    const own = wrap.getBoundingClientRect();
+    return 0.9 * box.width < own.width && own.width <= box.width && own.x >= box.x;
+  });
+}"""
+
+
 def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
     """They were 420 pixels wide and cut off on a telephone."""
     run = with_log(written(tmp_path / "watched", TRAINER_HERE))
@@ -1073,10 +1082,7 @@ def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: 
     page.goto(f"{serve().address}#run={id_of(run)}")
     page.locator("#part-processes th button", has_text="trainer").click()
     page.locator("#process .trace .u-wrap").nth(1).wait_for()
-    box = page.locator("#process .traces").bounding_box()
-    for trace in page.locator("#process .trace .u-wrap").all():
-        own = trace.bounding_box()
-        assert 0.9 * box["width"] < own["width"] <= box["width"] and own["x"] >= box["x"]
+    page.wait_for_function(AS_WIDE)  # the log may bring a scroll bar, and pictures follow in the next frame
     seen.picture("desk-process-narrow")
     page.set_viewport_size({"width": 1400, "height": 900})
     page.wait_for_function("document.querySelector('#process .trace .u-wrap').clientWidth > 400")
