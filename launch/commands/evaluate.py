@@ -165,7 +165,7 @@ def settings(
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,
         seed=topology.seed if seed is None else seed,
-        recording=recording(run.path, describe(topology)) if record else None,
+        recording=recording(run.path, describe(topology, here=False)) if record else None,
     )
 
 
@@ -174,7 +174,7 @@ def _shapes(run: RunFolder, topology: Topology) -> PolicySettings | Description:
     try:
         return read(run.path / POLICY_FILE, LoadSettings).policy
     except FileNotFoundError:
-        return describe(topology)
+        return describe(topology, here=False)
     except (OSError, ValueError) as error:
         raise RunError(
             f"{run.name} cannot be evaluated: {error}; or resume the run once, which writes the file again"
