@@ -221,7 +221,7 @@ def _trainer(plan: Plan, common: CommonSettings, start: Start) -> TrainerSetting
         **common,
         wakeup=addresses.wakeup(process),
         learners=topology.learners.count,
-        exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses.folders),
+        exchange=mode(topology).exchange(process.learner, process.incarnation, asked(topology), addresses),
         experience=_experience(plan),
         rate_scaling=topology.learners.rate_scaling,
         outer=topology.learners.outer_optimizer,

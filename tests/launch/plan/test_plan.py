@@ -223,7 +223,7 @@ def test_who_listens_is_in_the_plan() -> None:
         made = planned(*two, f"mode={mode}")
         assert made.sockets == [ADDRESSES.control.endpoint]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
-    messages = [ADDRESSES.folders.socket(f"messages-{learner}").endpoint for learner in range(2)]
+    messages = [ADDRESSES.socket(f"messages-{learner}").endpoint for learner in range(2)]
     assert made.sockets == [ADDRESSES.control.endpoint, *messages]
     listens = told(made, "trainer-1").exchange.listens
     assert listens and listens.endpoint == messages[1]
