@@ -92,10 +92,6 @@ class Replay:
         """Number of rows that must follow an item's first row before the item can be drawn."""
         self._out: dict[int, NDArray[Any]] = {}
 
-    def __len__(self) -> int:
-        """Return the number of transitions or sequences that can be drawn."""
-        return len(self.sampler)
-
     @property
     def transitions(self) -> int:
         """Number of stored transitions whose returns are complete."""

@@ -83,7 +83,7 @@ class Kept:
             self.replay.flush(rollout + 1)
 
     def prioritise(self, rollout: int) -> None:
-        if self.shape.prioritised and len(self.replay):
+        if self.shape.prioritised and len(self.replay.drawable()):
             sample = self.replay.sample(7, np.random.default_rng(rollout))
             self.replay.update(sample, np.random.default_rng(rollout).integers(4, size=7) * 1.5)
 
