@@ -102,14 +102,13 @@ class Prioritised:
         self,
         cells: int,
         alpha: float,
-        new: float | None,
         memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
     ) -> None:
         """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted.
 
-        ``new`` is the priority of a cell that was never drawn (the rule of accel_rl). With None this is the largest
-        priority so far, and 1 before there is any (the rule of the paper). ``memory`` has the nodes of the sum tree,
-        and the largest priority [1], initially 1. If it is shared memory, a later process can ``recover`` priorities.
+        A cell that was never drawn has the largest priority so far, and 1 before there is any, as in the paper.
+        ``memory`` has the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a
+        later process can ``recover`` priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
@@ -117,9 +116,6 @@ class Prioritised:
         self._tree = SumTree(cells, node)
         self._largest: NDArray[np.float64] = largest
         self._alpha = alpha
-        self._new = new
-        if new is not None:
-            self._largest[0] = new
         self._kept: list[tuple[Cells, NDArray[np.float64]]] | None = None
         """Cells of each update since `keep`, and their priorities^alpha before it; None: nothing is kept."""
         self._largest_kept = 0.0
@@ -152,7 +148,7 @@ class Prioritised:
         if self._kept is not None:
             self._kept.append((cell, self._tree.priorities[cell]))
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
-        if self._new is None and len(priority):
+        if len(priority):
             self._largest[0] = max(self._largest[0], priority.max())
 
     def keep(self) -> None:

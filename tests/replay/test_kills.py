@@ -69,7 +69,7 @@ class Kept:
         cells = self.shape.rings * self.shape.rows
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, 0.7, None, (self.segment["tree"], self.segment["largest"]))
+            sampler = Prioritised(cells, 0.7, (self.segment["tree"], self.segment["largest"]))
         self.replay = Replay(self.segment, self.shape, OffPolicySettings(n_step=self.steps), sampler)
         self.replay.recover()
         return self.replay
