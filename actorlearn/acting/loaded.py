@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -41,9 +40,7 @@ class LoadedPolicy:
         """Build the network on the CPU, with the checkpoint's weights."""
         self.settings = settings
         """Shapes, actions, network and algorithm."""
-        mask = settings.action_mask  # runs from before masks did not save the environment's key
-        source = {"action_mask": mask.source if mask else "none"} if hasattr(env, "action_mask") else {}
-        self.env = msgspec.structs.replace(env, **source)
+        self.env = env
         """Settings of the environment in which the policy was trained, with the source of the policy's masks."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""

@@ -27,7 +27,7 @@ from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
-"""Format of the manifests that are written. Format 1, which has no sizes and no hash of its own, is read too."""
+"""Format of the manifests that are written and read."""
 _MANIFEST = "manifest.json"
 TENSORS = "tensors.safetensors"
 """File of a checkpoint with all its tensors."""
@@ -94,15 +94,14 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
     for name, listed in manifest["files"].items():
         path = folder / Path(name).name
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size != listed.get("bytes", found.st_size):
-            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {listed.get('bytes')}")
+        if not stat.S_ISREG(found.st_mode) or found.st_size != listed["bytes"]:
+            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {listed['bytes']}")
         if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != listed["sha256"]:
             raise ValueError(f"{name} has sha256 {digest[:12]}…, but the manifest says {listed['sha256'][:12]}…")
-    if manifest["format"] > 1:
-        # Hidden files belong to other programs, for example NFS or file managers.
-        named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        if strange := named - {_MANIFEST, *manifest["files"]}:
-            raise ValueError(f"it contains {', '.join(sorted(strange))}, which its manifest does not list")
+    # Hidden files belong to other programs, for example NFS or file managers.
+    named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    if strange := named - {_MANIFEST, *manifest["files"]}:
+        raise ValueError(f"it contains {', '.join(sorted(strange))}, which its manifest does not list")
     if not isinstance(manifest["state"], dict):
         raise ValueError(f"its state must be a mapping, not {manifest['state']!r:.60}")
     return manifest
@@ -314,20 +313,14 @@ def steps_of(folder: Path) -> int:
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    """Parse a manifest of either format, and return it with the key ``files``; raises ValueError if it is damaged."""
+    """Parse a manifest; raises ValueError if it is damaged, or if another version of actorlearn has written it."""
     cut = data.rfind(b',\n "sha256"')
-    if cut >= 0 and data[cut:] == _last_line(data[:cut]):
-        sealed: dict[str, Any] = json.loads(data)
-        if sealed["format"] != FORMAT:
-            raise ValueError(
-                f"its manifest has format {sealed['format']}, and this version reads formats 1 and {FORMAT}"
-            )
-        return sealed
-    with suppress(*_DAMAGE):
-        early: dict[str, Any] = json.loads(data)
-        if early["format"] == 1:
-            return {**early, "files": {name: {"sha256": digest} for name, digest in early["sha256"].items()}}
-    raise ValueError(f"{_MANIFEST} is damaged: it does not match its own hash")
+    if cut < 0 or data[cut:] != _last_line(data[:cut]):
+        raise ValueError(f"{_MANIFEST} is damaged: it does not match its own hash")
+    manifest: dict[str, Any] = json.loads(data)
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"its manifest has format {manifest['format']}, and this version reads format {FORMAT}")
+    return manifest
 
 
 def _last_line(text: bytes) -> bytes:
