@@ -216,7 +216,7 @@ def _learned(directory: Path) -> bool:
     return any(steps_of(folder) for folder in folders(directory))
 
 
-def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
+def find_common(directories: Sequence[Path]) -> list[Found] | None:
     """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
     Learners in mode sync continue exactly from these. There are none if some learners went on without others. Those of
@@ -230,7 +230,7 @@ def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found]
             return None
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
-            return [find_at(folder, beat) for folder in own]
+            return [find_at(folder) for folder in own]
     return None
 
 

@@ -19,7 +19,6 @@ from actorlearn.files import make_folder, write_atomically
 from actorlearn.nearest import nearest as similar
 from actorlearn.parameters.checkpoint_folders import (
     LOOKS,
-    Beat,
     CheckpointError,
     Found,
     complete_steps,
@@ -29,7 +28,6 @@ from actorlearn.parameters.checkpoint_folders import (
     folders,
     newest,
     short,
-    silent,
     steps_of,
 )
 
@@ -103,18 +101,18 @@ def read_at(text: str) -> str | int:
     return int(digits) if digits.isascii() and digits.isdecimal() else text
 
 
-def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
+def choose(directory: Path, at: str | int) -> Found:
     """Return the valid checkpoint that ``at`` names: newest, best, or its environment steps.
 
     Raises ValueError if there is no such checkpoint; the text lists those that exist. Raises CheckpointError if the
     checkpoint is damaged, or if none is valid.
     """
     if at == NEWEST:
-        return newest(directory, beat=beat)
+        return newest(directory)
     for _ in range(LOOKS):
         folder = named(directory, at)
         try:
-            return find_at(folder, beat)
+            return find_at(folder)
         except (OSError, ValueError) as error:
             damage = f"{short(folder)} is damaged: {error}; choose another checkpoint, or restore it from a copy"
         if folder.is_dir():  # otherwise a living trainer has removed it in the meantime
