@@ -125,7 +125,7 @@ def test_a_replay_saved_before_there_were_items_is_one_of_transitions(tmp_path: 
 def test_priorities_are_those_of_items(tmp_path: Path) -> None:
     _, replay = filled(tmp_path)
     sample = replay.sample(4, np.random.default_rng(1))
-    assert replay.update(sample, np.full(4, 7.0)) == 0
+    replay.update(sample, np.full(4, 7.0))
     assert (replay.sampler.arrays()["priority"][sample.cell] == 7.0).all()
     assert (sample.cell % 3 == 0).all()
 
