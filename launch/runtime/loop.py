@@ -182,7 +182,7 @@ def open_head(plan: Plan, listen: Tcp, keys: Path | None, engine: Engine | None)
             lasting = engine is not None and plan.topology.nodes.listen is not None
             place = plan.addresses.run_dir if lasting else plan.addresses.sockets
             keys = own_keys(place / "keys", plan.topology.nodes.count)
-        names = sorted(read_list(keys / LIST_FOLDER))
+        names = sorted(read_list(keys / LIST_FOLDER).values())
         router = Router(listen, server_keys(keys))
         if engine is None:
             return Head(plan, router, keys, names)
