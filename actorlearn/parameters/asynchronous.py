@@ -45,13 +45,12 @@ class Async(Exchange):
         self.consumed = learner.consumed or Consumed(learner.number + 1)
         self.weights, self.local_steps = weights, settings.local_steps
         self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
-        self.store = SharedStore(
-            Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive
-        )
+        segment = Segment.open(settings.store.file)
+        self.store = SharedStore(segment, learner.number, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
-        first = settings.rank % len(chunks)
+        first = learner.number % len(chunks)
         self.chunks = chunks[first:] + chunks[:first]  # learners that start together begin at different chunks
         self.local: dict[int, GroupedOptimizer[MultiStepAdam]] = {}
         if settings.local_steps > 1:

@@ -65,11 +65,10 @@ class Driver:
     def begin(self) -> None:
         gradients = torch.zeros(PARAMETERS)
         self.exchange = Async(
-            AsyncExchangeSettings(
-                rank=self.learner, learners=LEARNERS, store=Shm(path=str(self.path)), local_steps=self.local_steps
-            ),
+            AsyncExchangeSettings(store=Shm(path=str(self.path)), local_steps=self.local_steps),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
+                number=self.learner,
                 carried=Told(self),
             ),
         )
