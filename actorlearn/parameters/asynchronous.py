@@ -30,7 +30,7 @@ from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_w
 from actorlearn.optim.interface import copy_state
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import AdamSettings, OptimizerSettings
-from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, SharedStore
@@ -42,7 +42,7 @@ class Async(Exchange):
     def __init__(self, settings: AsyncExchangeSettings, learner: Learner) -> None:
         """Open the parameter store (``store.py``), and make an optimizer for each chunk of its weights."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
-        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        self.consumed = learner.consumed
         self.weights, self.local_steps = weights, settings.local_steps
         self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
         segment = Segment.open(settings.store.file)

@@ -28,7 +28,7 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.failpoints import armed
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.served import Served
@@ -115,6 +115,7 @@ def learn(folder: Path, own: ProcessId) -> None:
         torch.zeros(parameters),
         torch.zeros(parameters),
         number=own.number,
+        consumed=Consumed(LEARNERS),
         endpoints=Orders(folder / "orders").endpoints(own),
     )
     exchange = make(ServedExchangeSettings(learners=LEARNERS, servers=SERVERS, quorum=quorum, wire="float32"), learner)

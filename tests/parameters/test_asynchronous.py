@@ -19,7 +19,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AloneExchangeSettings, AsyncExchangeSettings
@@ -41,7 +41,7 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.address import Shm
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchangeSettings
@@ -52,7 +52,7 @@ weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
 settings = AsyncExchangeSettings(store=Shm(path=sys.argv[1]))
-exchange = make(settings, Learner(optimizer, weights, gradients, number=rank))
+exchange = make(settings, Learner(optimizer, weights, gradients, number=rank, consumed=Consumed(rank + 1)))
 exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1, Position(update, 7 * update))
@@ -82,7 +82,7 @@ def learners(
         weights = start()
         which = AsyncExchangeSettings(store=Shm(path=str(path)), local_steps=local_steps)
         stores.append(SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None))
-        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), number=rank)
+        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), number=rank, consumed=Consumed(count))
         exchange = make(which, learner)
         assert isinstance(exchange, Async)
         made.append((exchange, weights))

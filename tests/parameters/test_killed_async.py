@@ -21,7 +21,7 @@ from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Carried, Learner
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import store_fields
@@ -69,6 +69,7 @@ class Driver:
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
                 number=self.learner,
+                consumed=Consumed(LEARNERS),
                 carried=Told(self),
             ),
         )
