@@ -28,6 +28,7 @@ from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.made import due, pass_over
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
+from tests.newest import newest_checkpoint
 
 NOWHERE = Minibatch(any_batch())
 """Drawn from no replay."""
@@ -380,7 +381,7 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "rollouts_learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})
-    other.restore(checkpoint.newest(tmp_path / "saved"))
+    other.restore(newest_checkpoint(tmp_path / "saved"))
     assert torch.equal(other.weights, made.weights)
     assert torch.equal(source(other).target.weights, source(made).target.weights)
     assert not torch.equal(other.weights, source(other).target.weights)
