@@ -22,11 +22,6 @@ class Life(NamedTuple):
     meta: Mapping[str, Any]
     """Version, commit and machine of this life; see ``launch/runtime/metadata.py``."""
 
-    @property
-    def recorded(self) -> bool:
-        """Whether it is known which keys the resume changed; earlier versions of actorlearn did not record them."""
-        return self.resumed_at is None or "changed" in self.meta
-
 
 def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
     """Return the lives in which the weights of the checkpoint at ``env_steps`` were trained, oldest first.

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.parameters.modes import MODES
-from launch.topology import defaults, earlier, rules, sources, spaces, strict_yaml
+from launch.topology import defaults, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
 from launch.topology.overrides import Override, apply, expand, keep_proportions, leave_out_unread, placed
 from launch.topology.schema import TOPOLOGY, Topology
@@ -33,7 +33,6 @@ __all__ = [
     "in_all",
     "literal",
     "load",
-    "load_saved",
     "parse",
     "sizes",
     "tree",
@@ -53,27 +52,18 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ())
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
-def load_saved(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ()) -> Topology:
-    """Read a topology that a run has saved, perhaps with an earlier version (``earlier.py``); otherwise like `load`."""
-    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask, saved=True)
-
-
 def parse(
     text: str | bytes,
     overrides: Sequence[str | Override] = (),
     source: str = "topology",
     ask: defaults.Ask = defaults.unasked,
-    *,
-    saved: bool = False,
 ) -> Topology:
     """Read a topology from text; ``source`` is its name in errors. Raises TopologyError.
 
-    ``saved``: whether a run has saved it, perhaps with an earlier version (``earlier.py``). ``ask`` may make the
-    environment, to find the properties of its spaces. Modules that the text names (``package.module:Name``) are
-    imported, so it must be trusted like code.
+    ``ask`` may make the environment, to find the properties of its spaces. Modules that the text names
+    (``package.module:Name``) are imported, so it must be trusted like code.
     """
     raw, origins = strict_yaml.read_mapping(text, source)
-    raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     given = placed(overrides)
     faults = (_fault(override, raw, origins, given) for override in given)
@@ -144,9 +134,8 @@ def written_tree(topology: Topology) -> dict[str, Any]:
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
-    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that its version lacked.
+    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that were added later.
 
-    With its default, a key changes nothing about an older run; for exceptions, the value in ``earlier.py`` is added.
     ``topology`` determines the structs of the sections.
     """
     made = dict(values)
@@ -154,7 +143,7 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
         section, dot, key = name.partition(".")
         if dot and name not in made:
             struct: type[msgspec.Struct] = type(getattr(topology, section))
-            default = earlier.EARLIER.get(name, keys_of(struct)[key].default)
+            default = keys_of(struct)[key].default
             made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
     return made
 

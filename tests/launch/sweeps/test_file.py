@@ -17,7 +17,7 @@ from launch.sweeps.decisions import Listed, Population
 from launch.sweeps.file import Sweep, as_json, changed, read
 from launch.sweeps.keys import SweepKeys
 from launch.topology import strict_yaml
-from launch.topology.load import TopologyError, dump, load_saved
+from launch.topology.load import TopologyError, dump, load
 from tests.sizes import ROOT
 
 TOPOLOGY = "env: {id: CartPole-v1}\ntotal_steps: 1_000\n"
@@ -235,8 +235,8 @@ def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
     saved = folder / "topology.yaml"
     saved.write_text(dump(sweep({"learners.count": 2, **nodes}).base))
     going_on = sweep({"learners.count": 2, **now})
-    assert load_saved(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
-    assert load_saved(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
+    assert load(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
+    assert load(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
 
 
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
