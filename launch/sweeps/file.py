@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from launch.sweeps.keys import (
 )
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
+from launch.topology.defaults import BY_CORES
 from launch.topology.keys import keys_of, leaves, with_integers
 from launch.topology.load import Topology, TopologyError, literal, parse, tree
 from launch.topology.overrides import Override
@@ -132,8 +134,7 @@ def read(path: Path) -> Sweep:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
     base = parse(text, _overrides("overrides", keys.overrides, origins), keys.topology, spaces.ask)
-    by_cores = {key: key.split(".") for key in sorted(base.left_to_cores)}
-    pins = {key: getattr(getattr(base, section), name) for key, (section, name) in by_cores.items()}
+    pins = {key: attrgetter(key)(base) for key in BY_CORES if key not in base.written}
     sweep = Sweep(path, keys, axes, text, base, pins, origins)
     search, steps = keys.search, base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:

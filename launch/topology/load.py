@@ -81,12 +81,8 @@ def parse(
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     # A run writes this as its own topology.yaml, which resume must be able to read.
     strict_yaml.read(dump(made), f"{source}, resolved", "a topology with its defaults and overrides")
-    left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
-    algorithm = defaults.section(raw, "algorithm")
-    by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)
-    lefts = {"left_to_cores": frozenset(left), "left_to_step_time": by_time}
     written = frozenset(_written(raw)) - in_proportion.keys()
-    made.__dict__.update(lefts, written=written, left_out=left_out, in_proportion=in_proportion)
+    made.__dict__.update(written=written, left_out=left_out, in_proportion=in_proportion)
     return made
 
 
