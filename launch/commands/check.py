@@ -33,7 +33,7 @@ from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
-from launch.topology.load import Topology, TopologyError, in_all, load, sizes, tree
+from launch.topology.load import Topology, TopologyError, by_key, in_all, load, sizes, tree
 from launch.topology.modes import mode, section_of
 
 
@@ -175,7 +175,7 @@ def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table
     If ``everything`` is true, return tables of processes, shared memory and all keys instead. ``loaded``: the topology
     as the user has written it.
     """
-    values = _dotted(tree(made.topology))
+    values = by_key(tree(made.topology))
     if everything:
         return [_processes(made), _segments(made), _keys("key", values)]
     return [_keys("set", {key: value for key, value in values.items() if key in loaded.written})]
@@ -282,17 +282,6 @@ def _keys(heading: str, values: Mapping[str, Any]) -> Table:
     for key, value in values.items():
         table.add_row(key, escape(_value(value)))
     return table
-
-
-def _dotted(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a topology by dotted key, such as simulators.count."""
-    found: dict[str, Any] = {}
-    for key, value in resolved.items():
-        if isinstance(value, Mapping):
-            found |= {f"{key}.{inner}": part for inner, part in value.items()}
-        else:
-            found[key] = value
-    return found
 
 
 def _value(value: object) -> str:

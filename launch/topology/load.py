@@ -11,7 +11,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "Topology",
     "TopologyError",
     "as_text",
+    "by_key",
     "dump",
     "in_all",
     "literal",
@@ -81,7 +82,7 @@ def parse(
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     # A run writes this as its own topology.yaml, which resume must be able to read.
     strict_yaml.read(dump(made), f"{source}, resolved", "a topology with its defaults and overrides")
-    written = frozenset(_written(raw)) - in_proportion.keys()
+    written = frozenset(by_key(raw).keys() - in_proportion.keys())
     made.__dict__.update(written=written, left_out=left_out, in_proportion=in_proportion)
     return made
 
@@ -97,12 +98,12 @@ def _fault(
     return None
 
 
-def _written(raw: dict[str, Any]) -> Iterator[str]:
-    for key, value in raw.items():
-        if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in value)
-        else:
-            yield key
+def by_key(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a raw topology by dotted key, such as simulators.count."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= {f"{key}.{inner}": part for inner, part in value.items()} if isinstance(value, dict) else {key: value}
+    return found
 
 
 def tree(topology: Topology) -> dict[str, Any]:
