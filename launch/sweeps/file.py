@@ -37,7 +37,7 @@ from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
 from launch.topology.defaults import BY_CORES
 from launch.topology.keys import keys_of, leaves, with_integers
-from launch.topology.load import Topology, TopologyError, literal, parse, tree
+from launch.topology.load import Topology, TopologyError, literal, parse, plain, tree
 from launch.topology.overrides import Override
 from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import Origin, fault, show
@@ -161,7 +161,7 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
     ``search.trials`` may grow. It may also continue on other machines: ``at_once`` and overrides of ``nodes`` may
     change.
     """
-    now = as_json(keys)
+    now = plain(keys)
     for key in now:
         old: Any = before.get(key)
         new: Any = now[key]
@@ -189,12 +189,6 @@ def _without_nodes(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_nodes(key: str) -> bool:
     return key.partition(".")[0] == NODES
-
-
-def as_json(keys: SweepKeys) -> dict[str, Any]:
-    """Return keys as plain values, as they are recorded in sweep.jsonl when the sweep starts."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(keys))
-    return plain
 
 
 def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -331,7 +325,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
     if len({*keys.seeds}) < len(keys.seeds):
         yield Problem(("seeds",), [*keys.seeds], "must not contain a seed twice", "remove the repeated seeds")
     if not axes and not isinstance(keys.search, GridKeys):
-        rule = f"must have at least one key for search {as_json(keys)['search']['name']}"
+        rule = f"must have at least one key for search {plain(keys)['search']['name']}"
         yield Problem(("vary",), {}, rule, "add a key with its values")
     if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
         rule = f"must be at most {count:.0f}, the number of combinations, because none is tried twice"
@@ -346,7 +340,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
             yield Problem(("seeds",), [*keys.seeds], rule, "write two seeds or more")
         if keys.stopping is not None:
             rule = "must be null for a population, which replaces its worst members instead"
-            yield Problem(("stopping",), as_json(keys)["stopping"], rule, "remove it")
+            yield Problem(("stopping",), plain(keys)["stopping"], rule, "remove it")
         if "total_steps" in keys.vary:
             rule = "all members of a population must have the same total_steps"
             yield Problem(("vary", "total_steps"), keys.vary["total_steps"], rule, "remove it")

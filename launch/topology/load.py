@@ -35,6 +35,7 @@ __all__ = [
     "literal",
     "load",
     "parse",
+    "plain",
     "sizes",
     "tree",
     "with_defaults",
@@ -106,16 +107,21 @@ def by_key(tree: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def plain(value: object) -> Any:
+    """Return a value with mappings instead of structs, and lists instead of tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def tree(topology: Topology) -> dict[str, Any]:
     """Return a topology as nested mappings of plain values, as strict YAML reads them from a file."""
-    plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
-    del plain["env"]["kind"]  # it follows from the id
-    if plain["replay"] is None:
-        del plain["replay"]
+    values: dict[str, Any] = plain(topology)
+    del values["env"]["kind"]  # it follows from the id
+    if values["replay"] is None:
+        del values["replay"]
     for other in MODES.specs():  # the package of another mode may be removed later, and the run must stay readable
         if other.section and other.name != topology.mode:
-            del plain[other.name]
-    return plain
+            del values[other.name]
+    return values
 
 
 def written_tree(topology: Topology) -> dict[str, Any]:
@@ -141,7 +147,7 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
         if dot and name not in made:
             struct: type[msgspec.Struct] = type(getattr(topology, section))
             default = keys_of(struct)[key].default
-            made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
+            made |= {} if default is msgspec.NODEFAULT else {name: plain(default)}
     return made
 
 
@@ -202,12 +208,6 @@ def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults
         if isinstance(section, dict) and path:
             section.pop(path[min(1, len(path) - 1)], None)
     return defaults.resolve(remaining, ask)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _entry(key: str, value: object, unit: str | None) -> str:
