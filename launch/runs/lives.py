@@ -72,15 +72,10 @@ def find_attached(events: Path) -> list[str]:
     ``events``: path of events.jsonl. Of an attached learner, only the trainer is listed.
     """
     found: dict[str, None] = {}
-    spawned: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        first = kind == "spawned" and event.get("incarnation") == 0
-        if kind == "resumed" or (first and name in spawned):  # a new life of the run; within a life names are unique
+        if kind == "resumed":  # reported before the first process of a new life
             found.clear()
-            spawned.clear()
-        if first:
-            spawned.add(name)
         elif kind == "attached" and not event.get("cause"):  # with a cause, it was attached together with a trainer
             found[name] = None
         elif kind == "detached":
