@@ -24,7 +24,7 @@ from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import FREE_AGE, Mixing, measure_mixing, speed
 from actorlearn.parameters.modes import GOSSIP
 from launch.machine.folders import runtime_root
-from launch.machine.gpus import count_gpus
+from launch.machine.gpus import visible_gpus
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import disorder
 from launch.plan.nodes import NodeResources, need_of, place_learners
@@ -205,7 +205,7 @@ def placement(made: Plan) -> dict[str, list[int]]:
     Raises TopologyError if the learners do not fit on such nodes.
     """
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
-    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
+    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
     need = need_of(topology, made.description)
     placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
     return {name: [learner for learner, node in placed.items() if node == name] for name in names}
