@@ -108,7 +108,6 @@ PROGRAM: Mapping[str, Benchmark] = {
     "prediction": Benchmark("benchmarks.suites.prediction:prediction", sets_modes=True),
     "desk": Benchmark("benchmarks.suites.desk:desk", topology=None, takes_keys=False),
     "guard": Benchmark("benchmarks.suites.guard:guard", topology=None, takes_keys=False),
-    "families": Benchmark("benchmarks.suites.families:families", topology=None, takes_names=True),
 }
 """Suites of this program alone."""
 SUITES: Mapping[str, Benchmark] = {**PAPERS, **PROGRAM}

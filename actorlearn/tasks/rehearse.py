@@ -23,7 +23,14 @@ from actorlearn.actions import Actions, MultiDiscrete, draw
 from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch, MultiNetworkAlgorithm, ReadsSomeHeads
 from actorlearn.algorithms.make import extra_networks
 from actorlearn.algorithms.make import make as make_algorithm
-from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, HardCopies, OffPolicySettings, Polyak
+from actorlearn.algorithms.settings import (
+    ALGORITHMS,
+    AlgorithmSettings,
+    HardCopies,
+    OffPolicySettings,
+    OnPolicySettings,
+    Polyak,
+)
 from actorlearn.algorithms.state import declared_by, unchanged
 from actorlearn.envs.gymnasium_env import Gymnasium
 from actorlearn.envs.interface import MalformedStepError, Row, VectorEnv, check_actions, empty_row
@@ -41,7 +48,7 @@ from actorlearn.tasks.hidden_state import hidden_state
 from actorlearn.worker.passes import FlatNetwork
 
 STEPS = 2
-"""Number of steps that the rehearsal takes in the environment."""
+"""Largest number of steps that the rehearsal takes in the environment."""
 SLOW_STEP_S = 0.005
 """Seconds of a step from which an environment counts as slow: 200 steps per second in one process."""
 TIMED_STEPS = 6
@@ -162,12 +169,16 @@ class Rehearsal:
     # Acting --------------------------------------------------------------------------------------------------------
 
     def play(self) -> Batch:
-        """Take STEPS steps with the algorithm's actions; return the first agent's steps as a batch [STEPS, 1, …]."""
+        """Take steps with the algorithm's actions; return the first agent's steps as a batch [T, 1, …].
+
+        T is STEPS, or the horizon of the algorithm if that is shorter.
+        """
+        steps = min(STEPS, self._settings.horizon) if isinstance(self._settings, OnPolicySettings) else STEPS
         row, rows, acted, times_s = empty_row(self._env.spec, self._env.count), [], [], []
         state = before = torch.full((1, self._network.state_size), torch.nan)  # row 0 begins a game: it must be reset
         with blaming(self._parts["env"], "cannot be reset"):
             self._env.reset(row)
-        for _ in range(STEPS):
+        for _ in range(steps):
             rows.append(_copied(row))
             outputs, state = self._outputs(rows[-1], state)
             acted.append(self._act(self._algorithm, outputs))
@@ -187,7 +198,7 @@ class Rehearsal:
             life_lost=of_rows["life_lost"][1:],
             first=of_rows["first"],
             valid=~of_rows["first"][1:],
-            policy_lag=torch.zeros(STEPS, 1, dtype=torch.int64),
+            policy_lag=torch.zeros(steps, 1, dtype=torch.int64),
             columns=chosen | begun,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from actorlearn.actions import Actions, cell, choices, draw
 from actorlearn.algorithms.interface import PRIORITY, Algorithm, Batch, Bootstraps, MultiNetworkAlgorithm
 from actorlearn.algorithms.make import extra_networks, make
-from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec
+from actorlearn.algorithms.settings import ALGORITHMS, AlgorithmSettings, AlgorithmSpec, OnPolicySettings
 from actorlearn.algorithms.state import unchanged
 from actorlearn.models.make import make as make_model
 from actorlearn.models.several import networks
@@ -37,7 +38,9 @@ class AlgorithmContract:
     @classmethod
     def setup_class(cls) -> None:
         """Read the settings from ``section``."""
-        cls.settings = ALGORITHMS.read(cls.section)
+        settings = ALGORITHMS.read(cls.section)
+        on_policy = isinstance(settings, OnPolicySettings)
+        cls.settings = msgspec.structs.replace(settings, horizon=HORIZON) if on_policy else settings
 
     def spec(self) -> AlgorithmSpec:
         """Return the algorithm's spec."""

@@ -271,7 +271,7 @@ class EnvironmentContract:
         self.env.reset(row)
         floats = isinstance(self.env.spec.actions, tuple)
         for dtype in (np.float32, np.float64) if floats else (np.uint8, np.int32, np.int64):
-            self.env.step(made_valid(self.env.spec, np.ones_like(self.actions[0], dtype), row), row)
+            self.env.step(made_valid(self.env.spec, np.zeros_like(self.actions[0], dtype), row), row)
             assert np.isfinite(row.reward).all()
 
     @pytest.mark.parametrize("wrong", ["too large", "negative", "too few", "of the other kind"])

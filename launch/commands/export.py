@@ -25,7 +25,7 @@ from launch.runs.find import TOPOLOGY_FILE, RunFolder
 from launch.runs.lives import lives_of
 from launch.runs.view import identify
 from launch.spawning.answers import NoAnswerError, ask_task
-from launch.topology.load import as_text, dump, load_saved, parse
+from launch.topology.load import as_text, dump, load, parse
 
 CARD = "README.md"
 _NEEDED = ("onnx", "onnxscript", "onnxruntime")
@@ -75,7 +75,7 @@ def write(
     """
     _refuse(output, weights_only)
     run.refuse_missing("export", at, learner)
-    load_saved(run.path / TOPOLOGY_FILE)  # an unreadable file is refused before anything is written
+    load(run.path / TOPOLOGY_FILE)  # an unreadable file is refused before anything is written
     games = None if episodes == 0 else evaluate.settings(run, episodes, True, None)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

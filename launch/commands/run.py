@@ -65,10 +65,10 @@ def resume(
     ``at``: the checkpoint: "newest", "best" or its environment steps.
     """
     with trial() as trial_over:
-        from launch.topology.load import load_saved
+        from launch.topology.load import load
 
         run = find_resumable(word, at)
-        loaded, starts = load_saved(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
+        loaded, starts = load(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
         return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
 
 

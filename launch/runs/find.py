@@ -30,7 +30,7 @@ from launch.machine.locks import is_locked
 from launch.plan.addresses import control_socket
 from launch.reports.format import printable
 from launch.runs.jsonl import Lines, read_object
-from launch.topology import earlier, strict_yaml
+from launch.topology import strict_yaml
 from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
@@ -83,18 +83,13 @@ class RunFolder:
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
-        """Return the topology of the run with all its defaults; {} if the file cannot be read.
-
-        Keys that the file of an earlier version lacks are added, with the values that the run used.
-        """
+        """Return the topology of the run with all its defaults; {} if the file cannot be read."""
         try:
             with open_regular(self.path / TOPOLOGY_FILE) as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), TOPOLOGY_FILE).value
         except (OSError, TopologyError):
             return {}
-        if not isinstance(topology, dict):
-            return {}
-        return topology if IMPORTED in self.meta else earlier.complete(topology)
+        return topology if isinstance(topology, dict) else {}
 
     def metrics(self) -> Lines:
         """Return a reader of metrics.jsonl, which returns each line once, also while the run adds lines."""

@@ -53,7 +53,7 @@ STEPS = 2
 OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.0)
 LIMIT_S = 60.0
 SETTLED_NS = 100_000_000
-"""Time for which a folder is read again: its clock is too coarse to tell two changes from one."""
+"""A folder read so soon after its change is read again: its clock is too coarse to tell two changes from one."""
 RUN = "killed"
 
 
@@ -65,9 +65,9 @@ class Orders:
         self._read_ns, self._order = -1, Order(version=0)
 
     def newest(self) -> Order:
-        changed_ns = self.folder.stat().st_mtime_ns
-        if changed_ns != self._read_ns or time.time_ns() - changed_ns < SETTLED_NS:
-            self._read_ns, found = changed_ns, []
+        now_ns, changed_ns = time.time_ns(), self.folder.stat().st_mtime_ns
+        if changed_ns != self._read_ns:
+            self._read_ns, found = changed_ns if now_ns - changed_ns >= SETTLED_NS else -1, []
             for path in sorted(self.folder.glob("[!.]*")):
                 with suppress(FileNotFoundError):  # it has died since
                     found.append(msgspec.json.decode(path.read_bytes(), type=Endpoint))
@@ -110,13 +110,14 @@ def learn(folder: Path, own: ProcessId) -> None:
     account = np.memmap(folder / f"account-{own.number}", np.int64, "r+", shape=(2,))
     parameters = SERVERS * LEARNERS * CELLS
     quorum = int((folder / "quorum").read_text())
+    endpoints = Orders(folder / "orders").endpoints(own)
+    while own.incarnation == 0 and len(endpoints.find("trainer")) < LEARNERS:  # a shard waits only for those listed
+        time.sleep(0.002)
     learner = Learner(
-        OPTIMIZER,
-        torch.zeros(parameters),
-        torch.zeros(parameters),
+        *(OPTIMIZER, torch.zeros(parameters), torch.zeros(parameters)),
         number=own.number,
         consumed=Consumed(LEARNERS),
-        endpoints=Orders(folder / "orders").endpoints(own),
+        endpoints=endpoints,
     )
     exchange = make(ServedExchangeSettings(learners=LEARNERS, servers=SERVERS, quorum=quorum, wire="float32"), learner)
     assert isinstance(exchange, Served)
@@ -213,7 +214,7 @@ class World:
             rows = [LearnerRow.of(row) for row in content.words[HEAD_WORDS:].reshape(LEARNERS, -1).tolist()]
             self._judge_versions(made_of(weights, versions, CELLS), int(content.words[1]), shard)
             for learner, row in enumerate(rows):
-                self._judge_changes(versions.reshape(LEARNERS, CELLS)[learner], row, shard, learner)
+                self.judge_changes(versions.reshape(LEARNERS, CELLS)[learner], row, shard, learner)
             dropped += sum(row.dropped for row in rows)
         return {"versions": VERSIONS, "deaths": len(self.deaths), "dropped": dropped}
 
@@ -226,21 +227,22 @@ class World:
             full = least <= len(learners) <= self.quorum
             assert full or version > VERSIONS, f"shard {shard}, version {version}: {learners}"  # above it they leave
 
-    def _judge_changes(self, versions: torch.Tensor, row: LearnerRow, shard: int, learner: int) -> None:
+    def judge_changes(self, versions: torch.Tensor, row: LearnerRow, shard: int, learner: int) -> None:
         """Each change of a learner is in the version after the one it is of, or dropped and counted; so it was told."""
         rollout, step = divmod(row.handled, 1 << 32)
-        handled = rollout * STEPS + step + 1
-        where = f"shard {shard}, learner {learner}"
+        handled = rollout * STEPS + step + 1 if row.handled >= 0 else 0  # -1: it came when the others had left
+        applied = int(versions.count_nonzero())
+        where = f"shard {shard}, learner {learner}: {handled} handled, {applied} applied, {row.dropped} dropped"
         assert not versions[handled:].any(), where
-        assert handled - int(versions.count_nonzero()) == row.dropped, where
+        assert handled - applied == row.dropped, where
         answers = np.fromfile(self.folder / f"answers-{learner}", np.int64).reshape(-1, 4)
         for number, outcome, version in answers[answers[:, 0] == shard, 1:].tolist():
             cell = (number >> 32) * STEPS + (number & 0xFFFFFFFF)
-            applied = int(versions[cell])
+            held = int(versions[cell])
             if outcome >= APPLIED:
-                assert applied == version + 1, f"{where}: change {cell}, accepted for {version}, is in {applied}"
+                assert held == version + 1, f"{where}: change {cell}, accepted for {version}, is in {held}"
             elif outcome == DROPPED:
-                assert applied == 0, f"{where}: change {cell} was dropped and is in {applied}"
+                assert held == 0, f"{where}: change {cell} was dropped and is in {held}"
 
 
 def main(folder: Path, *worlds: str) -> None:

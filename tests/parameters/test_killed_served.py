@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from actorlearn.parameters.shard_frames import LearnerRow
+from tests.parameters.killed_served import CELLS, World
 from tests.parameters.witness import Witness, made_of
 
 LEARNERS_POINTS = ("served.clipped", "server_lines.sent", "server_lines.answered", "served.stepped")
@@ -54,6 +56,18 @@ def test_at_any_of_many_moments(tmp_path: Path, quorum: int) -> None:
     wanted = worlds(quorum, (1, 2, 4, 7, 12, 20, 33))
     found = judged(tmp_path, wanted)
     assert [world["deaths"] for world in found] == [world.count("=kill@") for world in wanted]
+
+
+def test_a_learner_that_came_when_the_others_had_left_has_lost_no_change(tmp_path: Path) -> None:
+    world = World(tmp_path, 3, {})
+    (tmp_path / "answers-3").touch()
+    versions = torch.zeros(CELLS)
+    world.judge_changes(versions, LearnerRow(), 0, 3)
+    versions[0] = 1.0
+    with pytest.raises(AssertionError, match="0 handled, 1 applied"):
+        world.judge_changes(versions, LearnerRow(), 0, 3)
+    with pytest.raises(AssertionError, match="2 handled, 1 applied, 0 dropped"):
+        world.judge_changes(versions, LearnerRow(handled=1), 0, 3)
 
 
 def test_a_witness_has_seen_what_was_applied_twice() -> None:

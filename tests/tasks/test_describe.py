@@ -260,6 +260,14 @@ def test_a_class_that_fits_is_described() -> None:
 
 
 @pytest.mark.parametrize(
+    "keys",
+    [["name=vaco"], ["name=ppo", "proximal=recomputed"], ["name=ppo", "advantages=vtrace"]],
+)
+def test_a_horizon_of_one_step_will_do_where_outputs_of_the_last_row_are_needed(keys: list[str]) -> None:
+    assert described([f"algorithm.{key}" for key in (*keys, "horizon=1")]) == ""
+
+
+@pytest.mark.parametrize(
     ("overrides", "says"),
     [
         (["optimizer.groups.actor.learning_rate=0.1"], "'actor' is not a network of the algorithm, which has only one"),

@@ -40,12 +40,16 @@ class TestPPOOfNumbers(TestPPO):
     actions = (2,)
 
 
+class TestPPOWithVTrace(TestPPO):
+    section = {"name": "ppo", "advantages": "vtrace"}
+
+
 class TestIMPALA(AlgorithmContract):
     section = {"name": "impala"}
 
 
 class TestVACO(AlgorithmContract):
-    section = {"name": "vaco", "horizon": 6, "normalize_advantage": True}  # as many as the contract's batches have
+    section = {"name": "vaco", "normalize_advantage": True}
 
 
 class TestVACOOfNumbers(TestVACO):

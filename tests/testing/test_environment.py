@@ -53,6 +53,18 @@ class TestManyActions(EnvironmentContract):
     section = {"id": f"{__name__}:Wide"}
 
 
+class Narrow(Catch):
+    """Has one action."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gymnasium.spaces.Discrete(1)
+
+
+class TestOneAction(EnvironmentContract):
+    section = {"id": f"{__name__}:Narrow"}
+
+
 class Kind(Gymnasium):
     """A kind of environments, of Catch, of which those below break one thing."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.wire.messages import Reply
+from actorlearn.worker.settings import POLICY_FILE
 from launch.commands import evaluate
 from launch.errors import FailedError, RunError
 from launch.runs.find import RunFolder, start_time
@@ -36,6 +37,18 @@ def saved_run(tmp_path: Path, **meta: object) -> Path:
     )
     run_folder(folder, policy_settings())
     return folder
+
+
+@pytest.mark.parametrize("content", ["{", None])
+def test_saved_shapes_that_are_damaged_or_missing_are_one_line_with_a_remedy(
+    content: str | None, tmp_path: Path
+) -> None:
+    folder = saved_run(tmp_path)
+    (folder / POLICY_FILE).unlink()
+    if content is not None:
+        (folder / POLICY_FILE).write_text(content)
+    with pytest.raises(RunError, match=r"policy\.json.*; resume the run once, which writes the file again"):
+        evaluate.settings(RunFolder(folder, {}), None, None, None)
 
 
 @pytest.mark.parametrize("ends", ["before", "meanwhile"])
