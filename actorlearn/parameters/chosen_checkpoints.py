@@ -120,6 +120,18 @@ def choose(directory: Path, at: str | int) -> Found:
     raise CheckpointError(damage)
 
 
+def directory_of_equals(root: Path, at: str | int) -> Path:
+    """Return the directory in which the checkpoint ``at`` of learners with equal weights is: of the first that has it.
+
+    The newest is looked for at the steps of the newest complete checkpoint (`complete_steps`), because the first
+    learner may have been lost. Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
+    """
+    own = directories(root)
+    having = {steps_of(folder): directory for directory in reversed([*own.values()]) for folder in folders(directory)}
+    steps = next(complete_steps([*own.values()]), -1) if at == NEWEST else _steps(at, having, read_best(root))
+    return having.get(steps, root)
+
+
 def named(directory: Path, at: str | int) -> Path:
     """Return the folder of the checkpoint that ``at`` names, without a check for damage.
 

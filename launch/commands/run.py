@@ -116,7 +116,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
         raise RunError(
             f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
         )
-    run.refuse_missing("resume from", at)
+    run.refuse_missing("resume from", at, None)  # the mode, which may be changed, decides whose it must be
     return run
 
 
