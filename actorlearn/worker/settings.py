@@ -246,11 +246,13 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     env: Env
     policy: PolicySettings
     weights: Shm | ByLearner[Shm]
-    """The published weights, or those of each learner if each has its own."""
+    """The published weights, or those of each learner if there may be several."""
     every_steps: int | None
     """Number of environment steps between evaluations; None = only the final weights are evaluated."""
     episodes: int
     greedy: bool
+    own_weights: bool = True
+    """Whether learners have different weights. If not, only the newest are evaluated, of whichever learner."""
     fire_after: int = 0
     """Number of equal actions in a row after which FIRE is pressed instead; 0 = never."""
     scheduling: SchedulingClass = "idle"
