@@ -13,10 +13,10 @@ from actorlearn.files import flush
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.reports.checks import is_number
 from launch.reports.compare import Points
+from launch.reports.evaluations import PREFIX
 from launch.runs import find
 from launch.runs.curves import read_curve
 from launch.runs.find import RunFolder
-from launch.sweeps.file import EVALUATION
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     status = run.status
     if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
-    if status == "finished" and metric.startswith(EVALUATION) and _unscored(run):
+    if status == "finished" and metric.startswith(PREFIX) and _unscored(run):
         status = "stopped" if summary else "died"  # a resume evaluates the final weights
     return RunOutcome(
         status=status,
