@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Generic, NamedTuple, Self, TypeVar
+from typing import Annotated, Generic, Self, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -113,7 +114,8 @@ class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by
         return self.each.numbered(learner)
 
 
-class Folders(NamedTuple):
+@dataclass(frozen=True)
+class Folders:
     """The folders that contain a run's shared memory, sockets and files."""
 
     shm: Path
@@ -132,7 +134,3 @@ class Folders(NamedTuple):
     def socket(self, name: str) -> Ipc:
         """Return the address of a socket of the run."""
         return Ipc(str(self.sockets / f"{name}.sock"))
-
-    def wakeup(self, process: str) -> Pipe:
-        """Return the address of the named pipe that wakes a process. It stays the same when the process restarts."""
-        return Pipe(str(self.sockets / f"{process}.wakeup"))

@@ -23,7 +23,6 @@ def test_each_learner_has_an_address_that_ends_in_its_number() -> None:
     folders = Folders(Path("/dev/shm/run.1"), Path("/tmp/run.1"), Path("runs/one"))
     assert ByLearner(folders.segment("weights")).of(12) == Shm("/dev/shm/run.1/weights-12")
     assert ByLearner(folders.socket("messages")).of(0).endpoint == "ipc:///tmp/run.1/messages-0.sock"
-    assert folders.wakeup("trainer-0").file == Path("/tmp/run.1/trainer-0.wakeup")
 
 
 @pytest.mark.parametrize(

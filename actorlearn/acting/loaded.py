@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import gymnasium
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -30,7 +29,7 @@ from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.observation_parts import MASK
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, directory_of_equals
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, read
 
 
@@ -41,9 +40,7 @@ class LoadedPolicy:
         """Build the network on the CPU, with the checkpoint's weights."""
         self.settings = settings
         """Shapes, actions, network and algorithm."""
-        mask = settings.action_mask  # runs from before masks did not save the environment's key
-        source = {"action_mask": mask.source if mask else "none"} if hasattr(env, "action_mask") else {}
-        self.env = msgspec.structs.replace(env, **source)
+        self.env = env
         """Settings of the environment in which the policy was trained, with the source of the policy's masks."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""
@@ -243,8 +240,11 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
     if not (folder / POLICY_FILE).is_file():
         raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_hint_for(folder)}")
     settings = read(folder / POLICY_FILE, LoadSettings)
-    directory = directory_of(folder / "checkpoints", learner)
-    checkpoint = choose_and_open(lambda: choose(directory, at), open_found)
+    root = folder / "checkpoints"
+    equal = learner == 0 and not settings.own_weights
+    checkpoint = choose_and_open(
+        lambda: choose(directory_of_equals(root, at) if equal else directory_of(root, learner), at), open_found
+    )
     return LoadedPolicy(settings.policy, settings.env, checkpoint, seed)
 
 

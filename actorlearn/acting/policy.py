@@ -79,7 +79,6 @@ class Policy:
         self._environments = settings.environments
         self._fetched = torch.empty_like(self.flat, device="cpu") if device != "cpu" else self.flat
         self.version = -1
-        self.env_steps = 0
         self.device = device
         self._precision = settings.precision
         self._passes = Passes(self.network, ComputePool(threads if device == "cpu" else 1), settings.precision)
@@ -102,7 +101,7 @@ class Policy:
         newer = self.published.fetch(self._fetched.numpy(), self.version, wanted)
         if newer is None:
             return
-        self.version, self.env_steps = newer
+        self.version, _ = newer
         if self._fetched is not self.flat:
             self.flat.copy_(self._fetched)
 

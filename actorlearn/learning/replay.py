@@ -50,7 +50,7 @@ def open_replay(replay: TrainerReplay, algorithm: OffPolicySettings) -> Replay:
     sampler: Sampler = Uniform(cells)
     if replay.settings.prioritised:
         tree, largest = (segment[name] for name in PRIORITIES)
-        sampler = Prioritised(cells, replay.settings.alpha, None, (tree, largest))
+        sampler = Prioritised(cells, replay.settings.alpha, (tree, largest))
     opened = Replay(segment, replay.shape, algorithm, sampler)
     opened.recover()
     return opened

@@ -111,9 +111,6 @@ class Segment:
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         return self._arrays[name]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._arrays
-
     def close(self) -> None:
         """Release this process's mapping; numpy arrays that still use it keep it alive."""
         self._arrays = {}

@@ -25,7 +25,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -40,7 +39,7 @@ from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.barrier import SharedBarrier
-from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.hub_barrier import HubBarrier
 from actorlearn.parameters.interface import Agreed, Disagreement, Joined, Learner, Stepped
 from actorlearn.parameters.settings import SyncExchangeSettings
@@ -106,7 +105,7 @@ class Sync(Alone):
     def __init__(self, settings: SyncExchangeSettings, learner: Learner, hash_every: int = HASH_EVERY) -> None:
         """Open the shared memory or the connection to the hub; does not wait for other learners."""
         self.settings, self.hash_every = settings, hash_every
-        super().__init__(settings, replace(learner, consumed=learner.consumed or Consumed(settings.learners)))
+        super().__init__(settings, learner)
         self.barrier = self._open_barrier()
         self._agreements = self._calls = 0
         self._ask_after, self._asked_ns = 1, time.monotonic_ns()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from actorlearn.optim.groups import GroupedOptimizer, clip, make_groups
 from actorlearn.optim.interface import make as make_optimizer
-from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import ExchangeSettings
 
@@ -28,7 +28,7 @@ class Alone(Exchange):
         self.groups = make_groups(learner.optimizer, learner.networks, size)
         self.optimizer = GroupedOptimizer(partial(make_optimizer, spread=learner.spread), self.groups, self.parameters)
         self.env_steps = self.updates = self._batch_steps = self._rollout = 0
-        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        self.consumed = learner.consumed
 
     def state(self) -> dict[str, Tensor]:
         """Return the optimizer's state."""

@@ -30,7 +30,7 @@ from actorlearn.optim.groups import GroupedOptimizer, OptimizerT, clip, groups_w
 from actorlearn.optim.interface import copy_state
 from actorlearn.optim.interface import make as make_optimizer
 from actorlearn.optim.specs import AdamSettings, OptimizerSettings
-from actorlearn.parameters.consumed import BEGINNING, Consumed, Position
+from actorlearn.parameters.consumed import BEGINNING, Position
 from actorlearn.parameters.interface import Agreed, Exchange, Joined, Learner, Stepped
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import LearnerRecord, SharedStore
@@ -42,16 +42,15 @@ class Async(Exchange):
     def __init__(self, settings: AsyncExchangeSettings, learner: Learner) -> None:
         """Open the parameter store (``store.py``), and make an optimizer for each chunk of its weights."""
         self.learner, weights, optimizer = learner, learner.weights, learner.optimizer
-        self.consumed = learner.consumed or Consumed(learner.number + 1)
+        self.consumed = learner.consumed
         self.weights, self.local_steps = weights, settings.local_steps
         self.groups = make_groups(optimizer, learner.networks, learner.gradients.numel())
-        self.store = SharedStore(
-            Segment.open(settings.store.file), settings.rank, learner.gradients.numel(), learner.alive
-        )
+        segment = Segment.open(settings.store.file)
+        self.store = SharedStore(segment, learner.number, learner.gradients.numel(), learner.alive)
         self.spans = {chunk: span for chunk, span in enumerate(self.store.spans) if span.start < span.stop}
         self.statistics = len(self.store.spans) - 1
         chunks = [chunk for chunk in self.spans if chunk != self.statistics]
-        first = settings.rank % len(chunks)
+        first = learner.number % len(chunks)
         self.chunks = chunks[first:] + chunks[:first]  # learners that start together begin at different chunks
         self.local: dict[int, GroupedOptimizer[MultiStepAdam]] = {}
         if settings.local_steps > 1:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from actorlearn.failpoints import hit
 from actorlearn.files import flush, make_folder, put_in_place
-from actorlearn.parameters import checkpoint_folders
 from actorlearn.parameters.checkpoint_folders import (
     LOOKS,
     TENSORS,
@@ -99,11 +98,6 @@ def save(
             old.rename(directory / f".{steps_of(old):012d}.{os.getpid()}")
     _sweep(directory)
     return final
-
-
-def newest(*directories: Path) -> Checkpoint:
-    """Open the newest valid checkpoint in these directories, as ``checkpoint_folders.newest`` finds it."""
-    return choose_and_open(lambda: checkpoint_folders.newest(*directories), open_found)
 
 
 def load(folder: Path) -> Checkpoint:

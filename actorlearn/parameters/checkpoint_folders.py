@@ -27,7 +27,7 @@ from actorlearn.files import flush, write_atomically
 from actorlearn.parameters.modes import ModeSpec
 
 FORMAT = 2
-"""Format of the manifests that are written. Format 1, which has no sizes and no hash of its own, is read too."""
+"""Format of the manifests that are written and read."""
 _MANIFEST = "manifest.json"
 TENSORS = "tensors.safetensors"
 """File of a checkpoint with all its tensors."""
@@ -94,15 +94,14 @@ def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] |
     for name, listed in manifest["files"].items():
         path = folder / Path(name).name
         found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size != listed.get("bytes", found.st_size):
-            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {listed.get('bytes')}")
+        if not stat.S_ISREG(found.st_mode) or found.st_size != listed["bytes"]:
+            raise ValueError(f"{name} has {found.st_size} bytes, but the manifest says {listed['bytes']}")
         if (digest := (hashed or {}).get(name) or _sha256(path, beat)) != listed["sha256"]:
             raise ValueError(f"{name} has sha256 {digest[:12]}…, but the manifest says {listed['sha256'][:12]}…")
-    if manifest["format"] > 1:
-        # Hidden files belong to other programs, for example NFS or file managers.
-        named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-        if strange := named - {_MANIFEST, *manifest["files"]}:
-            raise ValueError(f"it contains {', '.join(sorted(strange))}, which its manifest does not list")
+    # Hidden files belong to other programs, for example NFS or file managers.
+    named = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    if strange := named - {_MANIFEST, *manifest["files"]}:
+        raise ValueError(f"it contains {', '.join(sorted(strange))}, which its manifest does not list")
     if not isinstance(manifest["state"], dict):
         raise ValueError(f"its state must be a mapping, not {manifest['state']!r:.60}")
     return manifest
@@ -187,16 +186,12 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 
     They differ only in mode async: there the weights come from the newest checkpoint of any learner. Learners in mode
     sync continue from the newest complete checkpoint (`complete_steps`), if there is one; a learner that is not in it
-    continues from an earlier one, and takes the others' weights when it joins them. A learner without checkpoints
-    begins from the first learner's. So does one that was attached to the run and has only the checkpoint of step 0,
-    because others would mix its untrained weights with theirs. If all checkpoints of a learner are damaged, it
-    continues from another learner's, provided that in this mode the weights survive the death of a trainer
-    (``ModeSpec.outlived``). Raises CheckpointError if no checkpoint is valid.
+    continues from an earlier one, and takes the others' weights when it joins them. A learner may also begin from the
+    first learner's (`begins_from_first`). If all checkpoints of a learner are damaged, it continues from another
+    learner's, provided that in this mode the weights survive the death of a trainer (``ModeSpec.outlived``). Raises
+    CheckpointError if no checkpoint is valid.
     """
-    own = directory_of(root, learner)
-    own = own if folders(own) else root
-    if mode.elastic and _learned(root) and not _learned(own):
-        own = root
+    own = root if begins_from_first(root, learner, mode) else directory_of(root, learner)
     others = [directory for directory in directories(root).values() if directory != own]
     weights = newest(own, *others, beat=beat) if mode.central else None
     if mode.in_step and (complete := {*complete_steps([own, *others])} - {0}):
@@ -212,12 +207,22 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
     return mine, weights or mine
 
 
+def begins_from_first(root: Path, learner: int, mode: ModeSpec) -> bool:
+    """Whether a learner continues from the first learner's checkpoints because it has none, or has learned nothing.
+
+    A learner that was attached to the run saves its initial weights at step 0. If it continued with them while the
+    first learner continues with trained ones, others would mix its untrained weights with theirs.
+    """
+    own = directory_of(root, learner)
+    return own != root and (not folders(own) or (mode.elastic and _learned(root) and not _learned(own)))
+
+
 def _learned(directory: Path) -> bool:
     """Whether a directory has a checkpoint of a later step than 0."""
     return any(steps_of(folder) for folder in folders(directory))
 
 
-def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found] | None:
+def find_common(directories: Sequence[Path]) -> list[Found] | None:
     """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
     Learners in mode sync continue exactly from these. There are none if some learners went on without others. Those of
@@ -231,7 +236,7 @@ def find_common(directories: Sequence[Path], beat: Beat = silent) -> list[Found]
             return None
         with suppress(*_DAMAGE):
             own = [next(folder for folder in folders(d) if steps_of(folder) == steps) for d in directories]
-            return [find_at(folder, beat) for folder in own]
+            return [find_at(folder) for folder in own]
     return None
 
 
@@ -314,20 +319,14 @@ def steps_of(folder: Path) -> int:
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    """Parse a manifest of either format, and return it with the key ``files``; raises ValueError if it is damaged."""
+    """Parse a manifest; raises ValueError if it is damaged, or if another version of actorlearn has written it."""
     cut = data.rfind(b',\n "sha256"')
-    if cut >= 0 and data[cut:] == _last_line(data[:cut]):
-        sealed: dict[str, Any] = json.loads(data)
-        if sealed["format"] != FORMAT:
-            raise ValueError(
-                f"its manifest has format {sealed['format']}, and this version reads formats 1 and {FORMAT}"
-            )
-        return sealed
-    with suppress(*_DAMAGE):
-        early: dict[str, Any] = json.loads(data)
-        if early["format"] == 1:
-            return {**early, "files": {name: {"sha256": digest} for name, digest in early["sha256"].items()}}
-    raise ValueError(f"{_MANIFEST} is damaged: it does not match its own hash")
+    if cut < 0 or data[cut:] != _last_line(data[:cut]):
+        raise ValueError(f"{_MANIFEST} is damaged: it does not match its own hash")
+    manifest: dict[str, Any] = json.loads(data)
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"its manifest has format {manifest['format']}, and this version reads format {FORMAT}")
+    return manifest
 
 
 def _last_line(text: bytes) -> bytes:

@@ -19,7 +19,6 @@ from actorlearn.files import make_folder, write_atomically
 from actorlearn.nearest import nearest as similar
 from actorlearn.parameters.checkpoint_folders import (
     LOOKS,
-    Beat,
     CheckpointError,
     Found,
     complete_steps,
@@ -29,7 +28,6 @@ from actorlearn.parameters.checkpoint_folders import (
     folders,
     newest,
     short,
-    silent,
     steps_of,
 )
 
@@ -103,23 +101,35 @@ def read_at(text: str) -> str | int:
     return int(digits) if digits.isascii() and digits.isdecimal() else text
 
 
-def choose(directory: Path, at: str | int, beat: Beat = silent) -> Found:
+def choose(directory: Path, at: str | int) -> Found:
     """Return the valid checkpoint that ``at`` names: newest, best, or its environment steps.
 
     Raises ValueError if there is no such checkpoint; the text lists those that exist. Raises CheckpointError if the
     checkpoint is damaged, or if none is valid.
     """
     if at == NEWEST:
-        return newest(directory, beat=beat)
+        return newest(directory)
     for _ in range(LOOKS):
         folder = named(directory, at)
         try:
-            return find_at(folder, beat)
+            return find_at(folder)
         except (OSError, ValueError) as error:
             damage = f"{short(folder)} is damaged: {error}; choose another checkpoint, or restore it from a copy"
         if folder.is_dir():  # otherwise a living trainer has removed it in the meantime
             break
     raise CheckpointError(damage)
+
+
+def directory_of_equals(root: Path, at: str | int) -> Path:
+    """Return the directory in which the checkpoint ``at`` of learners with equal weights is: of the first that has it.
+
+    The newest is looked for at the steps of the newest complete checkpoint (`complete_steps`), because the first
+    learner may have been lost. Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
+    """
+    own = directories(root)
+    having = {steps_of(folder): directory for directory in reversed([*own.values()]) for folder in folders(directory)}
+    steps = next(complete_steps([*own.values()]), -1) if at == NEWEST else _steps(at, having, read_best(root))
+    return having.get(steps, root)
 
 
 def named(directory: Path, at: str | int) -> Path:
@@ -164,18 +174,19 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
     return max((each for each in folders(directory) if steps_of(each) <= env_steps), key=steps_of, default=None)
 
 
-def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
+def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
     """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
     For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
-    only steps of complete checkpoints (`complete_steps`) can be chosen, and a learner that is not in the complete one
-    continues from its newest one before; a learner without any is left out. Raises ValueError if there is no such
+    only steps of complete checkpoints (`complete_steps`) can be chosen. A learner that is not in the complete one
+    continues from its newest one before, and so do learners with central weights (``central``), which would all
+    continue from the newest; a learner without any is left out. Raises ValueError if there is no such
     checkpoint, and CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
     steps = _steps(at, there, read_best(root))
-    of_each = _newest_until if in_step else nearest
+    of_each = _newest_until if in_step or central else nearest
     chosen = {learner: of_each(directory, steps) for learner, directory in own.items()}
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}
     for folder in found.values():

@@ -89,8 +89,8 @@ class Learner:
     """Mode gossip: reports a problem of another learner to the user."""
     number: int = 0
     """This learner's number, which never changes; its rank is its index among the learners that have joined."""
-    consumed: Consumed | None = None
-    """Table of the experience from which the weights have learned; None if it is not kept."""
+    consumed: Consumed = field(default_factory=lambda: Consumed(1))
+    """Table of the experience, by the number of each learner, from which the weights have learned."""
     spread: Spread = whole
     """Divides the work of an optimizer step among this learner's cores."""
     endpoints: Endpoints | None = None

@@ -272,12 +272,7 @@ class _Async(ModeSpec):
             )
 
     def exchange(self, learner: int, incarnation: int, asked: LearnersAsked, folders: Folders) -> ExchangeSettings:
-        return AsyncExchangeSettings(
-            rank=learner,
-            learners=asked.learners.count,
-            store=folders.segment("store"),
-            local_steps=asked.learners.local_steps,
-        )
+        return AsyncExchangeSettings(store=folders.segment("store"), local_steps=asked.learners.local_steps)
 
     def run_segments(self, asked: LearnersAsked, sizes: Sizes) -> list[Layout]:
         count, chunks = asked.learners.count, asked.learners.chunks

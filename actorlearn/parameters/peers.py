@@ -135,10 +135,9 @@ class Peers:
             return self._poll() and wanted in (self._wanted(), self._joined)
 
         settings = self._mode.among(self._settings, wanted.trainers, self._control.id, wanted.number)
-        carried, consumed = self.learner.carried, self.learner.consumed
-        carried.together = settings.together
-        if not settings.together and consumed is not None:
-            consumed.forget_others(self.learner.number)
+        self.learner.carried.together = settings.together
+        if not settings.together:
+            self.learner.consumed.forget_others(self.learner.number)
         learner = replace(
             self.learner, alive=alive, present=self.present, warn=self._control.warned, endpoints=self._endpoints
         )

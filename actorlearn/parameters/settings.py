@@ -260,23 +260,21 @@ class SyncExchangeSettings(ExchangeSettings, tag="sync", frozen=True, kw_only=Tr
         return self.learners
 
     def __post_init__(self) -> None:
-        _make_sure_of_rank(self.rank, self.learners)
+        if self.rank >= self.learners:
+            raise ValueError(
+                f"exchange.rank: {self.rank} must be from 0 to {self.learners - 1}, because there are {self.learners} "
+                "learners"
+            )
 
 
 class AsyncExchangeSettings(ExchangeSettings, tag="async", frozen=True, kw_only=True):
     """Settings of a learner that changes weights in a parameter store in shared memory."""
 
-    rank: Annotated[int, Meta(ge=0)]
-    """Number of this learner."""
-    learners: Annotated[int, Meta(ge=1)]
     store: Shm
     """The segment of the parameter store."""
     local_steps: Annotated[int, Meta(ge=1)] = 1
     """Number of optimizer steps between two exchanges with the store, counted across batches; above 1 only with
     adam."""
-
-    def __post_init__(self) -> None:
-        _make_sure_of_rank(self.rank, self.learners)
 
 
 class ServedExchangeSettings(ExchangeSettings, tag="served", frozen=True, kw_only=True):
@@ -326,13 +324,6 @@ class GossipExchangeSettings(ExchangeSettings, tag="gossip", frozen=True, kw_onl
         """Unix socket at which this learner receives messages of others on this machine; None if it has none."""
         address = self.messages.of(self.rank)
         return address if isinstance(address, Ipc) and not self.host else None
-
-
-def _make_sure_of_rank(rank: int, learners: int) -> None:
-    if rank >= learners:
-        raise ValueError(
-            f"exchange.rank: {rank} must be from 0 to {learners - 1}, because there are {learners} learners"
-        )
 
 
 class ExperienceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -92,10 +92,6 @@ class Replay:
         """Number of rows that must follow an item's first row before the item can be drawn."""
         self._out: dict[int, NDArray[Any]] = {}
 
-    def __len__(self) -> int:
-        """Return the number of transitions or sequences that can be drawn."""
-        return len(self.sampler)
-
     @property
     def transitions(self) -> int:
         """Number of stored transitions whose returns are complete."""
@@ -338,11 +334,10 @@ class Replay:
         state: NDArray[np.float32] = self._column["state"][cell // self.shape.every]
         return state
 
-    def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> int:
-        """Set the priorities [B] of the sequences of a sample; return how many of them were dropped meanwhile."""
+    def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> None:
+        """Set the priorities [B] of those sequences of a sample that were not dropped meanwhile."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
-        return int(np.count_nonzero(~there))
 
     def _gather(self, cell: NDArray[np.int64], out: NDArray[Any]) -> None:
         """Write the observations of cells [B], made from stored frames, to ``out`` [B, *observation_shape]."""

@@ -37,9 +37,6 @@ class Uniform:
         """Index of each cell in that list; -1 if it is not in it."""
         self._count = 0
 
-    def __len__(self) -> int:
-        return self._count
-
     def insert(self, cell: Cells) -> None:
         """Make the cells [N] drawable, which are not drawable yet: append them to the list."""
         place = np.arange(self._count, self._count + len(cell))
@@ -105,14 +102,13 @@ class Prioritised:
         self,
         cells: int,
         alpha: float,
-        new: float | None,
         memory: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
     ) -> None:
         """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted.
 
-        ``new`` is the priority of a cell that was never drawn (the rule of accel_rl). With None this is the largest
-        priority so far, and 1 before there is any (the rule of the paper). ``memory`` has the nodes of the sum tree,
-        and the largest priority [1], initially 1. If it is shared memory, a later process can ``recover`` priorities.
+        A cell that was never drawn has the largest priority so far, and 1 before there is any, as in the paper.
+        ``memory`` has the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a
+        later process can ``recover`` priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
@@ -120,27 +116,17 @@ class Prioritised:
         self._tree = SumTree(cells, node)
         self._largest: NDArray[np.float64] = largest
         self._alpha = alpha
-        self._new = new
-        if new is not None:
-            self._largest[0] = new
-        self._count = 0
         self._kept: list[tuple[Cells, NDArray[np.float64]]] | None = None
         """Cells of each update since `keep`, and their priorities^alpha before it; None: nothing is kept."""
         self._largest_kept = 0.0
 
-    def __len__(self) -> int:
-        """Return the number of inserted cells, including those with priority 0."""
-        return self._count
-
     def insert(self, cell: Cells) -> None:
         """Make the cells [N] drawable, with the priority of new cells."""
         self._tree.set(cell, self._largest[0] ** self._alpha)
-        self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
         """Make the cells [N] not drawable: set their priorities to 0."""
         self._tree.set(cell, 0.0)
-        self._count -= len(cell)
 
     def recover(self, cell: Cells, new: Cells) -> None:
         """Make exactly the cells [N] drawable, with their priorities in memory, which a killed process has left.
@@ -151,7 +137,6 @@ class Prioritised:
         priority[cell] = self._tree.priorities[cell]
         priority[new] = self._largest[0] ** self._alpha
         self._tree.fill(priority)
-        self._count = len(cell)
 
     def draw(self, count: int, random: np.random.Generator) -> Drawn:
         """Draw ``count`` cells, one from each equal part of the probability mass; raises LookupError if it is 0."""
@@ -163,7 +148,7 @@ class Prioritised:
         if self._kept is not None:
             self._kept.append((cell, self._tree.priorities[cell]))
         self._tree.set(cell, priority.astype(np.float64) ** self._alpha)
-        if self._new is None and len(priority):
+        if len(priority):
             self._largest[0] = max(self._largest[0], priority.max())
 
     def keep(self) -> None:
@@ -181,14 +166,14 @@ class Prioritised:
         return {"priority": self._tree.priorities}
 
     def state(self) -> dict[str, Any]:
-        """Return the largest priority so far, and the number of drawable cells."""
-        return {"largest": float(self._largest[0]), "count": self._count}
+        """Return the largest priority so far."""
+        return {"largest": float(self._largest[0])}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Restore the saved priorities and numbers; raises ValueError if they are not valid."""
+        """Restore the saved priorities and the largest one; raises ValueError if they are not valid."""
         check_priorities(arrays["priority"], self._tree.size, state)
         self._tree.fill(arrays["priority"])
-        self._largest[0], self._count = state["largest"], int(state["count"])
+        self._largest[0] = state["largest"]
 
 
 Sampler = Uniform | Prioritised

@@ -68,11 +68,6 @@ def check_priorities(priority: NDArray[Any], cells: int, state: Mapping[str, Any
         raise ValueError(
             f"the saved priorities are {priority.dtype} {priority.shape}; they must be {cells} finite float64 >= 0"
         )
-    largest, count = state.get("largest"), state.get("count")
+    largest = state.get("largest")
     if not isinstance(largest, int | float) or not 0.0 <= largest < float("inf"):
         raise ValueError(f"the saved largest priority is {largest!r:.100}; it must be finite and 0 or more")
-    if not isinstance(count, int) or not np.count_nonzero(priority) <= count <= cells:
-        raise ValueError(
-            f"the saved number of cells is {count!r:.100}; it must be at most {cells}, and at least the number of "
-            "cells that have a priority"
-        )

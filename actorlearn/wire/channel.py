@@ -595,11 +595,6 @@ class Dealer:
             return f"{self.address} cannot be reached: no process listens there, or a firewall blocks it"
         return self._trouble or f"the connection to {self.address} was lost"
 
-    @property
-    def sources(self) -> list[zmq.Socket[bytes]]:
-        """Sockets to poll: one of them is readable when a message has arrived."""
-        return [self.socket]
-
     def close(self, linger_ms: int = 0) -> None:
         """Close after waiting at most ``linger_ms`` milliseconds for unsent messages; others are dropped."""
         if self._monitor is not None:
@@ -673,16 +668,16 @@ def _speaks_only_ipv6(address: Tcp) -> bool:
 
 
 class Waiter:
-    """Sleeps until another process writes to the wakeup pipe, a message arrives on the socket, or time is over."""
+    """Sleeps until another process writes to the wakeup pipe, a message arrives, or time is over."""
 
-    def __init__(self, wakeup: Wakeup | None, channel: Router | Dealer | None) -> None:
-        """Watch a wakeup pipe and a socket; None if this process does not have one."""
+    def __init__(self, wakeup: Wakeup | None, dealer: Dealer | None) -> None:
+        """Watch a wakeup pipe and a connection; None if this process does not have one."""
         self._wakeup = wakeup
         self._poller = zmq.Poller()
         if wakeup is not None:
             self._poller.register(wakeup.fd, zmq.POLLIN)
-        for source in channel.sources if channel is not None else ():
-            self._poller.register(source, zmq.POLLIN)
+        if dealer is not None:
+            self._poller.register(dealer.socket, zmq.POLLIN)
 
     def wait(self, timeout_ms: int) -> bool:
         """Sleep for at most ``timeout_ms`` milliseconds, then empty the pipe; return False if nothing happened."""

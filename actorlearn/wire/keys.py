@@ -53,7 +53,7 @@ class AllowList:
     def __init__(self, folder: Path) -> None:
         """Read the folder; raises KeysError if its list cannot be used."""
         self._folder = folder
-        self._names = {key: name for name, key in read_list(folder).items()}
+        self._names = read_list(folder)
         self._read_s = time.monotonic()
 
     def __call__(self, public: bytes) -> str | None:
@@ -63,7 +63,7 @@ class AllowList:
         """
         if time.monotonic() - self._read_s >= LIST_AGAIN_S:
             with suppress(KeysError, OSError):
-                self._names = {key: name for name, key in read_list(self._folder).items()}
+                self._names = read_list(self._folder)
             self._read_s = time.monotonic()
         return self._names.get(public)
 
@@ -116,8 +116,8 @@ def node_keys(file: Path) -> NodeKeys:
     return NodeKeys(name, ClientKeys(_pair(file, said), _key(file, said, "head")))
 
 
-def read_list(folder: Path) -> dict[str, bytes]:
-    """Return the public keys that may connect, as name -> key; raises KeysError if the list cannot be used."""
+def read_list(folder: Path) -> dict[bytes, str]:
+    """Return the public keys that may connect, as key -> name; raises KeysError if the list cannot be used."""
     try:
         mode = folder.stat().st_mode
         files = sorted(folder.glob("*.pub"))
@@ -135,7 +135,7 @@ def read_list(folder: Path) -> dict[str, bytes]:
         if key in names:
             raise KeysError(f"{file}: has the key of {names[key]}; each node needs its own, so remove the file")
         names[key] = file.stem
-    return {name: key for key, name in names.items()}
+    return names
 
 
 def revoke(folder: Path, name: str) -> None:

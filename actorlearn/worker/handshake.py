@@ -7,39 +7,14 @@ supervisor compares them with those of the plan. Both are texts by key, so that 
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
 
-from actorlearn.actions import Actions
+from actorlearn.envs.interface import EnvSpec
 
 _CHARACTERS = 1000
 """Limit on a text of these shapes, far below that of a text in a message."""
 
 
-class Playable(Protocol):
-    """Shapes and types of an environment, which this process or another one has made."""
-
-    @property
-    def observation_shape(self) -> tuple[int, ...]:
-        """Shape of one environment's observation, without a batch dimension."""
-
-    @property
-    def observation_dtype(self) -> str:
-        """Name of the observation's numpy type."""
-
-    @property
-    def actions(self) -> Actions:
-        """Space of the actions."""
-
-    @property
-    def agents(self) -> int:
-        """Number of agents in a game."""
-
-    @property
-    def frames_per_step(self) -> int:
-        """Number of emulator frames in a step."""
-
-
-def shape_to_match(env_id: str, env: Playable, horizon: int, blocks: int, groups: int) -> dict[str, str]:
+def shape_to_match(env_id: str, env: EnvSpec, horizon: int, blocks: int, groups: int) -> dict[str, str]:
     """Return the shapes and sizes on which a simulator and the run's plan must agree, as texts by topology key."""
     return {
         "env.id": env_id,

@@ -1,8 +1,7 @@
 """Sets the time slice and the scheduling class of this process in Linux. Needs no privilege.
 
 Both apply to the calling thread, and to threads and processes that it starts later, so set them first. The functions
-return ``False`` if nothing has changed: on another operating system, on an older kernel, or if a sandbox refuses the
-call.
+return ``False`` if nothing has changed: on an older kernel, or if a sandbox refuses the call.
 """
 
 from __future__ import annotations
@@ -10,14 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import sys
 from typing import Literal
 
-SHORTEST_SLICE_NS, LONGEST_SLICE_NS = 100_000, 100_000_000
-"""Limits to which the kernel clamps a slice (kernel/sched/syscalls.c, ``__setparam_fair``)."""
-
-SLICE_NS = SHORTEST_SLICE_NS
-"""Time slice, in nanoseconds, of processes that wait for each other.
+SLICE_NS = 100_000
+"""Time slice, in nanoseconds, of processes that wait for each other: the shortest that the kernel gives.
 
 With it PAAC on two cores made 2,433 steps/s beside one busy process at nice 19, and 2,353 beside two. Without it there
 were 2,332 and 2,145 steps/s. On an idle machine, and beside one busy process at nice 0, it made no difference."""
@@ -25,8 +20,8 @@ were 2,332 and 2,145 steps/s. On an idle machine, and beside one busy process at
 SchedulingClass = Literal["other", "batch", "idle"]
 """Scheduling class of Linux: other (the default), batch (a wakeup does not preempt the running thread), or idle (the
 process gets only processor time that no other process uses)."""
-POLICIES = {"other": "SCHED_OTHER", "batch": "SCHED_BATCH", "idle": "SCHED_IDLE"}
-"""Scheduling class -> its name in Linux and in the module ``os``."""
+POLICIES = {"other": os.SCHED_OTHER, "batch": os.SCHED_BATCH, "idle": os.SCHED_IDLE}
+"""Scheduling class -> its number. Classes of these numbers share the processor by EEVDF."""
 
 _SETATTR, _GETATTR = "sched_setattr", "sched_getattr"
 _CALLS = {
@@ -53,7 +48,7 @@ class _Attributes(ctypes.Structure):
 
 
 def set_slice(ns: int) -> bool:
-    """Set the time slice in nanoseconds, and return whether it is set; 0 restores the kernel's default.
+    """Set the time slice, 100_000 to 100_000_000 nanoseconds, and return whether it is set.
 
     In Linux's scheduler EEVDF, a thread that wakes up waits for the end of the running thread's slice, unless its own
     slice is shorter. With a short slice it runs at once; its share of the processor is unchanged. This needs Linux
@@ -61,12 +56,12 @@ def set_slice(ns: int) -> bool:
     slice, and the result is False.
     """
     attributes = _attributes()
-    if attributes is None or attributes.policy & ~_RESET_ON_FORK not in _fair():
+    if attributes is None or attributes.policy & ~_RESET_ON_FORK not in POLICIES.values():
         return False
     attributes.runtime = ns
     if _call(_SETATTR, ctypes.byref(attributes), 0) != 0:
         return False
-    return slice_ns() == min(max(ns, SHORTEST_SLICE_NS), LONGEST_SLICE_NS) if ns else slice_ns() != 0
+    return slice_ns() == ns
 
 
 def slice_ns() -> int:
@@ -80,19 +75,11 @@ def set_policy(policy: SchedulingClass) -> bool:
 
     The kernel may refuse a change from class idle, depending on the nice value and its limit.
     """
-    number = getattr(os, POLICIES[policy], None)
-    if number is None:
-        return False
     try:
-        os.sched_setscheduler(0, number, os.sched_param(0))
+        os.sched_setscheduler(0, POLICIES[policy], os.sched_param(0))
     except OSError:
         return False
     return True
-
-
-def _fair() -> tuple[int, ...]:
-    """Return the numbers of the scheduling classes that share the processor by EEVDF."""
-    return tuple(getattr(os, name) for name in POLICIES.values())
 
 
 def _attributes() -> _Attributes | None:
@@ -108,7 +95,7 @@ def _attributes() -> _Attributes | None:
 def _call(name: str, *arguments: object) -> int:
     """Make one of the two system calls for the calling thread; returns -1 if it fails or is not available."""
     number = _CALLS.get(platform.machine(), {}).get(name)
-    if number is None or not sys.platform.startswith("linux"):
+    if number is None:
         return -1
     converted = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return int(ctypes.CDLL(None).syscall(ctypes.c_long(number), ctypes.c_long(0), *converted))

@@ -84,7 +84,7 @@ def cases(path: Path, shape: ReplayShape, seconds: float) -> tuple[dict[str, Cal
     random, cells = np.random.default_rng(0), shape.rings * shape.rows
     uniform = Uniform(cells)
     tree, largest = (segment[name] for name in PRIORITIES)
-    prioritised = Prioritised(cells, alpha=0.6, new=1.0, memory=(tree, largest))
+    prioritised = Prioritised(cells, alpha=0.6, memory=(tree, largest))
     stored = _fill(Replay(segment, shape, OffPolicySettings(n_step=max(STEPS)), uniform), random)
     prioritised.insert(uniform.arrays()["cell"])
     samplers: dict[str, Sampler] = {"uniform": uniform, "prioritised": prioritised}

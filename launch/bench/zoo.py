@@ -42,6 +42,7 @@ from launch.runs.jsonl import read_object
 from launch.sweeps.history import Ended, RunId
 from launch.sweeps.state import STATE_FILE
 from launch.sweeps.state import read as read_history
+from launch.topology.defaults import BY_CORES
 from launch.topology.load import load
 
 FILE = Path(__file__).with_name("zoo.csv")
@@ -145,7 +146,8 @@ class RowFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
         topology = self.folder / TOPOLOGY
         write_atomically(topology, self.row.source)
-        one_each = {key: 1 for key in sorted(load(str(topology), self.row.overrides).left_to_cores)}
+        written = load(str(topology), self.row.overrides).written
+        one_each = {key: 1 for key in BY_CORES if key not in written}
         overrides = [override.partition("=") for override in self.row.overrides]
         keys = {
             "topology": topology.name,

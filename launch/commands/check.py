@@ -24,7 +24,7 @@ from actorlearn.optim.schedules import for_batches, scale_rate
 from actorlearn.parameters.mixing import FREE_AGE, Mixing, measure_mixing, speed
 from actorlearn.parameters.modes import GOSSIP
 from launch.machine.folders import runtime_root
-from launch.machine.gpus import count_gpus
+from launch.machine.gpus import visible_gpus
 from launch.plan.addresses import Addresses
 from launch.plan.memory_order import disorder
 from launch.plan.nodes import NodeResources, need_of, place_learners
@@ -33,7 +33,7 @@ from launch.plan.planning import plan
 from launch.plan.probe import Description, describe
 from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
-from launch.topology.load import Topology, TopologyError, in_all, load, sizes, tree
+from launch.topology.load import Topology, TopologyError, by_key, in_all, load, sizes, tree
 from launch.topology.modes import mode, section_of
 
 
@@ -175,7 +175,7 @@ def tables(loaded: Topology, made: Plan, everything: bool = False) -> list[Table
     If ``everything`` is true, return tables of processes, shared memory and all keys instead. ``loaded``: the topology
     as the user has written it.
     """
-    values = _dotted(tree(made.topology))
+    values = by_key(tree(made.topology))
     if everything:
         return [_processes(made), _segments(made), _keys("key", values)]
     return [_keys("set", {key: value for key, value in values.items() if key in loaded.written})]
@@ -205,7 +205,7 @@ def placement(made: Plan) -> dict[str, list[int]]:
     Raises TopologyError if the learners do not fit on such nodes.
     """
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
-    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=count_gpus())
+    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
     need = need_of(topology, made.description)
     placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
     return {name: [learner for learner, node in placed.items() if node == name] for name in names}
@@ -282,17 +282,6 @@ def _keys(heading: str, values: Mapping[str, Any]) -> Table:
     for key, value in values.items():
         table.add_row(key, escape(_value(value)))
     return table
-
-
-def _dotted(resolved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a topology by dotted key, such as simulators.count."""
-    found: dict[str, Any] = {}
-    for key, value in resolved.items():
-        if isinstance(value, Mapping):
-            found |= {f"{key}.{inner}": part for inner, part in value.items()}
-        else:
-            found[key] = value
-    return found
 
 
 def _value(value: object) -> str:

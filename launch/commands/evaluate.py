@@ -22,7 +22,7 @@ from actorlearn.worker.settings import POLICY_FILE, EvaluateSettings, LoadSettin
 from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
-from launch.plan.probe import Description, describe
+from launch.plan.probe import describe
 from launch.plan.roles import own_weights, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
@@ -30,7 +30,7 @@ from launch.runs.client import CHANGE_S, ask
 from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.supervision.requests import OPEN
-from launch.topology.load import Topology, load_saved
+from launch.topology.load import load
 
 BEHIND = 2
 """Intervals between checkpoints by which a learner's newest checkpoint may be older than the newest of all learners.
@@ -150,12 +150,13 @@ def settings(
     film the environment is asked for its speed.
     """
     refuse_episodes(episodes)
-    run.refuse_missing("evaluate", at)
-    topology = load_saved(run.path / find.TOPOLOGY_FILE)
+    run.refuse_missing("evaluate", NEWEST)
+    topology = load(run.path / find.TOPOLOGY_FILE)
+    run.refuse_missing("evaluate", at, 0 if own_weights(topology) else None)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
-        policy=policy(chosen, _shapes(run, topology)),
+        policy=policy(chosen, _shapes(run)),
         run_dir=str(run.path),
         at=at,
         behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
@@ -169,15 +170,13 @@ def settings(
     )
 
 
-def _shapes(run: RunFolder, topology: Topology) -> PolicySettings | Description:
-    """Return the shapes that a run has saved; if its version saved none, build its environment to find them."""
+def _shapes(run: RunFolder) -> PolicySettings:
+    """Return the shapes that a run has saved; raises RunError."""
     try:
         return read(run.path / POLICY_FILE, LoadSettings).policy
-    except FileNotFoundError:
-        return describe(topology, here=False)
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{run.name} cannot be evaluated: {error}; or resume the run once, which writes the file again"
+            f"{run.name} cannot be evaluated: {error}; resume the run once, which writes the file again"
         ) from None
 
 

@@ -1,7 +1,6 @@
 """``actorlearn health``: reports when learning failed, by the rules of ``launch/reports/health.py``.
 
-The rules are applied to the reports of a living or ended run, also to those that earlier versions without these rules
-have written.
+The rules are applied to the reports of a living or ended run.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def new(folder: Path, names: list[str]) -> int:
 
 def show(folder: Path, json: bool) -> int:
     """List the nodes whose keys may connect; return the exit status."""
-    names = {name: key.hex() for name, key in read_list(folder / LIST_FOLDER).items()}
+    names = {name: key.hex() for key, name in read_list(folder / LIST_FOLDER).items()}
     here = [name for name in names if (folder / f"{name}.key").exists()]
     if json:
         print(json_format.dumps({"nodes": names, "secrets_here": here}))

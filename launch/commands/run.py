@@ -65,10 +65,10 @@ def resume(
     ``at``: the checkpoint: "newest", "best" or its environment steps.
     """
     with trial() as trial_over:
-        from launch.topology.load import load_saved
+        from launch.topology.load import load
 
         run = find_resumable(word, at)
-        loaded, starts = load_saved(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
+        loaded, starts = load(run.path / find.TOPOLOGY_FILE, overrides), find_engine(engine)
         return run_in(run.path, loaded, starts, keys, resume_at=at, plain=plain, trial_over=trial_over)
 
 
@@ -116,7 +116,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
         raise RunError(
             f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
         )
-    run.refuse_missing("resume from", at)
+    run.refuse_missing("resume from", at, None)  # the mode, which may be changed, decides whose it must be
     return run
 
 

@@ -25,12 +25,13 @@ from launch.errors import RunError
 from launch.runs.find import META_FILE, RUNS
 from launch.sweeps import table
 from launch.sweeps.decisions import Listed, Population, Search
-from launch.sweeps.file import Sweep, as_json, changed, in_words, read
+from launch.sweeps.file import Sweep, changed, in_words, read
 from launch.sweeps.history import FORMAT, Begun, History
 from launch.sweeps.loop import Loop
 from launch.sweeps.slots import Slots, find_slots
 from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
+from launch.topology.load import plain
 
 TOPOLOGY_FILE = "base.yaml"
 """File in the sweep's folder with the topology from which all its runs start."""
@@ -78,7 +79,7 @@ def _begin(asked: Sweep, state: State) -> Sweep:
     if begun is None:
         if others := [path.name for path in state.path.parent.iterdir() if path != state.path]:
             raise RunError(f"{state.path.parent}: contains {others[0]} but no sweep; name an empty or new --folder")
-        keys = as_json(asked.keys)
+        keys = plain(asked.keys)
         state.add(Begun(format=FORMAT, version=__version__, keys=keys, topology=asked.text, pins=dict(asked.pins)))
         return asked
     way_out = f"restore it, or start another sweep with --folder (this sweep is in {state.path.parent})"
@@ -94,7 +95,7 @@ def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:
     search = sweep.search()
     if json:
         trials = [dict(values) for values in search.trials] if isinstance(search, Listed) else None
-        told = {"name": sweep.name, "folder": str(place), "keys": as_json(sweep.keys), "trials": trials}
+        told = {"name": sweep.name, "folder": str(place), "keys": plain(sweep.keys), "trials": trials}
         print(json_format.dumps({**told, "at_once": slots.at_once, "hosts": [*slots.hosts]}))
         return 0
     if isinstance(search, Listed):
@@ -112,7 +113,7 @@ def _size(sweep: Sweep) -> str:
     search, seeds = sweep.search(), len(sweep.keys.seeds)
     if isinstance(search, Population):
         return f"{search.generations} generations of {seeds} members"
-    trials = len(search.trials) if isinstance(search, Listed) else as_json(sweep.keys)["search"]["trials"]
+    trials = len(search.trials) if isinstance(search, Listed) else plain(sweep.keys)["search"]["trials"]
     each = ", each" if trials > 1 else ""
     return f"{_count(trials, 'trial')}{each} with {_count(seeds, 'seed')}: {_count(trials * seeds, 'run')}"
 

@@ -86,7 +86,8 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
         raise FailedError(
             f"-o {output}: cannot be written: {error.strerror}; the fastest keys are: {' '.join(keys)}"
         ) from None
-    print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
+    use = f"; use it with: actorlearn run {path} @{output}" if output.is_file() else ""  # a pipe is read only once
+    print(f"wrote {output}{use}")
     return 0
 
 

@@ -14,7 +14,7 @@ from actorlearn.metrics.registry import LEARNERS, metric
 from actorlearn.parameters.mixing import GraphSettings, neighbours
 from actorlearn.worker.roles import ROLES
 from launch.desk.cast import Process
-from launch.reports.checks import is_number, keep_usable
+from launch.reports.checks import is_number, keep_usable, section_of
 from launch.reports.format import as_bytes, as_percent, metric_value, printable
 
 MOST_BOXES = 6
@@ -166,8 +166,7 @@ def _between_learners(
 def _edges(trainers: Sequence[Mapping[str, Any]], topology: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return pairs of trainers in mode gossip; the second mixes the weights of the first with its own."""
     by_learner = {trainer["learner"]: trainer["id"] for trainer in trainers}
-    keys = topology.get("gossip")
-    named = keys if isinstance(keys, Mapping) else {}
+    named = section_of(topology, "gossip")
     chosen, peers = named.get("graph", "ring"), named.get("peers", 1)
     try:
         if isinstance(chosen, str):
@@ -188,8 +187,7 @@ def _memory_box(mode: str) -> dict[str, Any]:
 
 def _exchanged(row: Mapping[str, Any], trainer: str, topology: Mapping[str, Any]) -> str:
     """Return staleness and bytes per second of a trainer's exchange as text, without unknown ones."""
-    report = topology.get("report")
-    every_s = report.get("every_s") if isinstance(report, Mapping) else None
+    every_s = section_of(topology, "report").get("every_s")
     own = _of_learner(row, trainer)
     sent, staleness = own.get("bytes_sent"), own.get("staleness_mean")
     words = [f"staleness {metric_value(own, 'staleness_mean')}"] if is_number(staleness) else []

@@ -23,7 +23,6 @@ from actorlearn.metrics.registry import (
     SIMULATION_LIMIT_SHARE,
     STALENESS_SHOWN,
     describe_metric,
-    is_registered,
     metric,
 )
 from launch.desk.cast import Process
@@ -35,7 +34,7 @@ from launch.desk.watched import Group, WatchedRun
 from launch.display.plot import COLOURS, DARK_COLOURS
 from launch.display.screen import learning_metrics, slow_stage, stage_shares
 from launch.machine.cores import usable_cores
-from launch.reports.checks import is_number
+from launch.reports.checks import is_number, section_of
 from launch.reports.compare import find_differences, resample
 from launch.reports.format import (
     DASH,
@@ -219,7 +218,7 @@ def group_list(groups: Sequence[Group], places: Mapping[str, str]) -> Part:
                 "name": name,
                 "place": group_place[index],
                 "env": printable(firsts[index].env_id),
-                "algorithm": printable(str(_mapping(topologies[index].get("algorithm")).get("name") or "")),
+                "algorithm": printable(str(section_of(topologies[index], "algorithm").get("name") or "")),
                 "mode": printable(str(topologies[index].get("mode") or "")),
                 "runs": [watched.id for watched in group.members],
                 "values": [_value(differing[index][key]) for key in keys],
@@ -357,7 +356,7 @@ def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
         "name": name,
         "label": _label(name),
         "text": metric_value(row, name) if row.get(name) is None or is_number(row[name]) else DASH,
-        "description": describe_metric(name) if is_registered(name) else "",
+        "description": describe_metric(name),
     }
 
 
@@ -432,7 +431,7 @@ def _evaluation(one: Mapping[str, Any]) -> Part:
 def _about(view: RunView) -> Part:
     """Return details of the run, such as machine and versions, and the commands that repeat it."""
     meta = view.meta
-    machine, packages = (_mapping(meta.get(name)) for name in ("machine", "packages"))
+    machine, packages = (section_of(meta, name) for name in ("machine", "packages"))
     memory = machine.get("memory_bytes")
     commit = f"{meta['commit']}{' with uncommitted changes' if meta.get('dirty') else ''}" if meta.get("commit") else ""
     facts = {
@@ -452,10 +451,6 @@ def _about(view: RunView) -> Part:
         "facts": [[name, printable(str(value))] for name, value in facts.items() if value],
         "repeat": [printable(line) for line in _repeat(meta)],
     }
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _repeat(meta: Mapping[str, Any]) -> Iterator[str]:

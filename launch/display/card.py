@@ -149,8 +149,6 @@ def _score_in_training(told: Mapping[str, Any]) -> str:
 
 
 def _resumed(before: Life, now: Life) -> str:
-    if not now.recorded:
-        return f"at {now.resumed_at:,} steps, by a version that did not record changed keys"
     changed = printable(say(changes(before.topology, now.topology)))
     return f"at {now.resumed_at:,} steps, {f'with {changed}' if changed else 'without changed keys'}"
 

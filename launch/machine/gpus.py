@@ -16,11 +16,6 @@ TORCH_AND_GPUS = (
 """Program that imports torch and prints its version and the names of the GPUs that it sees, as JSON."""
 
 
-def count_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> int:
-    """Return the number of NVIDIA GPUs that CUDA shows to a process with this environment."""
-    return len(visible_gpus(devices, environment))
-
-
 def visible_gpus(devices: Path = Path("/dev"), environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the NVIDIA GPUs that CUDA shows to a process with this environment: numbers, or ids as in ``VISIBLE``."""
     there = sum(path.name.removeprefix("nvidia").isdecimal() for path in devices.glob("nvidia*"))

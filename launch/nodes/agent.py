@@ -24,7 +24,7 @@ from actorlearn.wire.channel import ChannelError, Dealer
 from actorlearn.wire.messages import MessageError
 from launch.errors import RunError
 from launch.machine.cores import boot_id, cores_word, usable_cores
-from launch.machine.gpus import count_gpus
+from launch.machine.gpus import visible_gpus
 from launch.machine.signals import Signals
 from launch.nodes import messages
 from launch.nodes.copies import CopyError
@@ -76,7 +76,7 @@ def machine() -> NodeResources:
     return NodeResources(
         cores=usable_cores(),
         shm_bytes=free_bytes(),
-        gpus=count_gpus(),
+        gpus=len(visible_gpus()),
         cores_id=f"{boot} {cores_word()}",
         shm_id=f"{boot} {SHM_ROOT.stat().st_dev}",
     )

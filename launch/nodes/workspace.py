@@ -69,7 +69,7 @@ class NodeWorkspace:
         interface = topology.nodes.interface
         host = address_towards(head) if interface is None else address_of(interface)
         addresses = self.addresses = Addresses(
-            run_id, self._run_dir, SHM_ROOT / name_of(own), runtime_root() / name_of(own), host
+            SHM_ROOT / name_of(own), runtime_root() / name_of(own), self._run_dir, host, run_id=run_id
         )
         goes_on_from = {learner: self._run_dir / path for learner, path in prepare.goes_on_from.items()}
         resumption = Resumption(

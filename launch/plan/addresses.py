@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from actorlearn.address import ByLearner, Folders, Ipc, Pipe, Shm
+from actorlearn.memory.owned import name_of
 from actorlearn.memory.shared import SHM_ROOT
 from actorlearn.parameters.checkpoint_folders import directory_of
 from actorlearn.wire.identity import ProcessId
@@ -16,27 +16,15 @@ FOLDERS = ("logs", "settings", "checkpoints")
 
 
 @dataclass(frozen=True)
-class Addresses:
+class Addresses(Folders):
     """All addresses of one run."""
 
-    run_id: str
-    run_dir: Path
-    shm: Path
-    """Folder of the run's segments."""
-    sockets: Path
-    """Folder of the run's sockets and wakeups."""
-    host: str = ""
-    """Address at which other nodes of the run reach this machine; empty in a run on one machine."""
+    run_id: str = field(kw_only=True)
 
     @classmethod
     def of_run(cls, run_id: str, run_dir: Path, sockets: Path) -> Addresses:
         """Return the addresses of a run of this user; ``sockets``: folder for its sockets."""
-        return cls(run_id, run_dir.absolute(), SHM_ROOT / f"actorlearn-{os.getuid()}-{run_id}", sockets)
-
-    @property
-    def folders(self) -> Folders:
-        """The folders of the run, in the form that exchanges need."""
-        return Folders(self.shm, self.sockets, self.run_dir, self.host)
+        return cls(SHM_ROOT / name_of(run_id), sockets, run_dir.absolute(), run_id=run_id)
 
     @property
     def control(self) -> Ipc:
@@ -47,10 +35,6 @@ class Addresses:
     def progress(self) -> Shm:
         """The progress segment, with the heartbeats of all processes."""
         return self.segment("progress")
-
-    def segment(self, name: str) -> Shm:
-        """Return the address of a segment by name."""
-        return self.folders.segment(name)
 
     def each(self, kind: str) -> ByLearner[Shm]:
         """Return the addresses of a kind of segment that each learner has, such as weights."""
@@ -66,7 +50,7 @@ class Addresses:
 
     def wakeup(self, process: ProcessId) -> Pipe:
         """Return the address of the pipe that wakes a process up; it stays the same when the process is restarted."""
-        return self.folders.wakeup(process.name)
+        return Pipe(str(self.sockets / f"{process.name}.wakeup"))
 
     def checkpoints(self, learner: int) -> Path:
         """Return the folder of a learner's checkpoints."""
@@ -81,7 +65,7 @@ class Addresses:
         return self.run_dir / "settings" / f"{process.socket_id}.json"
 
 
-NOWHERE = Addresses("", Path(), Path(), Path())
+NOWHERE = Addresses(Path(), Path(), Path(), run_id="")
 """Addresses for a plan that is not run."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +189,7 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
         if kind.most_trainer_threads > 1
         else "the network is small, and several threads would not make it faster",
     }
-    left = [(section, key) for section, key in BY_CORES if f"{section}.{key}" in topology.left_to_cores]
-    return [
-        Choice(f"{section}.{key}", getattr(getattr(topology, section), key), whys[f"{section}.{key}"])
-        for section, key in left
-    ]
+    return [Choice(key, attrgetter(key)(topology), whys[key]) for key in BY_CORES if key not in topology.written]
 
 
 def _for_kind(like: str) -> str:

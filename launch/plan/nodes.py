@@ -128,8 +128,7 @@ def find_uneven(
 
 def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
     """Return a warning if defaults depend on this machine's cores and nodes have more or fewer; else empty."""
-    by_cores = {f"{section}.{key}" for section, key in BY_CORES}
-    left = [choice.key for choice in choices if choice.key in by_cores]
+    left = [choice.key for choice in choices if choice.key in BY_CORES]
     others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
     if not left or not others:
         return ""

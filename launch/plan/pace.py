@@ -49,7 +49,7 @@ def more_simulators(topology: Topology, description: Description, cores: Cores) 
     the user has set are kept. If the default is one simulator for each core already, only its reason is replaced.
     """
     simulators, here = topology.simulators, topology.learners_of_a_node
-    if not description.step_s or COUNT not in topology.left_to_cores or ENVS in topology.written:
+    if not description.step_s or {COUNT, ENVS} & topology.written:
         return []
     whole, environments = simulators.groups * description.agents, simulators.environments
     most = min(math.ceil(cores.usable) // here, MOST_SIMULATORS)
@@ -74,7 +74,7 @@ def shorter_rollouts(topology: Topology, description: Description, cores: float)
     rollouts of recurrent networks are not changed, because they are the sequences from which these networks learn.
     """
     algorithm, step_s = topology.algorithm, description.step_s
-    if not step_s or topology.left_to_step_time != BY_STEP_TIME or description.state_size:
+    if not step_s or BY_STEP_TIME & topology.written or description.state_size:
         return []
     before_s = update_s(topology, step_s, cores)
     if before_s <= LONG_S or not isinstance(algorithm, OnPolicySettings):

@@ -219,7 +219,7 @@ class Plan:
         """Return the endpoint at which a trainer receives messages of other learners; empty if it has none."""
         if not process.role.learns:
             return ""
-        exchange = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), self.addresses.folders)
+        exchange = mode(self.topology).exchange(process.id.learner, 0, asked(self.topology), self.addresses)
         return exchange.listens.endpoint if exchange.listens else ""
 
     @property

@@ -11,49 +11,33 @@ import math
 import msgspec
 import numpy as np
 
-from actorlearn.actions import Actions
-from actorlearn.observation_parts import ActionMask
+from actorlearn.envs.interface import EnvSpec
 from actorlearn.worker.settings import DescribeSettings
 from launch.spawning.answers import NoAnswerError, TaskError, TooSlowError, ask_task
 from launch.topology.load import Topology, TopologyError
 from launch.topology.modes import mode
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """Shapes and sizes of an environment, an algorithm and a network, found by building them once."""
+class Description(EnvSpec, frozen=True, kw_only=True):
+    """Shapes and sizes of an environment, an algorithm and a network, found by building them once.
 
-    observation_shape: tuple[int, ...]
-    observation_dtype: str
-    actions: Actions
-    frames_per_step: int
+    ``inexact`` is also set if a restored environment played another game.
+    """
+
     columns: dict[str, tuple[str, tuple[int, ...]]]
     """Values that the algorithm stores with each action (`Algorithm.act`): name -> numpy dtype and shape."""
     weights: int
     """Length of the published vector: parameters, followed by statistics."""
     statistics: int = 0
     """Number of statistics of normalisation at the end of the published vector."""
-    tensors: dict[str, dict[str, tuple[int, ...]]] = {}
+    tensors: dict[str, dict[str, tuple[int, ...]]] = msgspec.field(default_factory=dict)
     """Shapes of the tensors that checkpoints contain: weights, optimizer or algorithm -> name -> shape."""
     state_size: int = 0
     """Length of a recurrent network's state; 0 for other networks."""
-    stack: int = 1
-    """Number of frames in an observation."""
-    agents: int = 1
-    """Number of agents of a game; each has a row."""
-    observation_from: str = ""
-    """The environment's observation space, as text."""
-    action_mask: ActionMask | None = None
-    """The mask of valid actions at the end of observations; None if all actions are valid."""
-    left_out: tuple[str, ...] = ()
-    """Parts of the environment's observations that networks do not get."""
-    inexact: str = ""
-    """Reason why the environment's state cannot be saved and restored; empty if it can."""
     unverified: str = ""
     """Reason why restoring the environment's state was not tested; empty if it was, or if restoring is not possible."""
     algorithm_inexact: str = ""
     """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
-    no_restart: str = ""
-    """Reason why the environment cannot begin a new game at any time; empty if it can."""
     step_s: float = 0.0
     """Seconds of a step of the environment if it is slow (``actorlearn/tasks/rehearse.py``); else 0."""
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.errors import FailedError, RunError
+from launch.machine.locks import last_line
 from launch.python.asked import GIVEN
 from launch.runs import find
 from launch.runs.find import RunFolder
@@ -119,8 +120,8 @@ def _refusal(told: bytes, folder: Path, status: int) -> Exception:
     try:
         answer = json.loads(told)
     except ValueError:
-        lines = (folder / "logs" / LOG).read_text(errors="replace").strip().splitlines() or [f"exit status {status}"]
-        return FailedError(f"{folder.name}: the supervisor failed: {lines[-1]}")
+        said = last_line(folder / "logs" / LOG) or f"exit status {status}"
+        return FailedError(f"{folder.name}: the supervisor failed: {said}")
     return RunError(answer["text"]) if answer["wrong"] else FailedError(answer["text"])
 
 

@@ -106,7 +106,7 @@ class Past:
         before = self if changes == self.env_changes else Past(env_changes=changes)
         past = replace(before, rewarded=before.rewarded or bool(number(row, _REWARDED)))
         score = number(row, "episode_return_mean")
-        games = number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # older rows lack it
+        games = number(row, "episodes_in_mean" if "episodes_in_mean" in row else "episodes")  # imported rows lack it
         if score is None or games is None or games < GAMES:
             return past
         lowest = score if past.lowest is None else min(past.lowest, score)

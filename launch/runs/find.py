@@ -24,13 +24,13 @@ from actorlearn.files import open_regular
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
-from actorlearn.parameters.chosen_checkpoints import NEWEST, named
+from actorlearn.parameters.chosen_checkpoints import NEWEST, directory_of_equals, named
 from launch.errors import RunError
 from launch.machine.locks import is_locked
 from launch.plan.addresses import control_socket
 from launch.reports.format import printable
 from launch.runs.jsonl import Lines, read_object
-from launch.topology import earlier, strict_yaml
+from launch.topology import strict_yaml
 from launch.topology.strict_yaml import TopologyError
 
 RUNS = Path("runs")
@@ -83,18 +83,13 @@ class RunFolder:
         return read_object(self.path / SUMMARY_FILE)
 
     def topology(self) -> dict[str, Any]:
-        """Return the topology of the run with all its defaults; {} if the file cannot be read.
-
-        Keys that the file of an earlier version lacks are added, with the values that the run used.
-        """
+        """Return the topology of the run with all its defaults; {} if the file cannot be read."""
         try:
             with open_regular(self.path / TOPOLOGY_FILE) as file:
                 topology = strict_yaml.read(file.read(strict_yaml.MAX_BYTES + 1), TOPOLOGY_FILE).value
         except (OSError, TopologyError):
             return {}
-        if not isinstance(topology, dict):
-            return {}
-        return topology if IMPORTED in self.meta else earlier.complete(topology)
+        return topology if isinstance(topology, dict) else {}
 
     def metrics(self) -> Lines:
         """Return a reader of metrics.jsonl, which returns each line once, also while the run adds lines."""
@@ -114,8 +109,8 @@ class RunFolder:
             return []
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
-    def refuse_missing(self, purpose: str, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``.
+    def refuse_missing(self, purpose: str, at: str | int, learner: int | None = 0) -> None:
+        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``; None: if none has it.
 
         ``purpose``: what the checkpoint is for, a verb. ``at``: "newest", "best", or the environment steps of a
         checkpoint.
@@ -123,13 +118,14 @@ class RunFolder:
         if not self.checkpoints():
             way_out = "its trainer writes the first one when it starts" if self.alive else "start another run"
             raise RunError(f"{self.name} has no checkpoint to {purpose}; {way_out}")
-        learners = directories(self.path / "checkpoints")
-        if learner not in learners:
+        root = self.path / "checkpoints"
+        learners = directories(root)
+        if learner is not None and learner not in learners:
             known = ", ".join(map(str, learners))
             raise RunError(f"{self.name} has no checkpoint of learner {learner}; choose one of {known}")
         if at != NEWEST:
             try:
-                named(learners[learner], at)
+                named(directory_of_equals(root, at) if learner is None else learners[learner], at)
             except ValueError as error:
                 raise RunError(f"{self.name}: {error}") from None
 

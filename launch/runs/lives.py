@@ -22,11 +22,6 @@ class Life(NamedTuple):
     meta: Mapping[str, Any]
     """Version, commit and machine of this life; see ``launch/runtime/metadata.py``."""
 
-    @property
-    def recorded(self) -> bool:
-        """Whether it is known which keys the resume changed; earlier versions of actorlearn did not record them."""
-        return self.resumed_at is None or "changed" in self.meta
-
 
 def lives_of(run: RunFolder, env_steps: int) -> list[Life]:
     """Return the lives in which the weights of the checkpoint at ``env_steps`` were trained, oldest first.
@@ -77,15 +72,10 @@ def find_attached(events: Path) -> list[str]:
     ``events``: path of events.jsonl. Of an attached learner, only the trainer is listed.
     """
     found: dict[str, None] = {}
-    spawned: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        first = kind == "spawned" and event.get("incarnation") == 0
-        if kind == "resumed" or (first and name in spawned):  # a new life of the run; within a life names are unique
+        if kind == "resumed":  # reported before the first process of a new life
             found.clear()
-            spawned.clear()
-        if first:
-            spawned.add(name)
         elif kind == "attached" and not event.get("cause"):  # with a cause, it was attached together with a trainer
             found[name] = None
         elif kind == "detached":

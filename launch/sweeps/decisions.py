@@ -31,15 +31,18 @@ Choice = Trial | Wait | Over
 class Search(Protocol):
     """A way to choose the trials of a sweep."""
 
+    seeds: Sequence[int]
+
     def choose(self, history: History) -> Choice:
         """Return the next trial, WAIT or OVER; the result depends on the history alone."""
 
     def runs(self, trial: Trial) -> list[RunId]:
-        """Return the runs of a trial, usually one for each seed."""
+        """Return the runs of a trial: one for each seed."""
+        return [RunId(trial.number, seed) for seed in self.seeds]
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(Search):
     """A search whose trials are known from the start: a grid, or random combinations."""
 
     trials: Sequence[Values]
@@ -50,13 +53,9 @@ class Listed:
         number = len(history.trials)
         return Trial(number=number, values=self.trials[number]) if number < len(self.trials) else OVER
 
-    def runs(self, trial: Trial) -> list[RunId]:
-        """Return a run for each seed."""
-        return [RunId(trial.number, seed) for seed in self.seeds]
-
 
 @dataclass(frozen=True)
-class Population:
+class Population(Search):
     """A search by population-based training: in each generation, every seed has one member, a trial with one run.
 
     The number of a member's trial is ``generation * len(seeds) + place``; ``place`` is the index of its seed.

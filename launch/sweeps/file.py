@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import msgspec
 
 from actorlearn.metrics.registry import METRICS, is_registered
 from actorlearn.nearest import did_you_mean
+from launch.reports.evaluations import PREFIX
 from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, count_all, draw_different, written
 from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.keys import (
@@ -34,8 +36,9 @@ from launch.sweeps.keys import (
 )
 from launch.sweeps.optuna_search import OptunaSearch
 from launch.topology import sources, spaces, strict_yaml
+from launch.topology.defaults import BY_CORES
 from launch.topology.keys import keys_of, leaves, with_integers
-from launch.topology.load import Topology, TopologyError, literal, parse, tree
+from launch.topology.load import Topology, TopologyError, literal, parse, plain, tree
 from launch.topology.overrides import Override
 from launch.topology.schema import LONGEST_NAME
 from launch.topology.strict_yaml import Origin, fault, show
@@ -43,8 +46,6 @@ from launch.topology.validate import MISSING, Problem, explain, origin, problems
 
 NODES = "nodes"
 """Section of a topology that determines where a run is executed; it does not change what the run learns."""
-EVALUATION = "eval_"
-"""Prefix of the names of the metrics that only runs with an evaluator have."""
 RANGE = ("low", "high", "scale")
 """Keys of a range under ``vary``."""
 SCALES = ("linear", "log")
@@ -132,8 +133,7 @@ def read(path: Path) -> Sweep:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
     base = parse(text, _overrides("overrides", keys.overrides, origins), keys.topology, spaces.ask)
-    by_cores = {key: key.split(".") for key in sorted(base.left_to_cores)}
-    pins = {key: getattr(getattr(base, section), name) for key, (section, name) in by_cores.items()}
+    pins = {key: attrgetter(key)(base) for key in BY_CORES if key not in base.written}
     sweep = Sweep(path, keys, axes, text, base, pins, origins)
     search, steps = keys.search, base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:
@@ -141,7 +141,7 @@ def read(path: Path) -> Sweep:
         way_out = f"write for example {max(1, steps // 10)}"
         raise explain([Problem(("search", "every_steps"), search.every_steps, rule, way_out)], origins, {})
     metric, evaluators = keys.goal.metric, "evaluator.count"
-    if metric.startswith(EVALUATION) and not base.evaluator.count and evaluators not in keys.vary:
+    if metric.startswith(PREFIX) and not base.evaluator.count and evaluators not in keys.vary:
         rule, way_out = "needs an evaluator, which the runs do not have", f"write {evaluators}: 1 under overrides"
         raise explain([Problem(("goal", "metric"), metric, rule, way_out)], origins, {})
     _try_values(sweep)
@@ -160,7 +160,7 @@ def changed(before: Mapping[str, Any], keys: SweepKeys) -> str:
     ``search.trials`` may grow. It may also continue on other machines: ``at_once`` and overrides of ``nodes`` may
     change.
     """
-    now = as_json(keys)
+    now = plain(keys)
     for key in now:
         old: Any = before.get(key)
         new: Any = now[key]
@@ -188,12 +188,6 @@ def _without_nodes(overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_nodes(key: str) -> bool:
     return key.partition(".")[0] == NODES
-
-
-def as_json(keys: SweepKeys) -> dict[str, Any]:
-    """Return keys as plain values, as they are recorded in sweep.jsonl when the sweep starts."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(keys))
-    return plain
 
 
 def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,7 +324,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
     if len({*keys.seeds}) < len(keys.seeds):
         yield Problem(("seeds",), [*keys.seeds], "must not contain a seed twice", "remove the repeated seeds")
     if not axes and not isinstance(keys.search, GridKeys):
-        rule = f"must have at least one key for search {as_json(keys)['search']['name']}"
+        rule = f"must have at least one key for search {plain(keys)['search']['name']}"
         yield Problem(("vary",), {}, rule, "add a key with its values")
     if isinstance(keys.search, RandomKeys) and keys.search.trials > (count := count_all(axes)):
         rule = f"must be at most {count:.0f}, the number of combinations, because none is tried twice"
@@ -345,7 +339,7 @@ def _broken(keys: SweepKeys, axes: Sequence[Axis]) -> Iterator[Problem]:
             yield Problem(("seeds",), [*keys.seeds], rule, "write two seeds or more")
         if keys.stopping is not None:
             rule = "must be null for a population, which replaces its worst members instead"
-            yield Problem(("stopping",), as_json(keys)["stopping"], rule, "remove it")
+            yield Problem(("stopping",), plain(keys)["stopping"], rule, "remove it")
         if "total_steps" in keys.vary:
             rule = "all members of a population must have the same total_steps"
             yield Problem(("vary", "total_steps"), keys.vary["total_steps"], rule, "remove it")

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from launch.runs.curves import SCORE
 from launch.topology.keys import integers_in, keys_of
+from launch.topology.load import plain
 from launch.topology.schema import Section
 
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1, description="seed of the random values")]
@@ -151,5 +152,4 @@ def fill(section: dict[str, Any], keys: type[msgspec.Struct]) -> dict[str, Any]:
     """
     known = keys_of(keys)
     defaults = {name: key.default for name, key in known.items() if key.default is not msgspec.NODEFAULT}
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(defaults))
-    return {**plain, **integers_in(section, known)}
+    return {**plain(defaults), **integers_in(section, known)}

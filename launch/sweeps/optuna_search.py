@@ -16,8 +16,8 @@ from typing import Any
 from actorlearn.imports import own_extra
 from launch.errors import RunError
 from launch.sweeps.axes import Axis, Choices, Range, Values, written
-from launch.sweeps.decisions import OVER, Choice
-from launch.sweeps.history import History, RunId, Trial
+from launch.sweeps.decisions import OVER, Choice, Search
+from launch.sweeps.history import History, Trial
 from launch.sweeps.keys import OptunaKeys
 
 ASKED = 100
@@ -26,7 +26,7 @@ _NO_TIME = datetime(2000, 1, 1)
 """Time of all trials. Optuna requires a time, and the TPE sampler does not use it."""
 
 
-class OptunaSearch:
+class OptunaSearch(Search):
     """The search in which Optuna proposes the values of the next trial from the scores so far."""
 
     def __init__(self, axes: Sequence[Axis], keys: OptunaKeys, seeds: Sequence[int], sign: int) -> None:
@@ -39,7 +39,7 @@ class OptunaSearch:
             ) from None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._optuna: Any = optuna
-        self._axes, self._keys, self._seeds, self._sign = axes, keys, seeds, sign
+        self._axes, self._keys, self.seeds, self._sign = axes, keys, seeds, sign
         self._exhausted: tuple[int, int] | None = None
         """Numbers of trials and of ended runs for which no new values were proposed; they need not be tried again."""
 
@@ -59,10 +59,6 @@ class OptunaSearch:
                 return Trial(number=number, values=values)
         self._exhausted = known
         return OVER
-
-    def runs(self, trial: Trial) -> list[RunId]:
-        """Return a run for each seed."""
-        return [RunId(trial.number, seed) for seed in self._seeds]
 
     def _propose(self, history: History, seed: int) -> Values:
         startup = self._keys.startup_trials

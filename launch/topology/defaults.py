@@ -50,7 +50,7 @@ Ask = Callable[[Tree], Spaces]
 
 ALGORITHM = "a2c"
 """Algorithm of a topology that names no algorithm."""
-BY_CORES = (("simulators", "count"), ("trainer", "threads"))
+BY_CORES = ("simulators.count", "trainer.threads")
 """Keys whose defaults depend on the number of cores; ``launch/plan/auto.py`` gives the reasons for the values."""
 BY_STEP_TIME = frozenset({"algorithm.horizon", "algorithm.batch_steps", "algorithm.minibatches"})
 """If all of these keys are left out, ``launch/plan/pace.py`` chooses shorter rollouts for a slow environment."""

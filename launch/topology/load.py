@@ -11,14 +11,14 @@ import copy
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
 
 from actorlearn.parameters.modes import MODES
-from launch.topology import defaults, earlier, rules, sources, spaces, strict_yaml
+from launch.topology import defaults, rules, sources, spaces, strict_yaml
 from launch.topology.keys import keys_of
 from launch.topology.overrides import Override, apply, expand, keep_proportions, leave_out_unread, placed
 from launch.topology.schema import TOPOLOGY, Topology
@@ -29,12 +29,13 @@ __all__ = [
     "Topology",
     "TopologyError",
     "as_text",
+    "by_key",
     "dump",
     "in_all",
     "literal",
     "load",
-    "load_saved",
     "parse",
+    "plain",
     "sizes",
     "tree",
     "with_defaults",
@@ -53,27 +54,18 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ())
     return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask)
 
 
-def load_saved(path: str | os.PathLike[str], overrides: Sequence[str | Override] = ()) -> Topology:
-    """Read a topology that a run has saved, perhaps with an earlier version (``earlier.py``); otherwise like `load`."""
-    return parse(sources.read(os.fspath(path)), expand(overrides), os.fspath(path), spaces.ask, saved=True)
-
-
 def parse(
     text: str | bytes,
     overrides: Sequence[str | Override] = (),
     source: str = "topology",
     ask: defaults.Ask = defaults.unasked,
-    *,
-    saved: bool = False,
 ) -> Topology:
     """Read a topology from text; ``source`` is its name in errors. Raises TopologyError.
 
-    ``saved``: whether a run has saved it, perhaps with an earlier version (``earlier.py``). ``ask`` may make the
-    environment, to find the properties of its spaces. Modules that the text names (``package.module:Name``) are
-    imported, so it must be trusted like code.
+    ``ask`` may make the environment, to find the properties of its spaces. Modules that the text names
+    (``package.module:Name``) are imported, so it must be trusted like code.
     """
     raw, origins = strict_yaml.read_mapping(text, source)
-    raw = earlier.complete(raw) if saved else raw
     file = copy.deepcopy(raw)
     given = placed(overrides)
     faults = (_fault(override, raw, origins, given) for override in given)
@@ -91,12 +83,8 @@ def parse(
         raise explain(made, origins, _defaults_alone(raw, made, ask))
     # A run writes this as its own topology.yaml, which resume must be able to read.
     strict_yaml.read(dump(made), f"{source}, resolved", "a topology with its defaults and overrides")
-    left = (f"{section}.{key}" for section, key in defaults.BY_CORES if key not in defaults.section(raw, section))
-    algorithm = defaults.section(raw, "algorithm")
-    by_time = frozenset(key for key in defaults.BY_STEP_TIME if key.removeprefix("algorithm.") not in algorithm)
-    lefts = {"left_to_cores": frozenset(left), "left_to_step_time": by_time}
-    written = frozenset(_written(raw)) - in_proportion.keys()
-    made.__dict__.update(lefts, written=written, left_out=left_out, in_proportion=in_proportion)
+    written = frozenset(by_key(raw).keys() - in_proportion.keys())
+    made.__dict__.update(written=written, left_out=left_out, in_proportion=in_proportion)
     return made
 
 
@@ -111,24 +99,29 @@ def _fault(
     return None
 
 
-def _written(raw: dict[str, Any]) -> Iterator[str]:
-    for key, value in raw.items():
-        if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in value)
-        else:
-            yield key
+def by_key(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a raw topology by dotted key, such as simulators.count."""
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        found |= {f"{key}.{inner}": part for inner, part in value.items()} if isinstance(value, dict) else {key: value}
+    return found
+
+
+def plain(value: object) -> Any:
+    """Return a value with mappings instead of structs, and lists instead of tuples."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def tree(topology: Topology) -> dict[str, Any]:
     """Return a topology as nested mappings of plain values, as strict YAML reads them from a file."""
-    plain: dict[str, Any] = _plain(msgspec.to_builtins(topology))
-    del plain["env"]["kind"]  # it follows from the id
-    if plain["replay"] is None:
-        del plain["replay"]
+    values: dict[str, Any] = plain(topology)
+    del values["env"]["kind"]  # it follows from the id
+    if values["replay"] is None:
+        del values["replay"]
     for other in MODES.specs():  # the package of another mode may be removed later, and the run must stay readable
         if other.section and other.name != topology.mode:
-            del plain[other.name]
-    return plain
+            del values[other.name]
+    return values
 
 
 def written_tree(topology: Topology) -> dict[str, Any]:
@@ -144,9 +137,8 @@ def written_tree(topology: Topology) -> dict[str, Any]:
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
-    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that its version lacked.
+    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that were added later.
 
-    With its default, a key changes nothing about an older run; for exceptions, the value in ``earlier.py`` is added.
     ``topology`` determines the structs of the sections.
     """
     made = dict(values)
@@ -154,8 +146,8 @@ def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[
         section, dot, key = name.partition(".")
         if dot and name not in made:
             struct: type[msgspec.Struct] = type(getattr(topology, section))
-            default = earlier.EARLIER.get(name, keys_of(struct)[key].default)
-            made |= {} if default is msgspec.NODEFAULT else {name: _plain(msgspec.to_builtins(default))}
+            default = keys_of(struct)[key].default
+            made |= {} if default is msgspec.NODEFAULT else {name: plain(default)}
     return made
 
 
@@ -216,12 +208,6 @@ def _defaults_alone(raw: dict[str, Any], found: Sequence[Problem], ask: defaults
         if isinstance(section, dict) and path:
             section.pop(path[min(1, len(path) - 1)], None)
     return defaults.resolve(remaining, ask)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _entry(key: str, value: object, unit: str | None) -> str:

@@ -535,10 +535,6 @@ class Topology(Section, frozen=True, kw_only=True, dict=True):
     # Facts about the file and the overrides, which `load.parse` sets. They are not keys.
     written: ClassVar[frozenset[str]] = frozenset()
     """Dotted keys that the file or an override sets."""
-    left_to_cores: ClassVar[frozenset[str]] = frozenset()
-    """Dotted keys that were left out and whose values depend on the machine's cores."""
-    left_to_step_time: ClassVar[frozenset[str]] = frozenset()
-    """Dotted keys of ``defaults.BY_STEP_TIME`` that were left out."""
     left_out: ClassVar[Mapping[str, str]] = {}
     """Dotted keys of the file that an override has made unused -> the reason."""
     in_proportion: ClassVar[Mapping[str, float]] = {}

@@ -54,9 +54,6 @@ ALMOST = 0.85
 
 This holds even if another library has a parameter of this name.
 """
-RENAMED = {"simulators.weights: round": "rollout"}
-"""Renamed keys, and renamed values of keys: old -> new."""
-
 LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 MISSING = msgspec.UNSET
 """Stands for the value of a missing key."""
@@ -161,8 +158,6 @@ def nearest_key(path: Path, siblings: Iterable[str], resolved: Mapping[str, Any]
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     section = resolved.get("algorithm")
     algorithm = str(section.get("name")) if isinstance(section, Mapping) else ""
-    if now := RENAMED.get(dotted(path)):
-        return f"the key was renamed to {now}"
     if "__" in word and key_at(tuple(word.split("__"))):
         return f"did you mean {word.replace('__', '.')}?"
     if closest := nearest(word, known, ALMOST):
@@ -370,9 +365,6 @@ def _of_named_sections(value: Any, section: type[msgspec.Struct], path: Path) ->
 def _of_words(value: Any, key: Key, kind: inspect.LiteralType, path: Path) -> Iterator[Problem]:
     words = [str(word) for word in kind.values]
     if isinstance(value, str) and value in words:
-        return
-    if now := RENAMED.get(f"{dotted(path)}: {value}"):
-        yield Problem(path, value, f"this value was renamed to {now}", f"write {now}")
         return
     closest = nearest(str(value)[:MAX_SHOWN], words)
     usual = key.default if key.default in words else words[0]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -21,7 +18,7 @@ from actorlearn.envs.make import make, spec
 from actorlearn.worker.settings import PolicySettings
 from tests import named
 from tests.acting.policies import run_folder
-from tests.envs.doors import DOORS, ROOMS, Doors, Strict
+from tests.envs.doors import DOORS, ROOMS, Strict
 
 
 def settings_of(env: Any, algorithm: str, **model: Any) -> PolicySettings:
@@ -66,24 +63,6 @@ def test_a_loaded_policy_plays_the_environment_itself(tmp_path: Path, source: st
     policy = loaded(tmp_path / "run", game(source, pairs=pairs))
     scores = policy.play(Strict(source, pairs=pairs), 100, greedy=greedy)
     assert len(scores) == 100
-
-
-@pytest.mark.parametrize("source", ["info", "observation"])
-def test_a_policy_from_before_masks_has_none(tmp_path: Path, source: str) -> None:
-    """Such a run saved neither the policy's mask nor the environment's key, whose default now finds masks."""
-    from actorlearn.envs.recipe import recipe
-
-    plain = msgspec.structs.replace(game(source), action_mask="none")
-    run_folder(tmp_path / "run", settings_of(plain, "ppo"), env=plain)
-    file = tmp_path / "run" / "policy.json"
-    saved = json.loads(file.read_text())
-    del saved["env"]["action_mask"], saved["policy"]["action_mask"]
-    file.write_text(json.dumps(saved))
-    policy = actorlearn.load_policy(tmp_path / "run")
-    with closing(policy.environments()) as env:
-        assert env.spec.action_mask is None
-    assert len(recipe(policy.env).parts) == (2 if source == "observation" else 1)
-    assert policy.act(Doors(source).reset()[0], greedy=True) in range(DOORS)
 
 
 def test_a_loaded_policy_with_memory_acts_for_many(tmp_path: Path) -> None:

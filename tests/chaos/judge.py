@@ -25,6 +25,7 @@ from tests.chaos import topologies
 from tests.chaos.living import STOPPED, Living
 from tests.chaos.rows import SIZE, STEP, Rows
 from tests.ledger.env import DamagedRowError, read
+from tests.newest import newest_checkpoint
 
 COUNT = re.compile("steps_(made|used|dropped|in_flight)|dropped_")
 """Names of the counts of a summary that are null where steps are not known."""
@@ -50,7 +51,7 @@ def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
     root = run.folder / "checkpoints"
     several = topologies.split(run.mode)[0] != "alone"
     folders = [directory_of(root, learner) for learner in range(topologies.learners(run.mode))] if several else [root]
-    return [checkpoint.newest(folder) for folder in folders]
+    return [newest_checkpoint(folder) for folder in folders]
 
 
 def rollback(run: Living, abrupt: bool) -> Rollback:

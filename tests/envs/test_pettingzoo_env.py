@@ -280,7 +280,8 @@ def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path
         replay.flush()
     sample = everything(replay)
     found = {
-        (*sample.observation[0, i], int(sample.action[0, i]), *sample.observation[-1, i]) for i in range(len(replay))
+        (*sample.observation[0, i], int(action), *sample.observation[-1, i])
+        for i, action in enumerate(sample.action[0])
     }
     seen, first = columns["observation"], columns["first"]
     wanted = {

@@ -6,6 +6,8 @@ import io
 
 import numpy as np
 
+from tests.fuzz.targets.checkpoints import resealed
+
 
 def _long_snapshot() -> bytes:
     file = io.BytesIO()
@@ -24,10 +26,10 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b'{"\xf2": 1}',  # UnicodeDecodeError, without the file
         b'{"env": ' + b"[" * 20_000,  # RecursionError
     ),
-    # A checkpoint of format 1 whose state is no mapping was taken, and ended the resuming run with a TypeError.
+    # A checkpoint whose state is no mapping was taken, and ended the resuming run with a TypeError.
     "manifest": (
-        b'{"format": 1, "env_steps": 40, "sha256": {}, "state": null}',
-        b'{"format": 1, "env_steps": 40, "sha256": {"' + b"x" * 5_000 + b'": "0"}, "state": {}}',
+        resealed({"format": 2, "env_steps": 40, "files": {}, "state": None}),
+        resealed({"format": 2, "env_steps": 40, "files": {"x" * 5_000: {"bytes": 1, "sha256": "0"}}, "state": {}}),
     ),
     # EOFError, TokenError of a header; a cell out of range; the state without a shape; a dtype of which numpy warns.
     "replay": (

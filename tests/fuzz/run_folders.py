@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import sys
@@ -20,6 +21,7 @@ from actorlearn.parameters import checkpoint
 from launch.cli import app
 from launch.topology.load import dump, parse
 from tests.fuzz.nearly import as_json, edited_bytes, edited_tree, leaves, nearly, trees
+from tests.fuzz.targets.checkpoints import resealed
 
 TOPOLOGY = parse("env: {id: ALE/Pong-v5}", ["name=pong", "simulators.count=2"])
 ROWS: list[dict[str, Any]] = [
@@ -134,8 +136,8 @@ def _odd_values(rows: list[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]
 def odd_files() -> st.SearchStrategy[tuple[str, bytes]]:
     """Name and content of the file that is odd."""
     right = files()
-    early = {"format": 1, "env_steps": 80, "sha256": {}, "state": {"elapsed_s": 4.0, "replay": {"shape": {}}}}
     manifest = next(name for name in right if name.endswith("manifest.json"))
+    saved = {**json.loads(right[manifest]), "state": {"elapsed_s": 4.0, "replay": {"shape": {}}}}
     kinds: dict[str, st.SearchStrategy[bytes]] = {
         "meta.json": nearly([META]) | _odd_values([META]).map(as_json),
         "summary.json": nearly([SUMMARY]) | _odd_values([SUMMARY]).map(as_json),
@@ -143,7 +145,7 @@ def odd_files() -> st.SearchStrategy[tuple[str, bytes]]:
         "events.jsonl": nearly([EVENTS], _as_lines) | st.lists(_odd_values(EVENTS), max_size=4).map(_lines),
         "topology.yaml": edited_bytes([right["topology.yaml"], b"env: {id: ALE/Pong-v5}\n"]),
         "logs/trainer.log": edited_bytes([right["logs/trainer.log"], b"\xff\x1b[2J\n" * 5]),
-        manifest: edited_tree([early]).map(as_json) | edited_bytes([right[manifest]]),
+        manifest: edited_tree([saved]).map(resealed) | edited_bytes([right[manifest]]),
     }
     return st.one_of(*(st.tuples(st.just(name), content) for name, content in kinds.items()))
 

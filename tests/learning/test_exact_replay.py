@@ -34,6 +34,7 @@ from tests import named
 from tests.identities import peer
 from tests.learning.made import pass_over, trainer_settings
 from tests.learning.replayed import source
+from tests.newest import newest_checkpoint
 from tests.replay.ledger import ENVS, LedgerEnv, Simulated
 
 HORIZON, ROLLOUTS = 5, 9
@@ -124,7 +125,7 @@ class Course:
         checkpoint.save(directory, self.rollouts_learned, self.learner.tensors(), state, 1, self.learner.save)
 
     def restore(self, directory: Path, goes_on: bool = True) -> None:
-        saved = checkpoint.newest(directory)
+        saved = newest_checkpoint(directory)
         self.learner.restore(saved, goes_on)
         self.rollouts_learned, self.used = saved.state["rollouts_learned"], saved.state["used"]
 
@@ -206,7 +207,7 @@ def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_ch
         made.learn()
     made.save(tmp_path / "saved")
     again = make(msgspec.structs.replace(made.learner.settings, id=made.learner.settings.id.again(7)))
-    again.restore(checkpoint.newest(tmp_path / "saved"))
+    again.restore(newest_checkpoint(tmp_path / "saved"))
     assert isinstance(again, LearningWithSecondary) and isinstance(made.learner, LearningWithSecondary)
     pairs = (again, made.learner), (again.secondary, made.learner.secondary)
     for one, two in pairs:

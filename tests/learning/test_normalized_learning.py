@@ -17,6 +17,7 @@ from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Position
 from tests import named
 from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
+from tests.newest import newest_checkpoint
 
 NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
 
@@ -35,7 +36,7 @@ def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
     """Another one, from what the first saved."""
     checkpoint.save(folder, 0, made.tensors(), {}, 1, made.save)
     other = learning(NORMALIZED, **algorithm)
-    other.restore(checkpoint.newest(folder))
+    other.restore(newest_checkpoint(folder))
     return other
 
 
@@ -95,7 +96,7 @@ def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -
     made.learn(shifted(0), 0, 0)
     policy = Policy(made.settings.policy, "cpu", seed=99, stream=0)
     checkpoint.save(tmp_path, 0, made.tensors(), {}, 1, made.save)
-    policy.network.load_state_dict(checkpoint.newest(tmp_path).section("weights"))
+    policy.network.load_state_dict(newest_checkpoint(tmp_path).section("weights"))
     seen = shifted(3).observation[0]
     for head, output in policy.network(seen).items():
         torch.testing.assert_close(output, made.network.module(seen)[head], rtol=0.0, atol=0.0)

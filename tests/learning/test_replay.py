@@ -28,6 +28,7 @@ from actorlearn.replay.rings import Rings
 from tests.learning.made import batch as any_batch
 from tests.learning.made import due, pass_over
 from tests.learning.replayed import ENVS, HORIZON, Played, replaying, source
+from tests.newest import newest_checkpoint
 
 NOWHERE = Minibatch(any_batch())
 """Drawn from no replay."""
@@ -316,9 +317,9 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_tw
     for rollout in range(3):
         played.rollout(rollout)
     again = replaying(tmp_path)
-    assert len(source(again).replay) == len(source(made).replay) == 3 * HORIZON * ENVS
+    assert len(source(again).replay.drawable()) == len(source(made).replay.drawable()) == 3 * HORIZON * ENVS
     Played(tmp_path, again).take(2)  # it was killed while it learned from this rollout
-    assert len(source(again).replay) == len(source(made).replay)
+    assert len(source(again).replay.drawable()) == len(source(made).replay.drawable())
     rewards = [
         set(source(learner).replay.sample(1000, source(learner).random).reward[0].tolist()) for learner in (again, made)
     ]
@@ -353,7 +354,7 @@ def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_t
             for learner in (again, whole)
         ]
         assert set(drawn[0]) == set(drawn[1]), point
-        assert len(source(again).replay) == len(source(whole).replay) == (4 * HORIZON) * ENVS
+        assert len(source(again).replay.drawable()) == len(source(whole).replay.drawable()) == (4 * HORIZON) * ENVS
 
 
 def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_rollout_is_stored(
@@ -380,12 +381,12 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     checkpoint.save(tmp_path / "saved", 30, made.tensors(), {"env_steps": 30, "rollouts_learned": 3}, 1, made.save)
     (tmp_path / "other").mkdir()
     other = replaying(tmp_path / "other", {"save": True})
-    other.restore(checkpoint.newest(tmp_path / "saved"))
+    other.restore(newest_checkpoint(tmp_path / "saved"))
     assert torch.equal(other.weights, made.weights)
     assert torch.equal(source(other).target.weights, source(made).target.weights)
     assert not torch.equal(other.weights, source(other).target.weights)
     assert [each.tensors()["replay.counters"].tolist() for each in (made, other)] == [[20, 0, 1]] * 2
-    assert len(source(other).replay) == len(source(made).replay)
+    assert len(source(other).replay.drawable()) == len(source(made).replay.drawable())
     for learner in (made, other):
         assert due(learner, batch, 30) == 5
     assert pass_over(made, batch, 30, 3) == pass_over(other, batch, 30, 3)

@@ -19,6 +19,7 @@ from actorlearn.parameters.published import Published, weights_fields
 from tests.learning.made import batch as any_batch
 from tests.learning.made import due, pass_over
 from tests.learning.replayed import Played, replaying, source
+from tests.newest import newest_checkpoint
 
 ROLLOUT = 10
 """Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""
@@ -100,7 +101,7 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     learn(made, Played(tmp_path / "made", made), range(4))
     checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "rollouts_learned": 4}, 1, made.save)
     other, other_secondary = pair(tmp_path / "other", 8, {"save": True})
-    other.restore(checkpoint.newest(tmp_path / "saved"))
+    other.restore(newest_checkpoint(tmp_path / "saved"))
     told = []
     for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
         for rollout in (4, 5, 6):

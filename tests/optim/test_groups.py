@@ -74,7 +74,7 @@ def exchange_of(mode: str, folder: Path, settings: OptimizerSettings, weights: T
     if mode != "alone":
         fields = store_fields(SIZE, len(settings.state_vectors), 0, 1, chunks=4)
         path = Segment.create(folder / "store", fields).path
-        how = AsyncExchangeSettings(rank=0, learners=1, store=Shm(str(path)), local_steps=3 if "local" in mode else 1)
+        how = AsyncExchangeSettings(store=Shm(str(path)), local_steps=3 if "local" in mode else 1)
     return make(how, Learner(settings, weights, torch.zeros(SIZE), networks=NETWORKS))
 
 

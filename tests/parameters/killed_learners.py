@@ -30,6 +30,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.outer import Outer
 from actorlearn.optim.specs import OuterSettings
 from actorlearn.parameters.barrier import barrier_fields, rows_fields
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stopped
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import SyncExchangeSettings
@@ -77,7 +78,12 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap, local: bool) 
         local_steps=2 if local else 1,
     )
     outer, steps = (Outer(DILOCO, weights), 3) if local else (None, 1)
-    own = Learner(OPTIMIZER, weights, gradients, lambda: joined or not gone[0], number=rank, outer=outer)
+    own = Learner(
+        *(OPTIMIZER, weights, gradients, lambda: joined or not gone[0]),
+        number=rank,
+        consumed=Consumed(learners),
+        outer=outer,
+    )
     exchange = make(settings, own)
     for tensor in exchange.state().values():
         tensor.add_(rank)

@@ -28,7 +28,7 @@ import torch
 
 from actorlearn.address import Shm
 from actorlearn.failpoints import armed
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.served import Served
@@ -114,7 +114,10 @@ def learn(folder: Path, own: ProcessId) -> None:
     while own.incarnation == 0 and len(endpoints.find("trainer")) < LEARNERS:  # a shard waits only for those listed
         time.sleep(0.002)
     learner = Learner(
-        OPTIMIZER, torch.zeros(parameters), torch.zeros(parameters), number=own.number, endpoints=endpoints
+        *(OPTIMIZER, torch.zeros(parameters), torch.zeros(parameters)),
+        number=own.number,
+        consumed=Consumed(LEARNERS),
+        endpoints=endpoints,
     )
     exchange = make(ServedExchangeSettings(learners=LEARNERS, servers=SERVERS, quorum=quorum, wire="float32"), learner)
     assert isinstance(exchange, Served)

@@ -19,7 +19,7 @@ from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Joined, Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AloneExchangeSettings, AsyncExchangeSettings
@@ -41,18 +41,18 @@ import sys
 from pathlib import Path
 import torch
 from actorlearn.address import Shm
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Learner
 from actorlearn.parameters.modes import make
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from tests import named
 torch.set_num_threads(1)
-rank, learners, updates, size = map(int, sys.argv[2:])
+rank, updates, size = map(int, sys.argv[2:])
 weights, gradients = torch.zeros(size), torch.zeros(size)
 # Without decay the rule remembers nothing, so the order of updates does not matter.
 optimizer = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-6, clip_norm=0.0)
-settings = AsyncExchangeSettings(rank=rank, learners=learners, store=Shm(path=sys.argv[1]))
-exchange = make(settings, Learner(optimizer, weights, gradients))
+settings = AsyncExchangeSettings(store=Shm(path=sys.argv[1]))
+exchange = make(settings, Learner(optimizer, weights, gradients, number=rank, consumed=Consumed(rank + 1)))
 exchange.join(0, 0)
 for update in range(updates):
     exchange.agree(7, 1, Position(update, 7 * update))
@@ -80,9 +80,9 @@ def learners(
     stores = []
     for rank in range(count):
         weights = start()
-        which = AsyncExchangeSettings(rank=rank, learners=count, store=Shm(path=str(path)), local_steps=local_steps)
+        which = AsyncExchangeSettings(store=Shm(path=str(path)), local_steps=local_steps)
         stores.append(SharedStore(Segment.open(path), rank, PARAMETERS, lambda: None))
-        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS))
+        learner = Learner(optimizer, weights, torch.zeros(PARAMETERS), number=rank, consumed=Consumed(count))
         exchange = make(which, learner)
         assert isinstance(exchange, Async)
         made.append((exchange, weights))
@@ -306,7 +306,7 @@ def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettin
 def test_processes_that_hammer_one_store_lose_no_update(tmp_path: Path) -> None:
     count, updates = 3, 40
     path = Segment.create(tmp_path / "store", store_fields(PARAMETERS, 1, 0, count)).path
-    arguments = [str(count), str(updates), str(PARAMETERS)]
+    arguments = [str(updates), str(PARAMETERS)]
     processes = [
         subprocess.Popen([sys.executable, "-c", LEARNER, str(path), str(rank), *arguments]) for rank in range(count)
     ]

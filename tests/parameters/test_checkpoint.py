@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from actorlearn.parameters.checkpoint_folders import (
 )
 from actorlearn.parameters.modes import MODES
 from actorlearn.tasks.evaluate import opened
+from tests.newest import newest_checkpoint
 from tests.parameters.killed_saves import SCENARIOS
 
 TENSORS = {"weights.a": torch.arange(6.0).reshape(2, 3), "optimizer.m": torch.ones(4)}
@@ -51,7 +51,7 @@ def damage(folder: Path) -> None:
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 100, TENSORS, {"updates": 7, "recent": [1.5, -2.0]}, keep=3)
-    saved = checkpoint.newest(tmp_path)
+    saved = newest_checkpoint(tmp_path)
     assert saved.state == {"updates": 7, "recent": [1.5, -2.0]}
     assert torch.equal(saved.section("weights")["a"], TENSORS["weights.a"])
     assert set(saved.section("optimizer")) == {"m"}
@@ -66,7 +66,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 def test_saving_the_same_steps_again_replaces(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 5, TENSORS, {"try": 1}, keep=2)
     checkpoint.save(tmp_path, 5, TENSORS, {"try": 2}, keep=2)
-    assert checkpoint.newest(tmp_path).state == {"try": 2}
+    assert newest_checkpoint(tmp_path).state == {"try": 2}
 
 
 def test_a_thousand_flipped_bits_are_found(tmp_path: Path) -> None:
@@ -122,31 +122,20 @@ def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
 def test_a_damaged_manifest_is_no_checkpoint(tmp_path: Path, manifest: str) -> None:
     (save(tmp_path, 2) / "manifest.json").write_text(manifest)
     with pytest.raises(CheckpointError, match="no valid checkpoint"):
-        checkpoint.newest(tmp_path)
+        newest_checkpoint(tmp_path)
 
 
 def test_a_manifest_of_a_later_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_folders, "FORMAT", 3)
     save(tmp_path, 2)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="format 3, and this version reads formats 1 and 2"):
-        checkpoint.newest(tmp_path)
-
-
-def test_checkpoints_of_the_format_before_are_read(tmp_path: Path) -> None:
-    folder = save(tmp_path, 2)
-    digest = sha256((folder / FILES[0]).read_bytes()).hexdigest()
-    early = {"format": 1, "env_steps": 2, "sha256": {FILES[0]: digest}, "state": {"which": "early"}}
-    (folder / "manifest.json").write_text(json.dumps(early, indent=1))
-    assert checkpoint.newest(tmp_path).state == {"which": "early"}
-    (folder / FILES[0]).write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"tensors\.safetensors has sha256"):
-        checkpoint.newest(tmp_path)
+    with pytest.raises(CheckpointError, match="format 3, and this version reads format 2"):
+        newest_checkpoint(tmp_path)
 
 
 def test_none_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="none found"):
-        checkpoint.newest(tmp_path / "nowhere")
+        newest_checkpoint(tmp_path / "nowhere")
 
 
 def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
@@ -158,7 +147,7 @@ def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
     name = tmp_path.name
     said = rf"{name}/000000000030: manifest.*{name}/000000000020: manifest.*remove the damaged ones to start at step 0"
     with pytest.raises(CheckpointError, match=said):
-        checkpoint.newest(tmp_path)
+        newest_checkpoint(tmp_path)
     for steps in (20, 30):
         shutil.rmtree(tmp_path / f"{steps:012d}")
     assert checkpoint_folders.newest(tmp_path).env_steps == 0
@@ -284,7 +273,7 @@ def test_a_save_without_space_at_any_write_leaves_the_one_before_and_no_rest(tmp
                 assert [path.name for path in tmp_path.iterdir()] == ["000000000001"]
                 assert {path.name: path.read_bytes() for path in (tmp_path / "000000000001").iterdir()} == before
     assert failed > 20
-    assert checkpoint.newest(tmp_path).state["which"] == "new"
+    assert newest_checkpoint(tmp_path).state["which"] == "new"
 
 
 @pytest.mark.parametrize("name", ["flush", "put_in_place", "save_file", "seal"])
@@ -325,7 +314,7 @@ def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
         return reading(path)
 
     monkeypatch.setattr(checkpoint, "load_file", overtaken)
-    assert checkpoint.newest(tmp_path).state["which"] == "after"
+    assert newest_checkpoint(tmp_path).state["which"] == "after"
     calls.clear()
     found, warnings = opened(tmp_path, None)
     assert found["trainer-0"].state["which"] == "after" and warnings == []
@@ -339,7 +328,7 @@ def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(checkpoint, "load_file", refused)
     with pytest.raises(OSError, match="Input/output error"):
-        checkpoint.newest(tmp_path)
+        newest_checkpoint(tmp_path)
 
 
 # Checkpoints of learners in step --------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from actorlearn.address import Shm
 from actorlearn.memory.shared import Segment
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.barrier import rows_fields
+from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.frame_headers import HUB
 from actorlearn.parameters.hub import NUMBERS_BYTES, Hub
 from actorlearn.parameters.hub_barrier import HubBarrier, most_bytes
@@ -193,7 +194,9 @@ def sync_learner(rank: int, learners: int, folder: Path, listing: Listing | None
     made = SYNC.among(own, trainers, trainers[rank], 1)
     assert isinstance(made, SyncExchangeSettings)
     endpoints = listing.trainer(rank) if listing else None
-    learner = Learner(OPTIMIZER, start(), torch.zeros(PARAMETERS), number=rank, endpoints=endpoints)
+    learner = Learner(
+        *(OPTIMIZER, start(), torch.zeros(PARAMETERS)), number=rank, consumed=Consumed(learners), endpoints=endpoints
+    )
     return Sync(made, learner, hash_every=1)
 
 

@@ -21,7 +21,7 @@ from actorlearn.failpoints import Killed, armed, hit
 from actorlearn.memory.shared import Segment
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters.asynchronous import Async
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.interface import Carried, Learner
 from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.parameters.store import store_fields
@@ -65,11 +65,11 @@ class Driver:
     def begin(self) -> None:
         gradients = torch.zeros(PARAMETERS)
         self.exchange = Async(
-            AsyncExchangeSettings(
-                rank=self.learner, learners=LEARNERS, store=Shm(path=str(self.path)), local_steps=self.local_steps
-            ),
+            AsyncExchangeSettings(store=Shm(path=str(self.path)), local_steps=self.local_steps),
             Learner(
                 *(self.optimizer, torch.zeros(PARAMETERS + STATISTICS), gradients),
+                number=self.learner,
+                consumed=Consumed(LEARNERS),
                 carried=Told(self),
             ),
         )

@@ -18,7 +18,7 @@ from actorlearn.models.normalize import merge_into, moments_of
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import waits
 from actorlearn.parameters.alone import Alone
-from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.consumed import Consumed, Position
 from actorlearn.parameters.frame_headers import SHARD, SHARD_ROW_BYTES
 from actorlearn.parameters.interface import Carried, Learner, Present, Stopped
 from actorlearn.parameters.modes import SERVED, make
@@ -101,6 +101,7 @@ class Member:
             torch.zeros(PARAMETERS),
             alive=lambda: self.alive,
             number=self.number,
+            consumed=Consumed(serving.learners),
             carried=self.replay,
             endpoints=serving.listing.trainer(self.number, self.incarnation),
         )

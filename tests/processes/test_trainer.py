@@ -26,6 +26,7 @@ from actorlearn.wire.messages import Hello, Order, Released, Report, Saved, Warn
 from tests import named
 from tests.blocks import block_shape
 from tests.learning.made import HORIZON, learning
+from tests.newest import newest_checkpoint
 from tests.processes.trained import ENVS, STEPS, Scene
 
 
@@ -43,7 +44,7 @@ def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Pat
     assert [report.row["env_steps"] for report in scene.all(Report)][:5] == [STEPS * n for n in range(1, 6)]
     assert [saved.env_steps for saved in scene.all(Saved)] == [0, 5 * STEPS]
     assert isinstance(scene.said[0], Saved) and isinstance(scene.said[1], Hello)
-    state = checkpoint.newest(scene.settings.checkpoints).state
+    state = newest_checkpoint(scene.settings.checkpoints).state
     assert (state["rollouts_learned"], state["account"]["used"]) == (5, 5 * STEPS)
     assert state["weights"] == scene.summary["weights_sha256"]
 
@@ -149,7 +150,7 @@ def test_steps_of_a_skipped_update_are_dropped_and_those_before_and_after_are_us
         "steps_dropped": STEPS,
     }
     assert scene.account.steps.dropped["not_finite"] == scene.summary["dropped_not_finite"] == STEPS
-    saved = checkpoint.newest(scene.settings.checkpoints).state["account"]
+    saved = newest_checkpoint(scene.settings.checkpoints).state["account"]
     assert (saved["used"], saved["dropped"]["not_finite"]) == (4 * STEPS, STEPS)
 
 
@@ -167,7 +168,7 @@ def test_the_fresh_steps_of_a_partly_stale_rollout_give_statistics(tmp_path: Pat
         "dropped_statistics": STEPS + fresh,
         "dropped_stale": 3 * stale,
     }
-    number = checkpoint.newest(scene.settings.checkpoints).section("weights")["number"]
+    number = newest_checkpoint(scene.settings.checkpoints).section("weights")["number"]
     assert number == 2 * STEPS + 3 * fresh, "each step that is not too old is in the statistics"
 
 

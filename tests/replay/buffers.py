@@ -16,5 +16,5 @@ FOLDERS = itertools.count()
 
 def make(folder: Path, shape: ReplayShape, returns: OffPolicySettings, prioritised: bool = False) -> Replay:
     cells = shape.rings * shape.rows
-    sampler = Prioritised(cells, alpha=1.0, new=1.0) if prioritised else Uniform(cells)
+    sampler = Prioritised(cells, alpha=1.0) if prioritised else Uniform(cells)
     return Replay(Segment.create(folder / f"replay-{next(FOLDERS)}", replay_fields(shape)), shape, returns, sampler)

@@ -155,7 +155,7 @@ class Histories(RuleBasedStateMachine):
         self.segment, cells = Segment.open(self.path), self.shape.rings * self.shape.rows
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, 1.0, None, (self.segment["tree"], self.segment["largest"]))
+            sampler = Prioritised(cells, 1.0, (self.segment["tree"], self.segment["largest"]))
         self.replay = Replay(self.segment, self.shape, self.returns, sampler)
         self.replay.recover()
 

@@ -69,7 +69,7 @@ class Kept:
         cells = self.shape.rings * self.shape.rows
         sampler: Sampler = Uniform(cells)
         if self.shape.prioritised:
-            sampler = Prioritised(cells, 0.7, None, (self.segment["tree"], self.segment["largest"]))
+            sampler = Prioritised(cells, 0.7, (self.segment["tree"], self.segment["largest"]))
         self.replay = Replay(self.segment, self.shape, OffPolicySettings(n_step=self.steps), sampler)
         self.replay.recover()
         return self.replay
@@ -83,7 +83,7 @@ class Kept:
             self.replay.flush(rollout + 1)
 
     def prioritise(self, rollout: int) -> None:
-        if self.shape.prioritised and len(self.replay):
+        if self.shape.prioritised and len(self.replay.drawable()):
             sample = self.replay.sample(7, np.random.default_rng(rollout))
             self.replay.update(sample, np.random.default_rng(rollout).integers(4, size=7) * 1.5)
 

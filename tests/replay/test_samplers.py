@@ -28,7 +28,6 @@ def test_uniform_draws_from_what_is_in_and_nothing_else(data: st.DataObject) -> 
         sampler.insert(np.array(come, np.int64))
         inside |= set(come)
         assert sorted(sampler.arrays()["cell"].tolist()) == sorted(inside)
-        assert len(sampler) == len(inside)
         if inside:
             drawn = sampler.draw(9, RANDOM)
             assert set(drawn.cell.tolist()) <= inside
@@ -48,7 +47,7 @@ def test_uniform_draws_all_alike() -> None:
 def test_frequencies_match_priorities(alpha: float) -> None:
     random = np.random.default_rng(2)
     priority = random.random(30) * 5 + 0.1
-    sampler = Prioritised(64, alpha=alpha, new=1.0)
+    sampler = Prioritised(64, alpha=alpha)
     sampler.insert(np.arange(10, 40))
     sampler.update(np.arange(10, 40), priority)
     counts, told = np.zeros(64), np.zeros(64)
@@ -62,22 +61,20 @@ def test_frequencies_match_priorities(alpha: float) -> None:
     assert chi_square(counts[10:40], share * DRAWS) < 66  # 29 degrees of freedom: p < 0.0001
 
 
-@pytest.mark.parametrize(("new", "expected"), [(1.0, 1.0), (0.25, 0.25), (None, 9.0)])
-def test_what_is_new_has_the_priority_said(new: float | None, expected: float) -> None:
-    sampler = Prioritised(4, alpha=0.5, new=new)
+def test_what_is_new_has_the_largest_priority_so_far() -> None:
+    sampler = Prioritised(4, alpha=0.5)
     sampler.insert(np.array([0]))
-    assert sampler.arrays()["priority"][0] == pytest.approx((1.0 if new is None else new) ** 0.5)
+    assert sampler.arrays()["priority"][0] == 1.0
     sampler.update(np.array([0]), np.array([9.0]))
     sampler.update(np.array([0]), np.array([0.5]))
     sampler.insert(np.array([1]))
-    assert sampler.arrays()["priority"][1] == pytest.approx(expected**0.5)
+    assert sampler.arrays()["priority"][1] == pytest.approx(9.0**0.5)
 
 
 def test_what_is_removed_is_not_drawn() -> None:
-    sampler = Prioritised(4, alpha=0.5, new=None)
+    sampler = Prioritised(4, alpha=0.5)
     sampler.insert(np.arange(4))
     sampler.remove(np.array([1, 2]))
-    assert len(sampler) == 2
     assert set(sampler.draw(50, RANDOM).cell.tolist()) == {0, 3}
 
 

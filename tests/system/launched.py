@@ -18,6 +18,7 @@ import pytest
 from actorlearn.metrics.registry import LEARNERS, is_registered
 from actorlearn.parameters import checkpoint
 from launch.runs.jsonl import read_object
+from tests.newest import newest_checkpoint
 
 PATIENCE_S = 120.0
 """Longest wait for anything to happen; generous, because the machine may be training at the same time."""
@@ -83,7 +84,7 @@ class Launched:
 
     def checkpoint(self) -> checkpoint.Checkpoint:
         """The newest valid one."""
-        return checkpoint.newest(self.run_dir / "checkpoints")
+        return newest_checkpoint(self.run_dir / "checkpoints")
 
     def pids(self) -> dict[str, int]:
         """Newest process id of every process of this life that has not gone."""

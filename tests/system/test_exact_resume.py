@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import directory_of
 from tests.algorithms import stateful
+from tests.newest import newest_checkpoint
 from tests.system.conftest import CONFIGS, PACED, Command, Start
 from tests.system.launched import Launched, finished, processes_of, within
 
@@ -175,7 +175,7 @@ def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_
 
 def saved_states(run: Launched, learner: int) -> dict[str, list[float]]:
     """The state of the algorithm in a learner's newest checkpoint, which has changed."""
-    saved = checkpoint.newest(directory_of(run.run_dir / "checkpoints", learner)).section("algorithm")
+    saved = newest_checkpoint(directory_of(run.run_dir / "checkpoints", learner)).section("algorithm")
     assert float(saved["baseline"]) != 0.0 and (saved["updates"] > 10.0).all()
     return {name: tensor.tolist() for name, tensor in saved.items()}
 

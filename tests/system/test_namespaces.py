@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from actorlearn.parameters.checkpoint import load, newest
+from actorlearn.parameters.checkpoint import load
 from actorlearn.parameters.checkpoint_folders import directory_of
 from benchmarks.namespaces import Namespaces, linked
 from benchmarks.papers import dba3c_servers
@@ -25,6 +25,7 @@ from tests.chaos import topologies
 from tests.chaos.judge import counted, exactly_once, produced
 from tests.chaos.rows import SIZE, Rows
 from tests.chaos.witness import OPTIMIZER
+from tests.newest import newest_checkpoint
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import Command, Start
 from tests.system.launched import Launched, within
@@ -222,7 +223,7 @@ def incarnations(rows: Rows, simulator: str) -> list[tuple[int, int]]:
 
 def violations(run: Launched, rows: Rows, mode: str) -> list[str]:
     """Rows that were learned from twice, or by nobody that was counted."""
-    saved = [newest(directory_of(run.run_dir / "checkpoints", learner)) for learner in range(4)]
+    saved = [newest_checkpoint(directory_of(run.run_dir / "checkpoints", learner)) for learner in range(4)]
     tallies = [-one.section("weights")["tally"].numpy() for one in saved]
     tally = np.max(tallies, axis=0)
     tally[SIZE - 1] = 0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from actorlearn.address import Tcp
 from actorlearn.wire import channel
-from actorlearn.wire.channel import ChannelError, Dealer, Pull, Push, Router, Waiter, new_pair
+from actorlearn.wire.channel import ChannelError, Dealer, Pull, Push, Router, new_pair
 from actorlearn.wire.door import MOST_PEERS, ClientKeys, Door, Pair, Refusals, RefusedError, ServerKeys
 from tests.examples import examples
 from tests.wire.doors import HERE, PATIENCE_S, Keys, Relay, heard, until
@@ -455,9 +455,8 @@ def test_who_waits_for_the_descriptor_is_woken_to_let_a_node_in(own: ClientKeys,
         assert not selector.select(0.2)  # it is not woken for nothing
         assert dealer.send(b"y") and selector.select(PATIENCE_S)
         assert router.recv() == ("node-1", b"y")
-    waiter = Waiter(None, router)
     other = Dealer(router.address, "node-1/other", own)
-    until(lambda: other.send(b"z"), lambda: (waiter.wait(50), router.recv()))
+    until(lambda: other.send(b"z"), lambda: router.recv(50))
     other.close()
     dealer.close()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actorlearn.wire.messages import Reply
+from actorlearn.worker.settings import POLICY_FILE
 from launch.commands import evaluate
 from launch.errors import FailedError, RunError
 from launch.runs.find import RunFolder, start_time
@@ -45,6 +46,18 @@ def test_a_run_of_a_gpu_is_recorded_where_there_is_none(tmp_path: Path, monkeypa
         topology.write("trainer: {device: cuda}\ninference: {device: cuda}\n")
     recording = evaluate.settings(RunFolder(folder, {}), 2, None, None, record=True).recording
     assert recording is not None and recording.folder == str(folder / "films")
+
+
+@pytest.mark.parametrize("content", ["{", None])
+def test_saved_shapes_that_are_damaged_or_missing_are_one_line_with_a_remedy(
+    content: str | None, tmp_path: Path
+) -> None:
+    folder = saved_run(tmp_path)
+    (folder / POLICY_FILE).unlink()
+    if content is not None:
+        (folder / POLICY_FILE).write_text(content)
+    with pytest.raises(RunError, match=r"policy\.json.*; resume the run once, which writes the file again"):
+        evaluate.settings(RunFolder(folder, {}), None, None, None)
 
 
 @pytest.mark.parametrize("ends", ["before", "meanwhile"])

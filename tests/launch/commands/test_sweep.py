@@ -9,9 +9,10 @@ import pytest
 
 from launch.commands.sweep import sweep
 from launch.errors import RunError
-from launch.sweeps.file import as_json, read
+from launch.sweeps.file import read
 from launch.sweeps.history import FORMAT, Begun, Ended, Trial
 from launch.sweeps.state import State
+from launch.topology.load import plain
 from tests.launch.desk.folders import row, write_run
 
 TEXT = "topology: cart.yaml\nvary: {optimizer.learning_rate: [0.1, 0.2]}\nseeds: [1, 2, 3]\nat_once: 2\n"
@@ -28,7 +29,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def begin(file: Path, folder: Path) -> None:
     asked = read(file)
     with State(folder) as state:
-        begun = Begun(format=FORMAT, version="0", keys=as_json(asked.keys), topology=asked.text, pins=dict(asked.pins))
+        begun = Begun(format=FORMAT, version="0", keys=plain(asked.keys), topology=asked.text, pins=dict(asked.pins))
         state.add(begun)
 
 

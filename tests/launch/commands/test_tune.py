@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,21 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     assert "2 steps/s  simulators.count=3" in capsys.readouterr().out
     assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], tmp_path / "new" / "tuned.keys") == 0
     assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
+
+
+def test_overrides_that_were_written_to_a_pipe_are_not_proposed_for_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    monkeypatch.setattr(tune, "rate", lambda *_: 1.0)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as read, open(writer, "wb"):
+        assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path(f"/dev/fd/{writer}")) == 0
+        assert b"seed=7\n" in read.read1()
+    assert capsys.readouterr().out.endswith(f"wrote /dev/fd/{writer}\n")
+    assert tune.tune(str(tmp_path / "cart.yaml"), [], tmp_path / "tuned.keys") == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"; use it with: actorlearn run {tmp_path}/cart.yaml @{tmp_path}/tuned.keys\n")
 
 
 def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.machine.gpus import count_gpus
+from launch.machine.gpus import visible_gpus
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def two_gpus(tmp_path: Path) -> Path:
 
 
 def test_gpus_are_counted_by_their_device_files(two_gpus: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert count_gpus(two_gpus, {}) == 2
-    assert count_gpus(tmp_path_factory.mktemp("none"), {}) == 0
+    assert visible_gpus(two_gpus, {}) == ["0", "1"]
+    assert visible_gpus(tmp_path_factory.mktemp("none"), {}) == []
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_gpus_are_counted_by_their_device_files(two_gpus: Path, tmp_path_factory
     [("", 0), ("-1", 0), ("1", 1), ("0,1", 2), ("0, 1", 2), ("0,7,1", 1), ("GPU-8932f937,1", 2), ("NoDevFiles", 0)],
 )
 def test_a_gpu_that_cuda_does_not_show_does_not_count(two_gpus: Path, visible: str, count: int) -> None:
-    assert count_gpus(two_gpus, {"CUDA_VISIBLE_DEVICES": visible}) == count
+    assert len(visible_gpus(two_gpus, {"CUDA_VISIBLE_DEVICES": visible})) == count
 
 
 def test_no_gpu_is_there_because_a_variable_names_it(tmp_path: Path) -> None:
-    assert count_gpus(tmp_path, {"CUDA_VISIBLE_DEVICES": "0,GPU-8932f937"}) == 0
+    assert visible_gpus(tmp_path, {"CUDA_VISIBLE_DEVICES": "0,GPU-8932f937"}) == []

@@ -112,8 +112,7 @@ def test_the_path_of_a_stored_environment_may_change_because_folders_are_moved()
 
 def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
     def why(lacks: str, *overrides: str) -> str:
-        planned = ["model.name=mixed", "env.action_mask=none"]  # the plan of an environment without masks has none
-        then, now = (parse(CARTPOLE, [*planned, *keys]) for keys in ((), overrides))
+        then, now = (parse(CARTPOLE, ["model.name=mixed", *keys]) for keys in ((), overrides))
         before = {key: value for key, value in depends_on(then).items() if key != lacks}
         state = {"inexact": "", "simulators": [{"role": "simulator"}], "weights": "0a", "depends_on": before}
         return reason_to_begin_anew([state], [["simulator-0"]], now)
@@ -122,7 +121,6 @@ def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
         "model.layer_norm",
         "model.images",
         "env.wrappers",
-        "env.action_mask",
         "simulators.blocks",
         "inference.threads",
     )
@@ -130,8 +128,6 @@ def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
         assert why(key) == ""
     said = "model.layer_norm was False in the checkpoint and is True now"
     assert why("model.layer_norm", "model.layer_norm=true") == said
-    said = "env.action_mask was 'none' in the checkpoint and is 'info' now"
-    assert why("env.action_mask", "env.action_mask=info") == said, "earlier versions had no masks"
     assert why("seed") == "seed was None in the checkpoint and is 1 now", "it has always been saved"
 
 

@@ -223,7 +223,7 @@ def test_who_listens_is_in_the_plan() -> None:
         made = planned(*two, f"mode={mode}")
         assert made.sockets == [ADDRESSES.control.endpoint]
     made = planned(*two, "mode=gossip", "gossip.transport=zmq")
-    messages = [ADDRESSES.folders.socket(f"messages-{learner}").endpoint for learner in range(2)]
+    messages = [ADDRESSES.socket(f"messages-{learner}").endpoint for learner in range(2)]
     assert made.sockets == [ADDRESSES.control.endpoint, *messages]
     listens = told(made, "trainer-1").exchange.listens
     assert listens and listens.endpoint == messages[1]
@@ -297,6 +297,13 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     assert found["replay-1"].bytes == segment_bytes(replay_fields(settings.replay.shape))
     assert settings.rollout_steps == 4 * 2 * 8  # horizon, learners, environments of each
     assert settings.replay.settings.capacity_steps == 1001
+
+
+@pytest.mark.parametrize(("mode", "own"), [("sync", False), ("async", True), ("gossip", True)])
+def test_the_evaluator_of_several_learners_reads_the_weights_of_each(mode: str, own: bool) -> None:
+    evaluator = told(planned(f"mode={mode}", "learners.count=2", "evaluator.count=1"), "evaluator-0")
+    assert isinstance(evaluator, EvaluatorSettings)
+    assert (evaluator.weights, evaluator.own_weights) == (ADDRESSES.each("weights"), own)
 
 
 def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -> None:

@@ -41,9 +41,5 @@ def test_a_checkpoint_is_of_the_lives_before_it(tmp_path: Path, env_steps: int, 
     assert {one.resumed_at: one.topology["seed"] for one in found} == seeds
 
 
-def test_a_run_of_an_earlier_version_has_lives_without_changes(tmp_path: Path) -> None:
-    (tmp_path / "topology.yaml").write_text("seed: 4\n")
-    meta = {"resumed_at": 5, "earlier": [{"resumed_at": None}]}
-    start, resumed = lives_of(RunFolder(tmp_path, meta), 10)
-    assert start.recorded and not resumed.recorded and resumed.topology == {"seed": 4}
+def test_a_run_without_metadata_has_one_life(tmp_path: Path) -> None:
     assert len(lives_of(RunFolder(tmp_path, {}), 10)) == 1

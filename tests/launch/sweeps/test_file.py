@@ -14,10 +14,10 @@ import pytest
 from launch.errors import RunError
 from launch.sweeps.axes import Choices, Range
 from launch.sweeps.decisions import Listed, Population
-from launch.sweeps.file import Sweep, as_json, changed, read
+from launch.sweeps.file import Sweep, changed, read
 from launch.sweeps.keys import SweepKeys
 from launch.topology import strict_yaml
-from launch.topology.load import TopologyError, dump, load_saved
+from launch.topology.load import TopologyError, dump, load, plain
 from tests.sizes import ROOT
 
 TOPOLOGY = "env: {id: CartPole-v1}\ntotal_steps: 1_000\n"
@@ -184,7 +184,7 @@ def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder
 
     rates = {"vary": {"optimizer.learning_rate": {"low": 0.1, "high": 0.2}}}
     random = {**rates, "search": {"name": "random", "trials": 3}, "seeds": [1, 2]}
-    before = as_json(keys(**random))
+    before = plain(keys(**random))
     assert changed(before, keys(**random)) == ""
     assert changed(before, keys(**{**random, "search": {"name": "random", "trials": 4}})) == ""
     assert changed(before, keys(**{**random, "seeds": [1, 2, 3], "at_once": 7})) == ""
@@ -204,9 +204,9 @@ def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Pa
         return read(write(folder, json.dumps({"topology": "cart.yaml", "overrides": overrides}))).keys
 
     begun = keys({"total_steps": 10, "nodes.hosts": ["a"]})
-    assert changed(as_json(begun), keys({"total_steps": 10, "nodes": {"hosts": ["b"]}})) == ""
-    assert changed(as_json(begun), keys({"total_steps": 10})) == ""
-    assert changed(as_json(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides has changed")
+    assert changed(plain(begun), keys({"total_steps": 10, "nodes": {"hosts": ["b"]}})) == ""
+    assert changed(plain(begun), keys({"total_steps": 10})) == ""
+    assert changed(plain(begun), keys({"total_steps": 20, "nodes.hosts": ["a"]})).startswith("overrides has changed")
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
     saved = folder / "topology.yaml"
     saved.write_text(dump(sweep({"learners.count": 2, **nodes}).base))
     going_on = sweep({"learners.count": 2, **now})
-    assert load_saved(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
-    assert load_saved(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
+    assert load(saved, going_on.overrides_of_nodes()).nodes == going_on.base.nodes
+    assert load(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
 
 
 def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

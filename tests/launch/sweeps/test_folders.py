@@ -46,6 +46,29 @@ def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_pat
     assert read_outcome(tmp_path / "none", SCORE, 100) == RunOutcome("")
 
 
+@pytest.mark.parametrize(
+    ("kinds", "with_summary", "without"),
+    [
+        (["scoring", "evaluated"], "finished", "finished"),
+        (["evaluated", "scoring", "stopping"], "stopped", "died"),
+        (["evaluated", "scoring"], "finished", "died"),  # with a summary, its evaluator was given up
+        (["evaluated", "stopping"], "finished", "died"),  # with a summary, evaluator.stop_at_score was reached
+        (["scoring", "stopping", "resumed", "scoring", "evaluated"], "finished", "finished"),
+        (["scoring", "evaluated", "resumed", "evaluated"], "finished", "died"),
+    ],
+)
+def test_a_run_that_ended_while_its_final_weights_were_evaluated_is_continued_for_its_score(
+    kinds: list[str], with_summary: str, without: str, tmp_path: Path
+) -> None:
+    goal = "eval_return_mean"
+    summary = {"status": "finished", "env_steps": 104, goal: 1.0, "eval_env_steps": 50}
+    for name, written, expected in (("ended", summary, with_summary), ("killed", None, without)):
+        run = folder(tmp_path / name, [50, 104], [0, 104], written)
+        (run / "events.jsonl").write_text("".join(f"{json.dumps({'kind': kind})}\n" for kind in kinds))
+        assert read_outcome(run, goal, 100).status == expected
+        assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
+
+
 def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
     assert read_points(folder(tmp_path / "run", [50, 104], []), SCORE) == [(50, 0.5), (104, 1.04)]
     assert read_points(folder(tmp_path / "new", [], []), SCORE) == [] == read_points(tmp_path / "none", SCORE)

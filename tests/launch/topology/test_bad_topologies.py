@@ -249,10 +249,6 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         OK + "algorithm: {name: 'no_such_one:Own'}\n",
         ["t:2", "algorithm.name = 'no_such_one:Own'", "no module 'no_such_one' can be imported", "PYTHONPATH"],
     ),
-    "value that is called otherwise": (
-        OK + "simulators: {weights: round}\n",
-        ["t:2", "simulators.weights = 'round'", "this value was renamed to rollout", "write rollout"],
-    ),
     "one beta": (OK + "optimizer: {betas: [0.9]}\n", ["t:2", "= [0.9]", "at least 2 items", "list of that length"]),
     "beta of 1": (OK + "optimizer: {betas: [0.9, 1]}\n", ["t:2", "betas[1] = 1", "less than 1", "in that range"]),
     "empty layer": (OK + "model: {hidden_sizes: [0]}\n", ["t:2", "hidden_sizes[0] = 0", "at least 1", "range"]),
