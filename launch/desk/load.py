@@ -67,9 +67,12 @@ class Load:
     def of(self, name: str) -> dict[str, list[Any]]:
         """Return the samples of a process as lists: seconds since 1970, cores in use, bytes.
 
-        Where it was restarted, there is a sample of None.
+        Where it was restarted, there is a sample of None. The last sample has numbers.
         """
-        return _columns(list(self._samples.get(name, ())))
+        rows = list(self._samples.get(name, ()))
+        while rows and rows[-1][1] is None:  # it was not measured again yet, or has ended before
+            del rows[-1]
+        return _columns(rows)
 
 
 class MachineLoad:

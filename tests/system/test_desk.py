@@ -1065,6 +1065,21 @@ def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_p
     assert seen.complaints == []
 
 
+def test_a_mistake_in_a_picture_is_not_told_as_a_desk_that_does_not_answer(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
+    """The picture of a process that was restarted could not be drawn, and the page said so of the desk."""
+    run = with_log(written(tmp_path / "watched", TRAINER_HERE))
+    seen = Watched(browser.new_page())
+    page = seen.page
+    load = {"seconds": [1.0, 2.0], "cores": [0.5, None], "bytes": [1_000_000, None]}
+    page.route("**/processes/**", lambda route: route.fulfill(json={"log": "ready", "load": load}))
+    page.goto(f"{serve().address}#run={id_of(run)}")
+    page.locator("#part-processes th button", has_text="trainer").click()
+    seen.sees("#process pre", "ready")
+    assert "not answer" not in page.locator("#process [role=status]").inner_text()
+
+
 AS_WIDE = """() => {
   const box = document.querySelector("#process .traces").getBoundingClientRect();
   return [...document.querySelectorAll("#process .trace .u-wrap")].every((wrap) => {

@@ -238,6 +238,7 @@ def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pyt
         process.state, process.pid = state, os.getppid() if number > 3 else os.getpid()
         load.sample([process])
         assert (load.newest("trainer") is not None) == (number in (1, 2, 5))
+        assert None not in load.of("trainer")["cores"][-1:], "the page writes the last number beside the picture"
     samples = load.of("trainer")
     assert samples["seconds"] == [1_000_020.0, 1_000_040.0, 1_000_080.0, 1_000_100.0]
     for name in ("cores", "bytes"):
