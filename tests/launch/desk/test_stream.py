@@ -245,6 +245,17 @@ def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pyt
         assert [number is None for number in samples[name]] == [False, False, True, False]
 
 
+def test_samples_of_the_machine_are_kept_for_ten_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A desk that had no time for a while drew a picture of hours."""
+    runs = WatchedRuns(tmp_path)
+    runs.measure()
+    runs.measure()
+    assert len(runs.machine.samples()["seconds"]) == 1
+    monkeypatch.setattr(time, "time", partial(float, time.time() + 601.0))
+    runs.measure()
+    assert len(runs.machine.samples()["seconds"]) == 1
+
+
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])
 def test_a_metric_of_any_name_is_drawn(tmp_path: Path, name: str) -> None:
     run = write_run(tmp_path / "run", [row(n, **{name: 0.5 * n}) for n in range(3)])
