@@ -217,9 +217,11 @@ def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, m
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
         run = write_run(tmp_path / "run", [row(1)], [{**SPAWNED[0], "pid": os.getpid()}], **about)
         runs = WatchedRuns(tmp_path)
+        runs.look()
         runs.measure()
         runs.measure()
         supervisor.kill()
+    runs.look()
     runs.measure()
     watched = runs.get(id_of(run))
     assert watched is not None and watched.view.has_ended
@@ -327,6 +329,7 @@ def test_processes_are_listed_with_restarts_load_and_age(tmp_path: Path) -> None
     again = {**spawned[2], "incarnation": 1, "time": "no time"}
     run = write_run(tmp_path / "run", [row(1)], [*spawned, DIED, again], **me())
     runs = WatchedRuns(tmp_path)
+    runs.look()
     for _ in range(3):
         runs.measure()
     watched = runs.get(id_of(run))
@@ -410,6 +413,7 @@ def test_one_odd_run_hides_neither_itself_nor_others(tmp_path: Path, what: str) 
     odd = ODD_RUNS[what](tmp_path / "odd")
     write_run(tmp_path / "well", [row(1)])
     runs = WatchedRuns(tmp_path)
+    runs.look()
     runs.measure()
     told = Overview(runs).changed()
     assert sorted(one["name"] for one in told["runs"]) == ["odd", "well"]
