@@ -90,7 +90,12 @@ class RunView:
     problems: Mapping[str, int] = field(default_factory=dict)
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
-    """Environment steps per second, as an exponential moving average over ``RATE_S``; of a younger run, the mean."""
+    """Environment steps per second: an exponential moving average over ``RATE_S``.
+
+    Until rates were measured for so long, it is their mean.
+    """
+    rated_s: float = 0.0
+    """Seconds over which the rates in ``steps_per_s`` were measured; 0.0 if this is unknown."""
     stop_at_steps: int | None = None
     """Value of the key ``stop_at_steps``."""
 
@@ -175,19 +180,21 @@ class RunView:
             while trend and trend[-1][0] >= part:  # the trainer was restored
                 trend = trend[:-1]
             trend = (*trend, (part, score)) if self.total_steps else ()
-        smoothed = self.steps_per_s if waits and self.steps_per_s else self._smoothed_with(row)
+        view = self if waits and self.steps_per_s else self._with_rate(row)
         status = "running" if self.status == "starting" else self.status
-        return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
+        return replace(view, row=row, status=status, best_return=best, trend=trend)
 
-    def _smoothed_with(self, row: Mapping[str, Any]) -> float | None:
-        """Return ``steps_per_s`` with the rate of a report, which weighs as the time in which it was measured."""
-        smoothed = self.steps_per_s
-        rate: float | None = row.get("env_steps_per_s")
-        if not rate or smoothed is None:
-            return rate or smoothed
-        measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate)
-        share_of_run = min(1.0, measured_s / elapsed_s) if (elapsed_s := row.get("time_s")) else 0.0
-        return smoothed + max(-expm1(-measured_s / RATE_S), share_of_run) * (rate - smoothed)
+    def _with_rate(self, row: Mapping[str, Any]) -> RunView:
+        """Return the snapshot with the rate of a report, which weighs as the time in which it was measured."""
+        if not (rate := row.get("env_steps_per_s")):
+            return self
+        known = self.row.get("env_steps") is not None  # else it is unknown for how long the rate was measured
+        measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate) if known else 0.0
+        if self.steps_per_s is None:
+            return replace(self, steps_per_s=rate, rated_s=measured_s)
+        rated_s = (self.rated_s or measured_s) + measured_s  # a first rate of unknown duration weighs as the second
+        share = max(-expm1(-measured_s / RATE_S), measured_s / rated_s if rated_s else 0.0)
+        return replace(self, steps_per_s=self.steps_per_s + share * (rate - self.steps_per_s), rated_s=rated_s)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
         """Return the snapshot with another event, which may set the status."""
