@@ -1074,6 +1074,9 @@ def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_p
     assert metric.input_value() == "made 42" and metric.evaluate(refusal) == ""
 
     more.focus()
+    page.keyboard.type("made_42")
+    page.keyboard.press("Enter")
+    assert more.evaluate(refusal) == "" and page.url.count("metric=") == 1, "it is drawn already"
     page.keyboard.type("LOSS")
     page.keyboard.press("Enter")
     titles.nth(1).wait_for()
