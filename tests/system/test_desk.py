@@ -1058,6 +1058,8 @@ def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_p
     page.locator("#curves .plot[aria-label^=zebras]").first.wait_for()
     assert "metric=zebras" in page.url
     page.wait_for_function("document.activeElement.value === 'zebras'")
+    metric.click()
+    assert metric.input_value() == "" and metric.get_attribute("placeholder") == "zebras", "all are offered again"
 
     page.keyboard.type("made_4")
     page.keyboard.press("Enter")
