@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from actorlearn.envs.specs import STORED, STORED_FILE, STORED_HASH
 from actorlearn.files import write_atomically
 from launch.errors import RunError
 from launch.topology import sources
+from launch.topology.defaults import Spaces
 from launch.topology.load import Topology, as_text, literal, parse
 from launch.topology.overrides import Override
-from launch.topology.strict_yaml import ARGUMENT, Origin
+from launch.topology.strict_yaml import ARGUMENT, Origin, TopologyError
 
 GIVEN = "given.yaml"
 """File of the topology in the run's folder, if the caller has named none."""
@@ -51,9 +53,20 @@ class Asked:
     """Class or function that makes the environment, if other processes cannot import it; the topology names it."""
 
     def check(self) -> Topology:
-        """Return the topology if it is valid, else raise TopologyError. This makes no environment."""
+        """Return the topology if it is valid, else raise TopologyError. This makes no environment.
+
+        A topology may be valid only if observations combine an image with other parts, because of a key of the network
+        for them. Then it is returned with an image that stands for the real ones; the run checks it with those.
+        """
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
-        return parse(text, self.overrides, self.path or ARGUMENT)
+        source = self.path or ARGUMENT
+        try:
+            return parse(text, self.overrides, source)
+        except TopologyError:
+            with suppress(TopologyError):
+                image = {"start": 0, "shape": [8, 8, 1], "channels_last": True}
+                return parse(text, self.overrides, source, lambda _: Spaces(images=(image,)))
+            raise
 
     def write(self, folder: Path) -> str:
         """Return the path of the topology's file; if the caller has named none, write one into the run's folder.

@@ -31,6 +31,14 @@ def test_an_id_and_keys_are_the_topology_of_the_same_words(tmp_path: Path) -> No
         assert asked.read(first, "ppo", KEYS).check() == expected
 
 
+def test_a_key_of_the_network_for_images_and_numbers_is_left_to_the_run_to_judge() -> None:
+    """Which network an environment gets by default is known only when its observations are."""
+    wanted = asked.read("tests.envs.parts:Parts", "ppo", {"model.image_features": 64})
+    assert wanted.check().algorithm.name == "ppo"
+    with pytest.raises(TopologyError, match=r"^argument: model\.image_feature = 64"):
+        asked.read("tests.envs.parts:Parts", "ppo", {"model.image_feature": 64}).check()
+
+
 def test_a_dict_is_read_as_a_file_is() -> None:
     """Another algorithm leaves out the keys of the file that it does not read; keys of the call are never left out."""
     given = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "ppo", "ratio_clip": 0.3}}
