@@ -28,7 +28,7 @@ from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.file import Sweep, changed, in_words, read
 from launch.sweeps.history import FORMAT, Begun, History
 from launch.sweeps.loop import Loop
-from launch.sweeps.slots import Slots, find_slots
+from launch.sweeps.slots import Slots, find_slots, with_simulators
 from launch.sweeps.state import STATE_FILE, State
 from launch.sweeps.state import read as read_history
 from launch.topology.load import plain
@@ -53,6 +53,8 @@ def sweep(
     """
     asked = read(file)
     place = folder or RUNS / asked.name
+    begun = read_history(place / STATE_FILE).begun
+    asked = replace(asked, pins=begun.pins) if begun else with_simulators(asked)
     slots = find_slots(asked, place, find_engine(engine), keys)
     if check:
         return _check(asked, slots, place, json)

@@ -22,10 +22,11 @@ from actorlearn.address import Tcp
 from actorlearn.memory.shared import free_bytes
 from launch.engines.specs import EngineSpec
 from launch.errors import RunError
-from launch.machine.cores import usable_cores
+from launch.machine.cores import Cores, usable_cores
 from launch.machine.gpus import visible_gpus
 from launch.nodes.started import open_engine
 from launch.plan.nodes import need_of
+from launch.plan.pace import COUNT, ENVS, more_simulators
 from launch.plan.planning import plan
 from launch.plan.probe import describe
 from launch.runtime.loop import choose_listen_address
@@ -156,10 +157,19 @@ def _slots_here(sweep: Sweep) -> Slots:
     wanted, gpus = sweep.keys.at_once, visible_gpus()
     if wanted is not None and not gpus:
         return Slots(wanted, "set by at_once")
-    taken = taken_by(sweep.base)
+    taken = taken_by(sweep.topology({}))
     one_each = taken.gpus == 1 and "cuda" in (sweep.base.trainer.device, sweep.base.inference.device)
     count, why = (wanted, "set by at_once") if wanted is not None else count_at_once(taken, here())
     return Slots(count, why, gpus if one_each else ())
+
+
+def with_simulators(sweep: Sweep) -> Sweep:
+    """Return the sweep with the number of simulators that a single run would have here, if its environment is slow."""
+    base = sweep.base
+    if base.nodes.several or {COUNT, ENVS} & base.written:
+        return sweep
+    chosen = {choice.key: choice.value for choice in more_simulators(base, describe(base), Cores.here())}
+    return replace(sweep, pins={**sweep.pins, **chosen})
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,13 @@ import pytest
 from actorlearn.wire.keys import make_keys
 from launch.engines.specs import ENGINES
 from launch.errors import RunError
+from launch.machine.cores import Cores
+from launch.plan.planning import plan
+from launch.plan.probe import describe
 from launch.sweeps.file import read
 from launch.sweeps.history import Started
-from launch.sweeps.slots import Room, Slot, Slots, count_at_once, find_slots, here
+from launch.sweeps.slots import Room, Slot, Slots, count_at_once, find_slots, here, taken_by, with_simulators
+from tests.system.environments import PACED_VARIABLE
 
 
 def deal(slots: Slots, runs: int, left_out: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -172,3 +176,18 @@ def test_one_run_has_room_whatever_it_takes() -> None:
 def test_this_machine_has_cores_and_memory() -> None:
     found = here()
     assert found.cores > 0 and found.memory_bytes > 0 and found.shm_bytes > 0 and found.gpus >= 0
+
+
+def test_runs_of_a_slow_environment_have_the_simulators_of_a_single_run_and_as_many_cores_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
+    monkeypatch.setenv(PACED_VARIABLE, str(tmp_path / "seconds"))
+    (tmp_path / "seconds").write_text("0.006")
+    (tmp_path / "slow.yaml").write_text("env: {id: 'tests.system.environments:Paced'}\n")
+    (tmp_path / "rates.yaml").write_text("topology: slow.yaml\nvary: {optimizer.learning_rate: [0.1, 0.2]}\n")
+    sweep = with_simulators(read(tmp_path / "rates.yaml"))
+    run = sweep.topology({"optimizer.learning_rate": 0.1})
+    assert run.simulators.count == plan(sweep.base, describe(sweep.base)).topology.simulators.count == 8
+    assert run.simulators.environments == sweep.base.simulators.environments
+    assert taken_by(run).cores == 8 + run.trainer.threads
