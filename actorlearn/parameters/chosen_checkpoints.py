@@ -121,7 +121,7 @@ def choose(directory: Path, at: str | int) -> Found:
 
 
 def directory_of_equals(root: Path, at: str | int) -> Path:
-    """Return the directory in which the checkpoint ``at`` of learners with equal weights is: of the first that has it.
+    """Return the directory that has the checkpoint ``at`` of learners with equal weights; of several, the first.
 
     The newest is looked for at the steps of the newest complete checkpoint (`complete_steps`), because the first
     learner may have been lost. Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
@@ -220,7 +220,7 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
                     last = steps_of(chosen[learner]) if learner in chosen else -1
                     for newer in (each for each in folders(directory) if steps_of(each) > last):
                         move(newer, newer.name)
-            if (best := read_best(root)) and best.env_steps > steps_of(own):
+            if (best := read_best(root)) and best.env_steps > max(map(steps_of, chosen.values())):
                 move(root / BEST_FILE, BEST_FILE)
         yield
     except BaseException:

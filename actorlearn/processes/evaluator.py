@@ -351,6 +351,7 @@ def run(settings: EvaluatorSettings) -> None:
                 returns=returns,
                 secondary=means.pop(SECONDARY, None),
                 learners=means,
+                final=last,
             )
         )
     worker.control.close()

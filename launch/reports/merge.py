@@ -13,7 +13,7 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""If a learner has sent no row for this number of intervals, only its counters count: its last games and rates are old.
+"""If a learner has sent no row for this number of intervals, only its counters count: its mean score and rates are old.
 
 The interval is that of reports or, if a learner's updates take longer, the longest between two of its rows.
 """
@@ -73,15 +73,21 @@ class LearnerRows:
         """``every_s``: seconds between two rows of a learner. ``left``: counters of learners that have left before."""
         self._every_s = every_s
         self._longest_s: dict[str, float] = {}
-        """Longest time between two rows of a learner; a trainer sends none while it makes an update."""
+        """Longest time between two rows of a learner's trainer, which sends none while it makes an update."""
+        self._incarnations: dict[str, int] = {}
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
         self._left = [dict(row) for row in left]
         self._unmerged = False
 
-    def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
-        """Add the row of a learner; return the merged row if it is the first learner that still reports, else None."""
-        if name in self._rows:
-            self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s.get(name, 0.0))
+    def add(self, name: str, row: Mapping[str, Any], now_s: float, incarnation: int = 0) -> dict[str, Any] | None:
+        """Add the row of a learner; return the merged row if it is the first learner that still reports, else None.
+
+        ``incarnation``: of the trainer. The time until a restarted trainer reports is not an interval between its rows.
+        """
+        if self._incarnations.get(name) != incarnation:
+            self._longest_s[name], self._incarnations[name] = 0.0, incarnation
+        elif name in self._rows:
+            self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s[name])
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
         self._unmerged = name != min(fresh)
@@ -101,6 +107,7 @@ class LearnerRows:
         """Remove a learner that has left the run; its counters are kept."""
         if name in self._rows:
             self._left.append(self._rows.pop(name)[1])
+            del self._incarnations[name]
 
     def _fresh(self, now_s: float) -> set[str]:
         return {

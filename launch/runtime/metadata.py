@@ -142,6 +142,7 @@ def summary(
         "error": done.error or None,
         "cause": done.cause or None,
         "lacks_nodes": done.lacks_nodes,
+        "unscored": done.unscored,
         "env_steps": env_steps,
         "frames": known.get("frames") or 0,
         "updates": known.get("updates") or 0,

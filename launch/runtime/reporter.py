@@ -162,7 +162,7 @@ class Reporter:
         if not action.learner:
             self._measured[action.name] = action.values
             return None
-        merged = self._learners.add(action.name, action.values, now_s)
+        merged = self._learners.add(action.name, action.values, now_s, action.incarnation)
         if merged is None:
             return None
         self._shares = {**self._energy.row(merged.get("frames")), **self._row_shares.together(rows, simulators)}

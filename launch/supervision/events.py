@@ -249,6 +249,7 @@ class MetricsRow:
     values: Mapping[str, Any]
     learner: bool = True
     """Whether a trainer sent them. Metrics of other processes are added to the rows of the trainers that follow."""
+    incarnation: int = 0
 
 
 @dataclass(frozen=True)
@@ -270,6 +271,8 @@ class Done:
     summary: Mapping[str, Any] = field(default_factory=dict)
     lacks_nodes: bool = False
     """Whether it failed only because nodes were missing, so that it can be resumed with others."""
+    unscored: bool = False
+    """Whether a user's stop ended the run before its evaluators had played the final weights."""
 
 
 Action = Start | Kill | Move | ShowStack | DropMembers | Send | Enlarge | Answer | Note | MetricsRow | NewBest | Done

@@ -94,7 +94,7 @@ class Supervisor:
         self._awaited = [child.name for child in first]
         """Names of the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
         self._outcome = ev.Done("failed", 1)
-        self._interrupts, self._skip_scoring = 0, False
+        self._interrupts, self._skip_scoring, self._unscored = 0, False, False
         """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
         self._killed = self._abandoned = False
         """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
@@ -106,10 +106,8 @@ class Supervisor:
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
-        self._summaries: dict[str, Mapping[str, Any]] = {}
-        """Summaries of the trainers that have finished, by name."""
         self._newest_rows: dict[str, Mapping[str, Any]] = {}
-        """Newest row of each trainer, by name; its counters count for a trainer that does not finish."""
+        """Newest row of each trainer, by name; of one that has finished, its summary. Counters of all count."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
@@ -215,9 +213,9 @@ class Supervisor:
 
     def _report(self, child: Child, message: Report) -> None:
         row = check_row(message.row)
-        if child.role.learns:
+        if child.role.learns and not child.finished:
             self._newest_rows[child.name] = row
-        self._do(ev.MetricsRow(child.name, row, child.role.learns))
+        self._do(ev.MetricsRow(child.name, row, child.role.learns, child.incarnation))
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
@@ -270,16 +268,17 @@ class Supervisor:
             child.to(ChildState.DRAINING, self._now_s)
         if not child.role.learns:
             return
-        self._summaries[child.name] = {}
+        self._newest_rows.setdefault(child.name, {})
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
             self._drain(ev.Done("finished", 0))
-        self._summaries[child.name] = check_row(finished.summary)
+        self._newest_rows[child.name] = check_row(finished.summary)
 
     # The end of the run -----------------------------------------------------------------------------------------
 
     def _stop(self, exit_code: int, why: str, now: bool) -> str:
         """Tell the trainers to finish their update and save, or end everything ``now``; returns a reply in words."""
-        self._skip_scoring = True
+        if not self._skip_scoring and self.phase != "ending":
+            self._skip_scoring = self._unscored = True
         if now:
             if self.phase not in ("scoring", "ending"):
                 self._outcome = ev.Done("stopped", exit_code)
@@ -346,10 +345,8 @@ class Supervisor:
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
         """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
-        finished = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
-        detached = [summary for name, summary in self._summaries.items() if name not in self._children.named]
-        unfinished = [row for name, row in self._newest_rows.items() if name not in self._summaries]
-        left = [*self.left_before, *detached, *unfinished]
+        finished = {trainer.name: self._newest_rows[trainer.name] for trainer in trainers if trainer.finished}
+        left = [*self.left_before, *(row for name, row in self._newest_rows.items() if name not in finished)]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
         if finished or not dead:
             return dataclasses.replace(self._outcome, summary=merge_rows(finished, left) if finished else {})
@@ -455,5 +452,6 @@ class Supervisor:
     def _over(self) -> None:
         self._requests.close()
         self._do(ev.Note(self._outcome.status, cause=self._outcome.error or unlearned(self._outcome.summary)))
-        self._do(self._outcome)
+        unscored = self._unscored and self._outcome.status == "finished" and bool(self._children.evaluators())
+        self._do(dataclasses.replace(self._outcome, unscored=unscored))
         self.phase = "over"

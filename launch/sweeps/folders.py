@@ -62,12 +62,15 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
 
 
 def _unscored(run: RunFolder) -> bool:
-    """Whether a run ended while it evaluated its final weights, or was killed before that."""
-    kinds = [str(event.get("kind")) for event in run.events().new()]
-    since = kinds[len(kinds) - kinds[::-1].index("scoring") :] if "scoring" in kinds else ["resumed"]
-    if run.summary():
-        return "stopping" in since and "evaluated" not in since
-    return "resumed" in since or "evaluated" not in since
+    """Whether a user stopped the run before its final weights were evaluated, or it was killed before that.
+
+    An evaluation that failed, or that took too long, is not repeated.
+    """
+    if summary := run.summary():
+        return summary.get("unscored") is True
+    events = [*run.events().new()]
+    final = max((place for place, event in enumerate(events) if event.get("final") is True), default=-1)
+    return final < 0 or any(event.get("kind") == "resumed" for event in events[final:])
 
 
 def saved_steps(run: RunFolder) -> int:

@@ -78,7 +78,7 @@ class Ended(Fact, frozen=True, kw_only=True, tag="ended"):
     trial: int
     seed: int
     status: Status
-    """"finished": the run reached its last step; "dropped": the stopping rule ended its trial early."""
+    """"finished": the run ended, with its last evaluation; "dropped": the stopping rule ended its trial early."""
     score: float | None = None
     """Last value of the goal's metric; None if there was none."""
     env_steps: int = 0

@@ -19,6 +19,7 @@ from launch.machine.locks import last_line
 from launch.machine.signals import Signals
 from launch.reports.format import as_duration, as_number
 from launch.runs import find
+from launch.runs.find import RunFolder
 from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep, in_words
@@ -185,7 +186,8 @@ class Loop:
                         "restore it, or name another --folder"
                     ) from None
         self._starts[run, from_steps] += 1
-        words = self._words(run, trial, slot.hosts, resumed=own, from_steps=from_steps)
+        learned = folders.saved_steps(RunFolder(folder, {}))  # a child has its parent's checkpoint now
+        words = self._words(run, trial, slot.hosts, resumed=own, from_steps=learned)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
         if self._processes.start(folder, words, slot.gpu):
             on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
@@ -197,8 +199,7 @@ class Loop:
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool, from_steps: int) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         overrides = [override.text for override in self._sweep.overrides(trial.values, saved=trial.parent is not None)]
-        if from_steps > self._sweep.topology(trial.values).total_steps:
-            # The last batch went beyond them, and only the final weights are left to evaluate.
+        if from_steps > self._end_steps(trial):  # its last batch, or that of its parent, went beyond them
             own.append(f"total_steps={from_steps}")
         keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
@@ -244,8 +245,11 @@ class Loop:
         self._say(run, f"lacks nodes at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
     def _outcome(self, run: RunId) -> RunOutcome:
-        end_steps = self._stop_at(run) or self._sweep.topology(self._history.trials[run.trial].values).total_steps
+        end_steps = self._stop_at(run) or self._end_steps(self._history.trials[run.trial])
         return folders.read_outcome(self.folder(run), self._sweep.keys.goal.metric, end_steps)
+
+    def _end_steps(self, trial: Trial) -> int:
+        return int(trial.values.get("total_steps", self._sweep.base.total_steps))
 
     def _stop_at(self, run: RunId) -> int | None:
         """Return the steps at which a population's run ends; None for other searches, whose runs end at total_steps."""

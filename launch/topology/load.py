@@ -137,7 +137,7 @@ def written_tree(topology: Topology) -> dict[str, Any]:
 
 
 def with_defaults(values: Mapping[str, Any], topology: Topology, keys: Iterable[str]) -> dict[str, Any]:
-    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that were added later.
+    """Return a saved topology, dotted key -> value, with defaults for those of ``keys`` that it lacks.
 
     ``topology`` determines the structs of the sections.
     """

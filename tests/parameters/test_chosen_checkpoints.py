@@ -88,6 +88,15 @@ def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_c
         assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
 
 
+def test_the_best_score_stays_if_a_learner_that_went_on_without_the_first_is_resumed_at_it(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "learner-1"):
+        save(directory, 500, learners=[0, 1])
+    save(tmp_path / "learner-1", 900, learners=[1])
+    write_best(tmp_path, Best(890, 1.0, "evaluation"))
+    with newer_set_aside(choose_of_all(tmp_path, "best", in_step=True)):
+        assert read_best(tmp_path) is not None
+
+
 def test_a_first_learner_with_newer_checkpoints_only_keeps_none_of_them(tmp_path: Path) -> None:
     """It was lost while the other went on, and came back; its older ones were removed since."""
     save(tmp_path / "learner-1", 900, learners=[1])

@@ -401,6 +401,35 @@ def test_a_trial_that_is_worse_than_the_others_is_dropped_with_all_its_seeds(swe
     assert processes_of(tried.folder) == []
 
 
+def test_members_of_the_last_generation_of_a_population_are_scored_if_their_parents_went_beyond_its_end(
+    sweep: Callable[..., Sweep],
+) -> None:
+    tried = sweep(
+        overrides={**TINY, "total_steps": STEPS + 1},
+        vary={"optimizer.learning_rate": {"low": 1e-4, "high": 1e-2, "scale": "log"}},
+        seeds=[1, 2],
+        at_once=2,
+        search={"name": "population", "every_steps": STEPS},
+    )
+    assert tried.end() == 0, tried.said.read_text()
+    ends = tried.history().ended.values()
+    assert len(ends) == 4 and all(end.score is not None for end in ends)
+    assert all(run.summary()["status"] == "finished" for run in tried.runs())
+
+
+def test_a_member_of_a_population_whose_values_do_not_fit_together_fails_alone(sweep: Callable[..., Sweep]) -> None:
+    tried = sweep(
+        overrides={**TINY, "algorithm.name": "ppo", "simulators.envs": 8},
+        vary={"algorithm.horizon": [64, 1], "algorithm.minibatches": [4, 32]},
+        seeds=[1, 2, 3, 4],
+        search={"name": "population", "every_steps": STEPS // 2, "seed": 5},
+    )
+    assert tried.end() == 1, tried.said.read_text()
+    ends = tried.history().ended.values()
+    assert {end.status for end in ends} == {"finished", "failed"}
+    assert all("algorithm.minibatches = 32" in end.error for end in ends if end.status == "failed")
+
+
 def test_members_of_a_population_go_on_from_the_checkpoints_of_the_best(sweep: Callable[..., Sweep]) -> None:
     """By the metric learning_rate the member of the higher rate is the best, whatever is learned."""
     tried = sweep(

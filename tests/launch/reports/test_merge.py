@@ -99,6 +99,15 @@ def test_learners_whose_updates_take_longer_than_a_report_are_not_silent() -> No
     assert last is not None and last["env_steps_per_s"] == 30.0, "three of its own intervals without a row"
 
 
+def test_the_time_until_a_restarted_trainer_reports_does_not_count_as_an_interval_of_its_rows() -> None:
+    rows = LearnerRows(2.0)
+    for second in range(0, 640, 2):
+        if second <= 10 or 600 <= second <= 610:
+            rows.add("trainer-0", A, float(second), int(second > 10))
+        merged = rows.add("trainer-1", B, second + 0.01)
+    assert merged is not None and merged["episode_return_mean"] == B["episode_return_mean"]
+
+
 def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", B, 0.0)

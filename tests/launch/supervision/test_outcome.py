@@ -12,6 +12,7 @@ from tests.launch.supervision.story import (
     NO_EVALUATOR,
     OTHERS,
     REST,
+    RESTARTS,
     ROLES,
     TERM,
     TWO,
@@ -49,6 +50,18 @@ def test_the_games_of_a_learner_that_was_given_up_count_in_the_summary() -> None
     assert story.done is not None and story.done.status == "finished"
     summary = {key: story.done.summary[key] for key in ("env_steps", "episodes", "episode_return_mean")}
     assert summary == {"env_steps": 500, "episodes": 390, "episode_return_mean": 4.0}
+
+
+def test_the_newest_games_of_a_learner_that_was_stopped_restarted_and_given_up_count_in_the_summary() -> None:
+    story = two().at(1, finished("trainer-1", "stopped", episodes=100), ev.Exited("trainer-1", 0, 0))
+    story.at(5, ev.Tick(), *up("trainer-1", incarnation=1))
+    story.then(received("trainer-1", Report(row={"episodes": 200, "episode_return_mean": 1.0}), 1))
+    for incarnation in range(1, RESTARTS + 1):
+        story.at(story.now_s + 4, ev.Exited("trainer-1", incarnation, 1)).at(story.now_s + 4, ev.Tick())
+    assert story.state("trainer-1") == "fatal"
+    story.then(finished("trainer-0", "total_steps", episodes=300), ev.Exited("trainer-0", 0, 0))
+    story.then(*exits(["simulator-0", "simulator-1"]))
+    assert story.done is not None and story.done.summary["episodes"] == 500
 
 
 def test_whoever_does_not_end_is_killed_after_5_s() -> None:
@@ -114,7 +127,7 @@ def test_a_stop_request_ends_with_0() -> None:
 def test_a_run_that_reaches_its_end_while_it_stops_is_finished() -> None:
     story = running().at(2, asked("stop")).at(3, finished("trainer", "total_steps"))
     story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
-    assert story.done == ev.Done("finished", 0)
+    assert story.done == ev.Done("finished", 0, unscored=True)
 
 
 def test_a_trainer_that_beats_may_take_minutes_to_save_what_it_has() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from actorlearn.wire.messages import Evaluated
@@ -29,6 +31,7 @@ from tests.launch.supervision.story import (
 SCORE = Evaluated(policy_version=9, env_steps=500, returns=[2.0])
 SCORED = [received("evaluator-0", SCORE), finished("evaluator-0", "scored")]
 FINISHED = ev.Done("finished", 0, summary={"env_steps": 500})
+UNSCORED = replace(FINISHED, unscored=True)
 
 
 def scoring() -> Story:
@@ -151,14 +154,14 @@ def test_who_will_not_wait_for_the_last_score_ends_a_run_that_is_finished(event:
     story = scoring().at(3, event)
     assert story.did(ev.Kill) == [ev.Kill("evaluator-0", 0, TERM)]
     assert [note[0] for note in story.notes] == ["stopping"]
-    assert story.at(3.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
+    assert story.at(3.1, ev.Exited("evaluator-0", 0, 0)).done == UNSCORED
 
 
 @pytest.mark.parametrize("events", [[ev.Interrupted()] * 2, [asked("kill")]])
 def test_nor_does_it_wait_for_the_evaluator_to_end(events: list[ev.Event]) -> None:
     story = scoring().at(3, *events)
     assert story.did(ev.Kill)[-1] == ev.Kill("evaluator-0", 0, KILL)
-    assert story.done == FINISHED
+    assert story.done == UNSCORED
 
 
 @pytest.mark.parametrize("reason", ["drained", "total_steps"])
@@ -166,6 +169,16 @@ def test_a_run_that_was_told_to_stop_plays_no_final_weights(reason: str) -> None
     story = running().at(2, ev.Interrupted()).at(3, finished("trainer", reason))
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in OTHERS}
     assert story.supervisor.phase == "ending"
+    story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS, 0))
+    assert story.done is not None and story.done.unscored == (reason == "total_steps")
+
+
+def test_a_stop_while_learners_finish_their_last_updates_leaves_the_run_unscored() -> None:
+    story = Story({**TWO, "evaluator-0": "evaluator"}, mode="sync").at(0, ev.Begin()).then(*up(*TWO, "evaluator-0"))
+    story.at(2, finished("trainer-0", "total_steps", env_steps=500)).at(2.1, asked("stop"))
+    story.at(2.2, finished("trainer-1", "total_steps", env_steps=500))
+    story.at(2.3, *exits([*TWO, "evaluator-0"], 0))
+    assert story.done is not None and (story.done.status, story.done.unscored) == ("finished", True)
 
 
 def test_nobody_asks_anything_of_a_run_whose_final_weights_are_played() -> None:

@@ -47,26 +47,33 @@ def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("kinds", "with_summary", "without"),
+    ("events", "status"),
     [
-        (["scoring", "evaluated"], "finished", "finished"),
-        (["evaluated", "scoring", "stopping"], "stopped", "died"),
-        (["evaluated", "scoring"], "finished", "died"),  # with a summary, its evaluator was given up
-        (["evaluated", "stopping"], "finished", "died"),  # with a summary, evaluator.stop_at_score was reached
-        (["scoring", "stopping", "resumed", "scoring", "evaluated"], "finished", "finished"),
-        (["scoring", "evaluated", "resumed", "evaluated"], "finished", "died"),
+        (["scoring", "final"], "finished"),
+        (["evaluated", "scoring"], "died"),
+        (["scoring", "evaluated"], "died"),  # an evaluation that was in progress when training ended
+        (["scoring", "final", "resumed", "evaluated"], "died"),
+        (["scoring", "resumed", "scoring", "final"], "finished"),
     ],
 )
-def test_a_run_that_ended_while_its_final_weights_were_evaluated_is_continued_for_its_score(
-    kinds: list[str], with_summary: str, without: str, tmp_path: Path
+def test_a_run_that_was_killed_before_its_final_weights_were_evaluated_is_continued(
+    events: list[str], status: str, tmp_path: Path
 ) -> None:
-    goal = "eval_return_mean"
-    summary = {"status": "finished", "env_steps": 104, goal: 1.0, "eval_env_steps": 50}
-    for name, written, expected in (("ended", summary, with_summary), ("killed", None, without)):
-        run = folder(tmp_path / name, [50, 104], [0, 104], written)
-        (run / "events.jsonl").write_text("".join(f"{json.dumps({'kind': kind})}\n" for kind in kinds))
-        assert read_outcome(run, goal, 100).status == expected
-        assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
+    run = folder(tmp_path / "run", [50, 104], [0, 104])
+    told = [{"kind": "evaluated", "final": True} if kind == "final" else {"kind": kind} for kind in events]
+    (run / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in told))
+    assert read_outcome(run, "eval_return_mean", 100).status == status
+    assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
+
+
+@pytest.mark.parametrize("unscored", [False, True])
+def test_a_run_that_was_stopped_before_its_final_weights_were_evaluated_is_continued(
+    unscored: bool, tmp_path: Path
+) -> None:
+    summary = {"status": "finished", "env_steps": 104, "eval_return_mean": 1.0, "unscored": unscored}
+    run = folder(tmp_path / "run", [50, 104], [0, 104], summary)
+    assert read_outcome(run, "eval_return_mean", 100).status == ("stopped" if unscored else "finished")
+    assert read_outcome(run, SCORE, 100).status == "finished"
 
 
 def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
