@@ -19,7 +19,8 @@ import pytest
 from tests.sizes import ROOT
 from tests.system import slurm
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import PATIENCE_S, Launched, nodes_of, within
+from tests.system.launched import PATIENCE_S, Launched, nodes_of
+from tests.waiting import within
 
 CONFIGS = ROOT / "configs"
 QUICK = ["report.every_s=0.2", "simulators.count=2", "simulators.envs=4", "checkpoint.every_steps=1000"]

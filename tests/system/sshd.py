@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import within
+from tests.waiting import within
 
 SSHD = Path("/usr/sbin/sshd")
 HERE: Mapping[str, Sequence[str]] = {"127.0.0.1": ()}

@@ -22,7 +22,7 @@ from actorlearn.parameters.chosen_checkpoints import choose_of_all, read_best
 from tests.runaways import lives
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import CONFIGS, PACED, Command, Start
-from tests.system.launched import within
+from tests.waiting import within
 from tests.wire.doors import Relay
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
