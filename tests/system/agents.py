@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tests.system.conftest import Command
 from tests.system.launched import Launched, hear_ctrl_c
 from tests.waiting import free_port
+
+if TYPE_CHECKING:
+    from tests.system.conftest import Command
 
 
 class Where(Protocol):
