@@ -16,7 +16,7 @@ class Kind(StrEnum):
     COUNTER = "counter"
     """A total since the run began, never negative. The total of a learner that has left still counts."""
     RATE = "rate"
-    """Per second since the previous report. The rate of a learner that no longer reports is 0."""
+    """Per second since the previous report. The rate of a learner that no longer reports does not count."""
     GAUGE = "gauge"
     """The value at the newest optimizer step, or a value computed over the time since the previous report."""
 

@@ -29,7 +29,7 @@ from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.observation_parts import MASK
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.chosen_checkpoints import NEWEST, choose
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, directory_of_equals
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, read
 
 
@@ -240,8 +240,11 @@ def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = 
     if not (folder / POLICY_FILE).is_file():
         raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_hint_for(folder)}")
     settings = read(folder / POLICY_FILE, LoadSettings)
-    directory = directory_of(folder / "checkpoints", learner)
-    checkpoint = choose_and_open(lambda: choose(directory, at), open_found)
+    root = folder / "checkpoints"
+    equal = learner == 0 and not settings.own_weights
+    checkpoint = choose_and_open(
+        lambda: choose(directory_of_equals(root, at) if equal else directory_of(root, learner), at), open_found
+    )
     return LoadedPolicy(settings.policy, settings.env, checkpoint, seed)
 
 

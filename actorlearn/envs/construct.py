@@ -19,6 +19,7 @@ from gymnasium.envs.registration import load_env_creator
 from actorlearn import imports
 from actorlearn.envs import dm_env, registered
 from actorlearn.envs.gymnasium_vector import resets_by_mask
+from actorlearn.envs.pictures import without_pictures
 from actorlearn.envs.specs import GymnasiumSettings
 from actorlearn.exceptions import in_one_line, words_of
 
@@ -76,7 +77,7 @@ def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, i
     limit = min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=0)
     if limit and imports.takes(maker, "max_episode_steps"):
         kwargs, limit = {**kwargs, "max_episode_steps": limit}, 0
-    made = called(maker, (), {"num_envs": count, **kwargs}, what)
+    made = called(maker, (), {"num_envs": count, **without_pictures(maker, kwargs)}, what)
     if not isinstance(made, gymnasium.vector.VectorEnv):
         raise ValueError(f"{what} makes {imports.describe(made)}; it must make a gymnasium.vector.VectorEnv")
     _check_spaces(settings.id, made, "single_")
@@ -161,7 +162,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
     module = imports.module(module_name, what)
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, gymnasium.Env):
-        made = called(found, (), settings.kwargs, what)
+        made = called(found, (), without_pictures(found, settings.kwargs), what)
         if missing := [name for name in ("reset", "step") if getattr(found, name) is getattr(gymnasium.Env, name)]:
             raise ValueError(f"{what} does not define {' and '.join(missing)} (see gymnasium.Env)")
         return made, None
@@ -182,6 +183,7 @@ def _bare(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 def _made_by(maker: Maker, kwargs: Arguments, what: str) -> Environment:
     """Call a function, or a class of dm_env, and return the environment that it makes as a gymnasium environment."""
+    kwargs = without_pictures(maker, kwargs)
     made = called(maker, (), kwargs, what)
     with _one_line(what, getattr(maker, "__module__", "")):
         env = dm_env.as_gymnasium(made, maker, kwargs)

@@ -87,10 +87,11 @@ def find_masks(
         return space, Masks("info", actions)
     if setting == "auto" and MASK not in parts:
         return space, None
+    or_parts = ", or a Tuple with one mask for each part" if isinstance(actions, MultiDiscrete) else ""
     raise ValueError(
         f"env.action_mask: {setting!r}: the observations of {env_id!r} are {short(space)}; they must be a Dict with "
-        f"other keys and {MASK!r} of shape {(length,)}, which is {describe_cells(actions)}; change the environment, or "
-        f"{_WAY_OUT}"
+        f"other keys and {MASK!r} of shape {(length,)}{or_parts}: {describe_cells(actions)}; change the environment, "
+        f"or {_WAY_OUT}"
     )
 
 

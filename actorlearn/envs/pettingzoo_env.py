@@ -26,7 +26,7 @@ from actorlearn.envs.checked_rows import CheckedRows
 from actorlearn.envs.construct import called
 from actorlearn.envs.interface import EnvSpec, Row, seed31
 from actorlearn.envs.observations import layout_of, short
-from actorlearn.envs.pictures import picture_of, with_pictures
+from actorlearn.envs.pictures import picture_of, with_pictures, without_pictures
 from actorlearn.envs.registered import did_you_mean
 from actorlearn.envs.spaces import Spaces
 from actorlearn.envs.specs import PettingZooSettings
@@ -272,7 +272,8 @@ def _nth_seed(seed: int, number: int) -> int:
 def _constructed(settings: PettingZooSettings) -> Game:
     """Make a game from env.id and env.kwargs; raises ValueError with a message of one line if that fails."""
     what = f"env.id: {settings.id!r}"
-    made = called(_maker(settings.id, what), (), settings.kwargs, what)
+    maker = _maker(settings.id, what)
+    made = called(maker, (), without_pictures(maker, settings.kwargs), what)
     if not isinstance(made, ParallelEnv):
         rule = "it must be a pettingzoo.ParallelEnv (pettingzoo.utils.aec_to_parallel converts games with turns)"
         raise ValueError(f"{what} makes {made!r:.200}; {rule}")

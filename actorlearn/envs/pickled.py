@@ -23,6 +23,7 @@ import cloudpickle
 import gymnasium
 
 from actorlearn.envs.dm_env import as_gymnasium
+from actorlearn.envs.pictures import without_pictures
 from actorlearn.files import write_atomically
 
 FILE = "environment.pickle"
@@ -83,6 +84,7 @@ class Pickled(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, file: str, sha256: str, **kwargs: Any) -> None:
         """Read the class or function in ``file`` and call it with ``kwargs``; raises ValueError if that fails."""
         maker = read(Path(file), sha256)
+        kwargs = dict(without_pictures(maker, kwargs))
         made = maker(**kwargs)
         env = as_gymnasium(made, maker, kwargs)
         if env is None:

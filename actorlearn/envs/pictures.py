@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +23,8 @@ NEEDED = {
     "(libosmesa6) and MUJOCO_GL=osmesa",
 }
 """Prefix of an environment's module -> the package or library that draws its pictures, as the end of an error."""
+PICTURES = {"render_mode": "rgb_array"}
+"""The argument with which an environment makes pictures."""
 
 
 def with_pictures(settings: DrawnT) -> DrawnT:
@@ -30,7 +34,21 @@ def with_pictures(settings: DrawnT) -> DrawnT:
     """
     if not any(name in os.environ for name in SCREENS):
         os.environ["MUJOCO_GL"] = "egl"
-    return msgspec.structs.replace(settings, kwargs={**settings.kwargs, "render_mode": "rgb_array"})
+    return msgspec.structs.replace(settings, kwargs={**settings.kwargs, **PICTURES})
+
+
+def without_pictures(maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``kwargs`` without ``PICTURES`` if a class or function takes no render_mode.
+
+    Its environments may make pictures all the same.
+    """
+    try:
+        inspect.signature(maker).bind_partial(**PICTURES)
+    except TypeError:
+        return {name: value for name, value in kwargs.items() if name not in PICTURES or value != PICTURES[name]}
+    except ValueError:  # code that is not Python has no signature
+        return kwargs
+    return kwargs
 
 
 def picture_of(env_id: str, env: Any) -> npt.NDArray[np.uint8]:
@@ -61,6 +79,6 @@ def _checked(env_id: str, picture: Any) -> npt.NDArray[np.uint8]:
         if picture.dtype.kind == "f" and np.all((picture >= 0.0) & (picture <= 1.0)):  # as MinAtar makes them
             return np.round(255.0 * picture).astype(np.uint8)
     raise ValueError(
-        f"env.id: {env_id!r} cannot be rendered: its render() does not return uint8[height, width, 3]; add a wrapper "
-        "with such a render() to env.wrappers"
+        f"env.id: {env_id!r} cannot be rendered: its render() does not return uint8[height, width, 3]; make the "
+        "environment with render_mode='rgb_array', or add a wrapper with such a render() to env.wrappers"
     )

@@ -77,8 +77,8 @@ def _calls(settings: GymnasiumSettings) -> tuple[list[Call], str]:
     """
     try:
         env, limit = construct(settings)
-    except ValueError:  # `spaces_of` has made a vector environment
-        return [], "environments of a vector class are stepped together"
+    except ValueError as error:  # `spaces_of` has made a vector environment
+        return [], f"actorlearn made it with a vector class; a single one cannot be made: {error}"
     with closing(env):
         if is_converted(env):
             return [], "environments of dm_env are made by actorlearn"

@@ -186,16 +186,12 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
 
     They differ only in mode async: there the weights come from the newest checkpoint of any learner. Learners in mode
     sync continue from the newest complete checkpoint (`complete_steps`), if there is one; a learner that is not in it
-    continues from an earlier one, and takes the others' weights when it joins them. A learner without checkpoints
-    begins from the first learner's. So does one that was attached to the run and has only the checkpoint of step 0,
-    because others would mix its untrained weights with theirs. If all checkpoints of a learner are damaged, it
-    continues from another learner's, provided that in this mode the weights survive the death of a trainer
-    (``ModeSpec.outlived``). Raises CheckpointError if no checkpoint is valid.
+    continues from an earlier one, and takes the others' weights when it joins them. A learner may also begin from the
+    first learner's (`begins_from_first`). If all checkpoints of a learner are damaged, it continues from another
+    learner's, provided that in this mode the weights survive the death of a trainer (``ModeSpec.outlived``). Raises
+    CheckpointError if no checkpoint is valid.
     """
-    own = directory_of(root, learner)
-    own = own if folders(own) else root
-    if mode.elastic and _learned(root) and not _learned(own):
-        own = root
+    own = root if begins_from_first(root, learner, mode) else directory_of(root, learner)
     others = [directory for directory in directories(root).values() if directory != own]
     weights = newest(own, *others, beat=beat) if mode.central else None
     if mode.in_step and (complete := {*complete_steps([own, *others])} - {0}):
@@ -209,6 +205,16 @@ def choose_to_resume(root: Path, learner: int, mode: ModeSpec, beat: Beat = sile
         weights = weights or newest(*others, beat=beat)
         mine = replace(weights, damaged=(*weights.damaged, (own.name, str(error))))
     return mine, weights or mine
+
+
+def begins_from_first(root: Path, learner: int, mode: ModeSpec) -> bool:
+    """Whether a learner continues from the first learner's checkpoints because it has none, or has learned nothing.
+
+    A learner that was attached to the run saves its initial weights at step 0. If it continued with them while the
+    first learner continues with trained ones, others would mix its untrained weights with theirs.
+    """
+    own = directory_of(root, learner)
+    return own != root and (not folders(own) or (mode.elastic and _learned(root) and not _learned(own)))
 
 
 def _learned(directory: Path) -> bool:

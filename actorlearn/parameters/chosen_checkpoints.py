@@ -120,6 +120,18 @@ def choose(directory: Path, at: str | int) -> Found:
     raise CheckpointError(damage)
 
 
+def directory_of_equals(root: Path, at: str | int) -> Path:
+    """Return the directory in which the checkpoint ``at`` of learners with equal weights is: of the first that has it.
+
+    The newest is looked for at the steps of the newest complete checkpoint (`complete_steps`), because the first
+    learner may have been lost. Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
+    """
+    own = directories(root)
+    having = {steps_of(folder): directory for directory in reversed([*own.values()]) for folder in folders(directory)}
+    steps = next(complete_steps([*own.values()]), -1) if at == NEWEST else _steps(at, having, read_best(root))
+    return having.get(steps, root)
+
+
 def named(directory: Path, at: str | int) -> Path:
     """Return the folder of the checkpoint that ``at`` names, without a check for damage.
 
@@ -162,18 +174,19 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
     return max((each for each in folders(directory) if steps_of(each) <= env_steps), key=steps_of, default=None)
 
 
-def choose_of_all(root: Path, at: str | int, in_step: bool) -> dict[int, Path]:
+def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
     """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
 
     For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
-    only steps of complete checkpoints (`complete_steps`) can be chosen, and a learner that is not in the complete one
-    continues from its newest one before; a learner without any is left out. Raises ValueError if there is no such
+    only steps of complete checkpoints (`complete_steps`) can be chosen. A learner that is not in the complete one
+    continues from its newest one before, and so do learners with central weights (``central``), which would all
+    continue from the newest; a learner without any is left out. Raises ValueError if there is no such
     checkpoint, and CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
     steps = _steps(at, there, read_best(root))
-    of_each = _newest_until if in_step else nearest
+    of_each = _newest_until if in_step or central else nearest
     chosen = {learner: of_each(directory, steps) for learner, directory in own.items()}
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}
     for folder in found.values():

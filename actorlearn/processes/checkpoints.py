@@ -227,6 +227,7 @@ class Checkpoints:
                     "published": published_at,
                     "elapsed_s": elapsed_s(self._settings),
                     "depends_on": self._settings.depends_on,
+                    "run_id": self._settings.run_id,
                 },
                 self._settings.checkpoint_keep,
                 self._more,
@@ -285,12 +286,14 @@ class Checkpoints:
 
         It has if the simulators continue from the snapshots of the checkpoint.
         """
-        exactly = self._settings.goes_on_from if not self._state.counts.account.commits else ""
+        begins = not self._state.counts.account.commits  # else only the trainer was restarted
+        exactly = self._settings.goes_on_from if begins else ""
         saved, warnings = open_checkpoint(self._settings, self._state.learning.beat, exactly)
         for warning in warnings:
             self._control.warned(warning)
         self._state.restore(saved, bool(exactly), self._mode.outlived)
-        if not self._settings.goes_on_from:  # only an earlier life's last checkpoint has parts of a rollout
+        of_this_life = not begins and saved.state.get("run_id") == self._settings.run_id  # a resume makes a new id
+        if not of_this_life and not self._settings.goes_on_from:
             self._state.learning.consumed.forget_parts()
         if _environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
             self._state.counts.episodes.begin_anew()

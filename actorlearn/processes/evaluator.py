@@ -208,9 +208,12 @@ def _traced(chosen: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
 class PublishedWeights:
     """Reads the newest published weights of all learners in the run."""
 
-    def __init__(self, weights: Shm | ByLearner[Shm]) -> None:
-        """Open the weights at this address: only the first learner's, until `follow` is called."""
-        self._weights = weights
+    def __init__(self, weights: Shm | ByLearner[Shm], own_weights: bool = True) -> None:
+        """Open the weights at this address: only the first learner's, until `follow` is called.
+
+        ``own_weights``: whether learners have different weights. If not, only the newest are read.
+        """
+        self._weights, self._own_weights = weights, own_weights
         self._opened: dict[ProcessId, Published] = {}
         self.follow(())
 
@@ -232,9 +235,14 @@ class PublishedWeights:
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """Return the largest version number of all learners, and a copy of each learner's weights by trainer name."""
-        versions, weights = [0], {}
-        for trainer, published in self._opened.items():
+        """Return the largest version number of all learners, and a copy of each learner's weights by trainer name.
+
+        If learners do not have different weights, the copy is that of a learner with the newest.
+        """
+        versions, weights, read = [0], {}, [*self._opened.items()]
+        if not self._own_weights:
+            read = sorted(read, key=lambda own: own[1].env_steps, reverse=True)[:1]
+        for trainer, published in read:
             if newest := _newest(published):
                 versions.append(newest[0])
                 weights[trainer.name] = newest[1]
@@ -294,7 +302,7 @@ def run(settings: EvaluatorSettings) -> None:
     worker = Worker(settings)
     torch.set_num_threads(1)
     policy = Policy(settings.policy, "cpu", settings.seed, stream=settings.index, threads=settings.threads)
-    published = PublishedWeights(settings.weights)
+    published = PublishedWeights(settings.weights, settings.own_weights)
     secondary = open_if_there(settings.secondary)
     waiter = Waiter(None, worker.control.dealer)
     schedule = EvaluationSchedule(settings.every_steps)
@@ -311,6 +319,11 @@ def run(settings: EvaluatorSettings) -> None:
         env_steps = published.env_steps
         if env_steps is None or not schedule.due(env_steps, last):
             if last:
+                if env_steps is None:
+                    worker.control.warned(
+                        "the final weights were not evaluated, because this machine has none; `actorlearn eval RUN` "
+                        "evaluates them"
+                    )
                 worker.control.finished("scored")
                 break
             waiter.wait(POLL_MS)

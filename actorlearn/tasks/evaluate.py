@@ -21,11 +21,12 @@ from actorlearn.parameters.checkpoint_folders import (
     Found,
     directories,
     find_at,
+    learner_of,
     newest,
     short,
     steps_of,
 )
-from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, choose_of_all, directory_of_equals
 from actorlearn.processes.evaluator import AVERAGE, NONE, SECONDARY, films, play, players, prepare_recording, summary
 from actorlearn.wire.identity import trainer_id
 from actorlearn.worker.settings import EvaluateSettings, PolicySettings
@@ -101,14 +102,16 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
 
     A learner is left out if its checkpoint is more than ``behind_steps`` environment steps away from that of the first
     learner (for "newest": from the newest of all): it had left the run, or not joined it yet. If ``behind_steps`` is
-    None, only the first learner's is opened. If a run removes a checkpoint before it is opened, the choice is repeated.
+    None, the learners have equal weights, and one checkpoint is opened (`directory_of_equals`). If a run removes a
+    checkpoint before it is opened, the choice is repeated.
     """
 
     def chosen() -> tuple[dict[str, Found], list[str]]:
         if at == NEWEST:
             return newest_of_each(root, behind_steps)
         if behind_steps is None:
-            return {trainer_id(0).name: choose(root, at)}, []
+            directory = directory_of_equals(root, at)
+            return {trainer_id(learner_of(directory)).name: choose(directory, at)}, []
         each = choose_of_all(root, at, in_step=False)
         near = {learner: own for learner, own in each.items() if abs(steps_of(own) - steps_of(each[0])) <= behind_steps}
         return {trainer_id(learner).name: find_at(folder) for learner, folder in near.items()}, []
@@ -133,13 +136,13 @@ def newest_of_each(root: Path, behind_steps: int | None) -> tuple[dict[str, Foun
     """Return the newest valid checkpoint of each learner, by trainer name, and warnings about damaged checkpoints.
 
     A checkpoint that is more than ``behind_steps`` environment steps older than the newest is left out: its learner has
-    left the run. If ``behind_steps`` is None, only the first learner's is returned. Raises CheckpointError if there is
-    no valid checkpoint.
+    left the run. If ``behind_steps`` is None, the learners have equal weights, and the newest of one is returned
+    (`directory_of_equals`). Raises CheckpointError if there is no valid checkpoint.
     """
     found, wrong = {}, []
-    for learner, directory in directories(root).items() if behind_steps is not None else [(0, root)]:
+    for directory in directories(root).values() if behind_steps is not None else [directory_of_equals(root, NEWEST)]:
         try:
-            found[trainer_id(learner).name] = newest(directory)
+            found[trainer_id(learner_of(directory)).name] = newest(directory)
         except CheckpointError as error:
             wrong.append(str(error))
     if not found:

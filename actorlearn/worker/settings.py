@@ -246,11 +246,13 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     env: Env
     policy: PolicySettings
     weights: Shm | ByLearner[Shm]
-    """The published weights, or those of each learner if each has its own."""
+    """The published weights, or those of each learner if there may be several."""
     every_steps: int | None
     """Number of environment steps between evaluations; None = only the final weights are evaluated."""
     episodes: int
     greedy: bool
+    own_weights: bool = True
+    """Whether learners have different weights. If not, only the newest are evaluated, of whichever learner."""
     fire_after: int = 0
     """Number of equal actions in a row after which FIRE is pressed instead; 0 = never."""
     scheduling: SchedulingClass = "idle"
@@ -308,6 +310,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     env: Env
     policy: PolicySettings
+    own_weights: bool = True
+    """Whether learners have different weights. If not, the policy is that of any learner with the newest weights.
+    The files of earlier versions lack it."""
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -320,7 +325,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """The checkpoint: "newest", "best", or the environment steps at which it was saved."""
     behind_steps: int | None = None
     """Largest difference, in environment steps, between a learner's checkpoint and the chosen one; learners with older
-    checkpoints are left out. None = only the first learner's checkpoint is played."""
+    checkpoints are left out. None = the learners have equal weights, and one checkpoint is played."""
     checkpoint: str | None = None
     """Folder of the only checkpoint to play; None = ``at`` and ``behind_steps`` select those to play."""
     episodes: int

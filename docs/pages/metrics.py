@@ -28,8 +28,10 @@ These terms are used in the tables; the [glossary](concepts.md#glossary) defines
 The column *kind* of the tables says over which time a metric is taken:
 
 * A **counter** is a total since the start of the run. It includes learners that have left.
-* A **rate** is per second since the previous report. It is 0 for a learner that no longer reports.
+* A **rate** is per second since the previous report.
 * A **gauge** describes the newest optimizer step or the time since the previous report.
+
+Rates and gauges of a learner that no longer reports, for example because it was given up, do not count.
 
 The column *learners* says how the values of several learners become the one value of a row: their sum, mean or largest
 value, or the first learner's value. *Counted together* means that all learners add to one shared count. Metrics

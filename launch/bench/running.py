@@ -349,7 +349,7 @@ def learning_soon(topology: str, overrides: Sequence[str]) -> tuple[str, ...]:
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
     """Return the environment steps/s between successive reports of updates.
 
-    Reports without new steps are left out: they were sent during an update.
+    Reports without new steps are left out: they were sent while a trainer waited for a rollout.
     """
     updates = [
         *reports[:1],

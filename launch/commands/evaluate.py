@@ -150,8 +150,9 @@ def settings(
     film the environment is asked for its speed.
     """
     refuse_episodes(episodes)
-    run.refuse_missing("evaluate", at)
+    run.refuse_missing("evaluate", NEWEST)
     topology = load(run.path / find.TOPOLOGY_FILE)
+    run.refuse_missing("evaluate", at, 0 if own_weights(topology) else None)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
@@ -165,7 +166,7 @@ def settings(
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,
         seed=topology.seed if seed is None else seed,
-        recording=recording(run.path, describe(topology)) if record else None,
+        recording=recording(run.path, describe(topology, here=False)) if record else None,
     )
 
 

@@ -20,6 +20,7 @@ from actorlearn.worker.settings import ExportSettings
 from launch.commands import evaluate
 from launch.display.card import card
 from launch.errors import FailedError, RunError
+from launch.plan.roles import own_weights
 from launch.runs import find
 from launch.runs.find import TOPOLOGY_FILE, RunFolder
 from launch.runs.lives import lives_of
@@ -74,8 +75,9 @@ def write(
     Raises RunError for a wrong request, and FailedError if the policy cannot be exported.
     """
     _refuse(output, weights_only)
-    run.refuse_missing("export", at, learner)
-    load(run.path / TOPOLOGY_FILE)  # an unreadable file is refused before anything is written
+    run.refuse_missing("export", NEWEST, learner)
+    topology = load(run.path / TOPOLOGY_FILE)  # an unreadable file is refused before anything is written
+    run.refuse_missing("export", at, learner if learner or own_weights(topology) else None)
     games = None if episodes == 0 else evaluate.settings(run, episodes, True, None)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

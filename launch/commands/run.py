@@ -12,6 +12,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
         raise RunError(
             f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
         )
-    run.refuse_missing("resume from", at)
+    run.refuse_missing("resume from", at, None)  # the mode, which may be changed, decides whose it must be
     return run
 
 
@@ -193,6 +194,7 @@ def run_in(
 
     def show(elapsed_s: float) -> Console | None:
         nonlocal screen
+        began_s = time.monotonic() - elapsed_s
         trial_over()
         with suppress(OSError):  # a closed terminal does not stop the run
             print("\n".join(opening(topology, folder, resume_at is not None)), flush=True)
@@ -203,12 +205,11 @@ def run_in(
                 folder.absolute().name,
                 topology.env.id,
                 topology.total_steps,
-                elapsed_s=elapsed_s,
                 stop_at_steps=topology.stop_at_steps,
             )
             if resume_at is not None and (resumed := find.read(folder)):
                 view = with_earlier_scores(view, resumed)
-            screen = console.make(view, plain=plain)
+            screen = console.make(replace(view, elapsed_s=time.monotonic() - began_s), plain=plain)
         return screen
 
     try:

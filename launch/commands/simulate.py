@@ -47,7 +47,7 @@ def simulate(
     loaded = _load(topology, words)
     if output is not None:
         report.refuse_kind(output)
-    weights = keys.weights or describe(loaded).weights
+    weights = keys.weights or describe(loaded, here=False).weights
     costs = _given(given)
     if costs is None or run is not None:
         work, cores = work_of(loaded), float(begun_cores())

@@ -22,6 +22,7 @@ from launch.bench.report import machine_line
 from launch.bench.running import learning_soon, rate_of
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
+from launch.plan.probe import describe
 from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
@@ -48,9 +49,14 @@ class Tried:
 
 
 def tune(path: str, overrides: Sequence[str], output: Path) -> int:
-    """Find the fastest candidate, write it to ``output`` and print it; return the exit status."""
+    """Find the fastest candidate, write it to ``output`` and print it; return the exit status.
+
+    Raises TopologyError for a topology that cannot run, before any candidate is started.
+    """
     given = [override.text for override in expand(overrides)]
-    ways = candidates(load(path, given), begun_cores())
+    topology = load(path, given)
+    describe(topology)
+    ways = [keys for keys in candidates(topology, begun_cores()) if _accepted(path, (*given, *keys))]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         there = output.exists()
@@ -80,7 +86,8 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
         raise FailedError(
             f"-o {output}: cannot be written: {error.strerror}; the fastest keys are: {' '.join(keys)}"
         ) from None
-    print(f"wrote {output}; use it with: actorlearn run {path} @{output}")
+    use = f"; use it with: actorlearn run {path} @{output}" if output.is_file() else ""  # a pipe is read only once
+    print(f"wrote {output}{use}")
     return 0
 
 
@@ -106,11 +113,16 @@ def other_emulator(path: str, given: Sequence[str]) -> Keys:
     if env.kind != "atari" or find_spec("envpool") is None:
         return ()
     keys = (f"env.id=envpool:{env.id}",)
+    return keys if _accepted(path, (*given, *keys)) else ()  # EnvPool refuses some keys, such as preset ba3c
+
+
+def _accepted(path: str, overrides: Keys) -> bool:
+    """Whether the topology with these overrides is valid: a given key may forbid the value that a candidate has."""
     try:
-        load(path, (*given, *keys))
-    except TopologyError:  # a key that EnvPool refuses, such as preset ba3c
-        return ()
-    return keys
+        load(path, overrides)
+    except TopologyError:
+        return False
+    return True
 
 
 def _keys(environments: int, count: int, groups: int, servers: int, threads: int) -> Keys:

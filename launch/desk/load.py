@@ -28,7 +28,10 @@ class Load:
 
     def sample(self, processes: Sequence[Process]) -> None:
         """Measure the running processes of this machine now, and forget samples that are too old."""
-        self._forget()
+        for name, samples in list(self._samples.items()):  # also those of processes that were detached or have ended
+            _forget(samples)
+            if not samples:
+                del self._samples[name]
         for process in processes:
             if process.pid is None or process.node or process.state in ("died", "exited", "fatal"):
                 self._measured.pop(process.name, None)
@@ -49,15 +52,6 @@ class Load:
             kept = self._samples.setdefault(process.name, deque(maxlen=MOST_SAMPLES))
             kept.append((time.time(), *numbers))
 
-    def _forget(self) -> None:
-        """Remove old samples, and so all samples of processes that were detached or have ended long ago."""
-        until_s = time.time() - KEPT_S
-        for name, kept in list(self._samples.items()):
-            while kept and kept[0][0] < until_s:
-                kept.popleft()
-            if not kept:
-                del self._samples[name]
-
     def newest(self, name: str) -> tuple[float, int] | None:
         """Return the cores in use and the bytes of resident memory of a process; None if it is not measured now."""
         rows = self._samples.get(name) if name in self._measured else None
@@ -67,9 +61,12 @@ class Load:
     def of(self, name: str) -> dict[str, list[Any]]:
         """Return the samples of a process as lists: seconds since 1970, cores in use, bytes.
 
-        Where it was restarted, there is a sample of None.
+        Where it was restarted, there is a sample of None. The last sample has numbers.
         """
-        return _columns(list(self._samples.get(name, ())))
+        rows = list(self._samples.get(name, ()))
+        while rows and rows[-1][1] is None:  # it was not measured again yet, or has ended before
+            del rows[-1]
+        return _columns(rows)
 
 
 class MachineLoad:
@@ -83,6 +80,7 @@ class MachineLoad:
 
     def sample(self) -> None:
         """Measure the machine now; raises OSError. Always call it from the same thread."""
+        _forget(self._samples)
         cores = psutil.cpu_percent() / 100.0 * self._cores  # since the last call from this thread
         if self._has_begun:
             self._samples.append((time.time(), cores, self._bytes - psutil.virtual_memory().available))
@@ -91,6 +89,13 @@ class MachineLoad:
     def samples(self) -> dict[str, Any]:
         """Return the samples as ``Load.of``, and the cores and the bytes of memory that the machine has."""
         return {**_columns(list(self._samples)), "all_cores": self._cores, "all_bytes": self._bytes}
+
+
+def _forget(samples: deque[Sample]) -> None:
+    """Remove the samples that are older than ``KEPT_S``."""
+    until_s = time.time() - KEPT_S
+    while samples and samples[0][0] < until_s:
+        samples.popleft()
 
 
 def _columns(rows: Sequence[Sample]) -> dict[str, list[Any]]:

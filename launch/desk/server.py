@@ -256,7 +256,9 @@ def _measure(runs: WatchedRuns, over: threading.Event) -> None:
     """Measure the machine and the processes of living runs every few seconds, also while no page is open."""
     pause_s = 0.0
     while not over.wait(pause_s):
-        began_s = time.thread_time()  # not by the clock: on a busy machine it would wait the longer
+        pause_s = MEASURE_EVERY_S
         with suppress(OSError):  # no descriptor is left; one may be at the next time
+            runs.look()
+            began_s = time.thread_time()  # processor time: by the clock, a busy machine would be measured less often
             runs.measure()
-        pause_s = max(MEASURE_EVERY_S, MEASURE_SHARE * (time.thread_time() - began_s))
+            pause_s = max(pause_s, MEASURE_SHARE * (time.thread_time() - began_s))

@@ -202,12 +202,12 @@ class WatchedRuns:
             return list(self._runs.values())
 
     def measure(self) -> None:
-        """Find runs and read what they have added, as ``look``; measure the machine, and the processes of living runs.
+        """Measure the machine, and the processes of the runs that were alive at the last ``look``.
 
         Raises OSError. Always call it from the same thread.
         """
         self.machine.sample()
-        for watched in self.look():
+        for watched in list(self._runs.values()):
             watched.measure()
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:

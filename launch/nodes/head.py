@@ -27,7 +27,7 @@ from actorlearn.files import DISK_ERRORS
 from actorlearn.memory.account import LearnerSteps
 from actorlearn.memory.progress import ROWS, progress_fields
 from actorlearn.metrics.timings import SECTIONS
-from actorlearn.parameters.checkpoint_folders import directory_of, folders, steps_of
+from actorlearn.parameters.checkpoint_folders import begins_from_first, directory_of, folders, steps_of
 from actorlearn.parameters.chosen_checkpoints import best_of_each
 from actorlearn.wire.channel import Router
 from actorlearn.wire.identity import ProcessId
@@ -306,15 +306,16 @@ class Head:
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
         """Send a learner's checkpoints to a node, before any other message about this learner.
 
-        If the learner has none, it begins from those of learner 0.
+        If it begins from those of learner 0, send only these, unless the node has got them before.
         """
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
-        own = folders(directory_of(root, learner))
-        is_following = not own and learner > 0
-        if is_following and not (0 in node.brought or node.following):  # else copied before
-            own = folders(root)
-        copies = [Outgoing(run_dir, folder) for folder in sorted(own, key=steps_of)]  # if one fails, none is sent
+        is_following = begins_from_first(root, learner, mode(self._plan.topology))
+        if not is_following:
+            chosen = folders(directory_of(root, learner))
+        else:
+            chosen = [] if 0 in node.brought or node.following else folders(root)
+        copies = [Outgoing(run_dir, folder) for folder in sorted(chosen, key=steps_of)]  # if one fails, none is sent
         if is_following:
             node.following.add(learner)
         for copy in copies:

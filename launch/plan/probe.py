@@ -62,8 +62,13 @@ class Description(EnvSpec, frozen=True, kw_only=True):
         )
 
 
-def describe(topology: Topology) -> Description:
-    """Build environment and network in a child process, and return their description; raises TopologyError."""
+def describe(topology: Topology, here: bool = True) -> Description:
+    """Build environment and network in a child process, and return their description; raises TopologyError.
+
+    ``here``: whether processes of the topology are to run on this machine, which then must have their devices. With
+    several nodes, it need not have them: the nodes are chosen by what they have.
+    """
+    devices = {"inference.device": topology.inference.device, "trainer.device": topology.trainer.device}
     question = DescribeSettings(
         env=topology.env,
         model=topology.model,
@@ -71,7 +76,7 @@ def describe(topology: Topology) -> Description:
         optimizer=topology.optimizer,
         mode=mode(topology).name,
         roles=tuple(name for name, section in topology.roles.items() if section.count),
-        devices={"inference.device": topology.inference.device, "trainer.device": topology.trainer.device},
+        devices=devices if here and not topology.nodes.several else {},
     )
     limit_s = topology.supervision.start_s
     try:

@@ -132,6 +132,8 @@ def _schedules(topology: Topology) -> Iterator[str]:
                 continue
             began = key.removesuffix("_final")
             first, last = getattr(section, began, None), getattr(section, key)
+            if section is topology.optimizer:  # optimizer.schedule may keep the rate as it was
+                last = topology.optimizer.rate_at_end
             if first is not None and last not in (None, first):
                 yield f"{name}.{began} ({number(first)} to {number(last)})"
     if topology.replay is not None and topology.replay.prioritised:

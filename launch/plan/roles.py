@@ -293,10 +293,12 @@ def _evaluator_does(topology: Topology) -> str:
 
 def _evaluator(plan: Plan, common: CommonSettings, _start: Start) -> EvaluatorSettings:
     topology = plan.topology
+    several = mode(topology).several(topology.learners.count)
     return EvaluatorSettings(
         **common,
         policy=policy(topology, plan.description),
-        weights=plan.addresses.each("weights") if own_weights(topology) else plan.addresses.own("weights", 0),
+        weights=plan.addresses.each("weights") if several else plan.addresses.own("weights", 0),
+        own_weights=own_weights(topology),
         secondary=_secondary(plan, 0),
         env=topology.env.for_evaluation(topology.evaluator.noop_max),
         every_steps=topology.evaluator.every_steps,

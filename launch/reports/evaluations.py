@@ -15,6 +15,9 @@ from actorlearn.wire.messages import Evaluated
 from launch.reports.checks import MOST, is_number
 from launch.topology.changes import changes_task
 
+PREFIX = "eval_"
+"""Prefix of the names of the metrics that only runs with an evaluator have."""
+
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
     """Return the fields of the event "evaluated": those of the message, the mean score, and scores of learners.

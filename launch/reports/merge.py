@@ -13,7 +13,10 @@ from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import LEARNERS, metric
 
 STALE_REPORTS = 3.0
-"""If a learner has sent no row for this number of report intervals, its rates count as 0."""
+"""If a learner has sent no row for this number of intervals, only its counters count: its last games and rates are old.
+
+The interval is that of reports or, if a learner's updates take longer, the longest between two of its rows.
+"""
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -68,13 +71,17 @@ class LearnerRows:
 
     def __init__(self, every_s: float, left: Iterable[Mapping[str, Any]] = ()) -> None:
         """``every_s``: seconds between two rows of a learner. ``left``: counters of learners that have left before."""
-        self._stale_s = STALE_REPORTS * every_s
+        self._every_s = every_s
+        self._longest_s: dict[str, float] = {}
+        """Longest time between two rows of a learner; a trainer sends none while it makes an update."""
         self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
         self._left = [dict(row) for row in left]
         self._unmerged = False
 
     def add(self, name: str, row: Mapping[str, Any], now_s: float) -> dict[str, Any] | None:
         """Add the row of a learner; return the merged row if it is the first learner that still reports, else None."""
+        if name in self._rows:
+            self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s.get(name, 0.0))
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
         self._unmerged = name != min(fresh)
@@ -96,11 +103,14 @@ class LearnerRows:
             self._left.append(self._rows.pop(name)[1])
 
     def _fresh(self, now_s: float) -> set[str]:
-        return {name for name, (then_s, _) in self._rows.items() if now_s - then_s <= self._stale_s}
+        return {
+            name
+            for name, (then_s, _) in self._rows.items()
+            if now_s - then_s <= STALE_REPORTS * max(self._every_s, self._longest_s.get(name, 0.0))
+        }
 
     def _merged(self, fresh: set[str]) -> dict[str, Any]:
-        """Return the merged row; rates of learners that are not in ``fresh``, which do not report any more, are 0."""
-        rows = {known: dict(row) for known, (_, row) in sorted(self._rows.items())}
-        for silent in rows.keys() - fresh:
-            rows[silent].update({key: 0.0 for key in rows[silent] if metric(key).kind is Kind.RATE})
-        return merge_rows(rows, self._left)
+        """Return the merged row; learners not in ``fresh``, which no longer report, add only their counters."""
+        rows = {known: row for known, (_, row) in sorted(self._rows.items())}
+        silent = [row for known, row in rows.items() if known not in fresh]
+        return merge_rows({known: row for known, row in rows.items() if known in fresh}, [*self._left, *silent])

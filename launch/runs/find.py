@@ -24,7 +24,7 @@ from actorlearn.files import open_regular
 from actorlearn.memory.shared import living_runs
 from actorlearn.metrics.writer import EVENTS_FILE, METRICS_FILE
 from actorlearn.parameters.checkpoint_folders import directories, folders, steps_of
-from actorlearn.parameters.chosen_checkpoints import NEWEST, named
+from actorlearn.parameters.chosen_checkpoints import NEWEST, directory_of_equals, named
 from launch.errors import RunError
 from launch.machine.locks import is_locked
 from launch.plan.addresses import control_socket
@@ -109,8 +109,8 @@ class RunFolder:
             return []
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
-    def refuse_missing(self, purpose: str, at: str | int, learner: int = 0) -> None:
-        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``.
+    def refuse_missing(self, purpose: str, at: str | int, learner: int | None = 0) -> None:
+        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``; None: if none has it.
 
         ``purpose``: what the checkpoint is for, a verb. ``at``: "newest", "best", or the environment steps of a
         checkpoint.
@@ -118,13 +118,14 @@ class RunFolder:
         if not self.checkpoints():
             way_out = "its trainer writes the first one when it starts" if self.alive else "start another run"
             raise RunError(f"{self.name} has no checkpoint to {purpose}; {way_out}")
-        learners = directories(self.path / "checkpoints")
-        if learner not in learners:
+        root = self.path / "checkpoints"
+        learners = directories(root)
+        if learner is not None and learner not in learners:
             known = ", ".join(map(str, learners))
             raise RunError(f"{self.name} has no checkpoint of learner {learner}; choose one of {known}")
         if at != NEWEST:
             try:
-                named(learners[learner], at)
+                named(directory_of_equals(root, at) if learner is None else learners[learner], at)
             except ValueError as error:
                 raise RunError(f"{self.name}: {error}") from None
 

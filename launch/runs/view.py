@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import expm1
+from math import expm1, isnan
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from launch.reports.checks import MOST, is_number, keep_usable, section_of
 from launch.reports.format import as_rate, as_span, as_whole
 from launch.runs.client import ask
 from launch.runs.find import RunFolder
-from launch.runs.jsonl import Decoded
+from launch.runs.jsonl import Decoded, numbers_of
 from launch.runs.lives import count_env_changes, time_of
 
 EVENTS_KEPT = 100
@@ -90,7 +90,12 @@ class RunView:
     problems: Mapping[str, int] = field(default_factory=dict)
     """Number of events of each kind in ``ALARMS``, by kind."""
     steps_per_s: float | None = None
-    """Environment steps per second, as an exponential moving average over ``RATE_S``; of a younger run, the mean."""
+    """Environment steps per second: an exponential moving average over ``RATE_S``.
+
+    Until rates were measured for so long, it is their mean.
+    """
+    rated_s: float = 0.0
+    """Seconds over which the rates in ``steps_per_s`` were measured; 0.0 if this is unknown."""
     stop_at_steps: int | None = None
     """Value of the key ``stop_at_steps``."""
 
@@ -170,24 +175,22 @@ class RunView:
             kept = {name: value for name, value in self.row.items() if name not in _ABSENT_IF_NONE}
             row = _at_the_rate_of_steps_made({**kept, **row})
         if score is not None:
-            best = score if best is None else max(best, score)
-            part = TREND_PARTS * (row.get("env_steps") or 0) // (self.total_steps or 1)
-            while trend and trend[-1][0] >= part:  # the trainer was restored
-                trend = trend[:-1]
-            trend = (*trend, (part, score)) if self.total_steps else ()
-        smoothed = self.steps_per_s if waits and self.steps_per_s else self._smoothed_with(row)
+            best, trend = _with_score(best, trend, score, row.get("env_steps") or 0, self.total_steps)
+        view = self if waits and self.steps_per_s else self._with_rate(row)
         status = "running" if self.status == "starting" else self.status
-        return replace(self, row=row, status=status, best_return=best, trend=trend, steps_per_s=smoothed)
+        return replace(view, row=row, status=status, best_return=best, trend=trend)
 
-    def _smoothed_with(self, row: Mapping[str, Any]) -> float | None:
-        """Return ``steps_per_s`` with the rate of a report, which weighs as the time in which it was measured."""
-        smoothed = self.steps_per_s
-        rate: float | None = row.get("env_steps_per_s")
-        if not rate or smoothed is None:
-            return rate or smoothed
-        measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate)
-        share_of_run = min(1.0, measured_s / elapsed_s) if (elapsed_s := row.get("time_s")) else 0.0
-        return smoothed + max(-expm1(-measured_s / RATE_S), share_of_run) * (rate - smoothed)
+    def _with_rate(self, row: Mapping[str, Any]) -> RunView:
+        """Return the snapshot with the rate of a report, which weighs as the time in which it was measured."""
+        if not (rate := row.get("env_steps_per_s")):
+            return self
+        known = self.row.get("env_steps") is not None  # else it is unknown for how long the rate was measured
+        measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate) if known else 0.0
+        if self.steps_per_s is None:
+            return replace(self, steps_per_s=rate, rated_s=measured_s)
+        rated_s = (self.rated_s or measured_s) + measured_s  # a first rate of unknown duration weighs as the second
+        share = max(-expm1(-measured_s / RATE_S), measured_s / rated_s if rated_s else 0.0)
+        return replace(self, steps_per_s=self.steps_per_s + share * (rate - self.steps_per_s), rated_s=rated_s)
 
     def with_event(self, event: Mapping[str, Any]) -> RunView:
         """Return the snapshot with another event, which may set the status."""
@@ -228,6 +231,19 @@ class RunView:
 def _waits(row: Mapping[str, Any]) -> bool:
     """Whether a report was sent while a rollout was played, so that it has no metrics of learning."""
     return "update_steps" in row
+
+
+def _with_score(
+    best: float | None, trend: tuple[tuple[int, float], ...], score: float, env_steps: int, total_steps: int | None
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """Return ``best_return`` and ``trend`` with another score."""
+    best = score if best is None else max(best, score)
+    if not total_steps:
+        return best, ()
+    part = TREND_PARTS * env_steps // total_steps
+    while trend and trend[-1][0] >= part:  # the trainer was restored
+        trend = trend[:-1]
+    return best, (*trend, (part, score))
 
 
 def _at_the_rate_of_steps_made(row: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -311,10 +327,21 @@ def _score_of(line: bytes) -> _Score | None:
 
 def with_earlier_scores(view: RunView, run: RunFolder) -> RunView:
     """Return ``view``, a snapshot without reports, with the best score and the trend of a run that is resumed."""
-    earlier = RunReader(run).look(processes=False)
+    best: float | None = None
+    trend: tuple[tuple[int, float], ...] = ()
+    changes = 0.0
+    scores = numbers_of(("episode_return_mean", "env_steps", ENV_CHANGES))
+    for score, *others in Decoded(run.path / METRICS_FILE, scores).new():
+        env_steps, changed = (0 if isnan(number) else number for number in others)
+        if changed != changes:
+            best, trend, changes = None, (), changed
+        if not isnan(score):
+            best, trend = _with_score(best, trend, score, int(env_steps), view.total_steps)
+    now = count_env_changes(run.meta)
+    if changes != now:  # there is no report of this environment yet
+        best, trend = None, ()
     # A next report with another number of changes of the environment would clear the scores.
-    changes = {name: value for name, value in earlier.row.items() if name == ENV_CHANGES}
-    return replace(view, row=changes, best_return=earlier.best_return, trend=earlier.trend)
+    return replace(view, row={ENV_CHANGES: now} if now else {}, best_return=best, trend=trend)
 
 
 def glance(run: RunFolder) -> RunView:

@@ -28,6 +28,7 @@ from actorlearn.parameters.chosen_checkpoints import (
     set_best_aside,
     write_best,
 )
+from actorlearn.parameters.modes import ModeSpec
 from actorlearn.wire.channel import Router
 from actorlearn.wire.keys import LIST_FOLDER, KeysError, make_keys, read_list, server_keys
 from actorlearn.wire.messages import Reply, brief
@@ -86,7 +87,7 @@ def run(
     an engine that cannot be imported.
     """
     with Workspace(run_dir) as workspace:
-        chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology).in_step)
+        chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology))
         if resume_at is not None:
             refuse_fewer_steps(workspace.run_dir, topology, chosen)
         listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
@@ -107,13 +108,15 @@ def run(
         return Runner(made, workspace, node, accepted(time.monotonic() - made.resumption.began_s)).run()
 
 
-def _resumed_from(run_dir: Path, at: str | int | None, in_step: bool) -> dict[int, Path]:
+def _resumed_from(run_dir: Path, at: str | int | None, how: ModeSpec) -> dict[int, Path]:
     """Return learner -> checkpoint that the user has chosen; empty if each has to continue from its newest one.
 
     Raises RunError if there is no such checkpoint.
     """
     try:
-        return {} if at is None or at == NEWEST else choose_of_all(run_dir / "checkpoints", at, in_step)
+        if at is None or at == NEWEST:
+            return {}
+        return choose_of_all(run_dir / "checkpoints", at, how.in_step, how.central)
     except (ValueError, CheckpointError) as error:
         raise RunError(f"{run_dir.name}: {error}") from None
 

@@ -108,6 +108,8 @@ class Supervisor:
         self._actions: list[ev.Action] = []
         self._summaries: dict[str, Mapping[str, Any]] = {}
         """Summaries of the trainers that have finished, by name."""
+        self._newest_rows: dict[str, Mapping[str, Any]] = {}
+        """Newest row of each trainer, by name; its counters count for a trainer that does not finish."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
@@ -132,7 +134,7 @@ class Supervisor:
             Listens: self._children.listens,
             Left: self._children.left,
             Applied: self._orders.applied,
-            Report: lambda child, report: self._do(ev.MetricsRow(child.name, check_row(report.row), child.role.learns)),
+            Report: self._report,
             Evaluated: self._evaluated,
             Saved: self._saved,
             Released: self._children.released,
@@ -210,6 +212,12 @@ class Supervisor:
         self._children.hello(child, hello)
         if child.admitted:
             self._orders.send(child)
+
+    def _report(self, child: Child, message: Report) -> None:
+        row = check_row(message.row)
+        if child.role.learns:
+            self._newest_rows[child.name] = row
+        self._do(ev.MetricsRow(child.name, row, child.role.learns))
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
         found = evaluations.event_fields(message)
@@ -340,7 +348,8 @@ class Supervisor:
         """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
         finished = {trainer.name: self._summaries[trainer.name] for trainer in trainers if trainer.finished}
         detached = [summary for name, summary in self._summaries.items() if name not in self._children.named]
-        left = [*self.left_before, *detached]
+        unfinished = [row for name, row in self._newest_rows.items() if name not in self._summaries]
+        left = [*self.left_before, *detached, *unfinished]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
         if finished or not dead:
             return dataclasses.replace(self._outcome, summary=merge_rows(finished, left) if finished else {})

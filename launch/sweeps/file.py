@@ -20,6 +20,7 @@ import msgspec
 
 from actorlearn.metrics.registry import METRICS, is_registered
 from actorlearn.nearest import did_you_mean
+from launch.reports.evaluations import PREFIX
 from launch.sweeps.axes import Axis, Choices, Range, Values, combinations, count_all, draw_different, written
 from launch.sweeps.decisions import Listed, Population, Search
 from launch.sweeps.keys import (
@@ -45,8 +46,6 @@ from launch.topology.validate import MISSING, Problem, explain, origin, problems
 
 NODES = "nodes"
 """Section of a topology that determines where a run is executed; it does not change what the run learns."""
-EVALUATION = "eval_"
-"""Prefix of the names of the metrics that only runs with an evaluator have."""
 RANGE = ("low", "high", "scale")
 """Keys of a range under ``vary``."""
 SCALES = ("linear", "log")
@@ -142,7 +141,7 @@ def read(path: Path) -> Sweep:
         way_out = f"write for example {max(1, steps // 10)}"
         raise explain([Problem(("search", "every_steps"), search.every_steps, rule, way_out)], origins, {})
     metric, evaluators = keys.goal.metric, "evaluator.count"
-    if metric.startswith(EVALUATION) and not base.evaluator.count and evaluators not in keys.vary:
+    if metric.startswith(PREFIX) and not base.evaluator.count and evaluators not in keys.vary:
         rule, way_out = "needs an evaluator, which the runs do not have", f"write {evaluators}: 1 under overrides"
         raise explain([Problem(("goal", "metric"), metric, rule, way_out)], origins, {})
     _try_values(sweep)

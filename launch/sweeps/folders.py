@@ -13,6 +13,7 @@ from actorlearn.files import flush
 from actorlearn.parameters.checkpoint_folders import steps_of
 from launch.reports.checks import is_number
 from launch.reports.compare import Points
+from launch.reports.evaluations import PREFIX
 from launch.runs import find
 from launch.runs.curves import read_curve
 from launch.runs.find import RunFolder
@@ -48,6 +49,8 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     status = run.status
     if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
+    if status == "finished" and metric.startswith(PREFIX) and _unscored(run):
+        status = "stopped" if summary else "died"  # a resume evaluates the final weights
     return RunOutcome(
         status=status,
         env_steps=int(steps) if is_number(steps) else saved,
@@ -56,6 +59,15 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
         error=str(summary.get("error") or ""),
         lacks_nodes=summary.get("lacks_nodes") is True,
     )
+
+
+def _unscored(run: RunFolder) -> bool:
+    """Whether a run ended while it evaluated its final weights, or was killed before that."""
+    kinds = [str(event.get("kind")) for event in run.events().new()]
+    since = kinds[len(kinds) - kinds[::-1].index("scoring") :] if "scoring" in kinds else ["resumed"]
+    if run.summary():
+        return "stopping" in since and "evaluated" not in since
+    return "resumed" in since or "evaluated" not in since
 
 
 def saved_steps(run: RunFolder) -> int:

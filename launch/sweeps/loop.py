@@ -185,7 +185,7 @@ class Loop:
                         "restore it, or name another --folder"
                     ) from None
         self._starts[run, from_steps] += 1
-        words = self._words(run, trial, slot.hosts, resumed=own)
+        words = self._words(run, trial, slot.hosts, resumed=own, from_steps=from_steps)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
         if self._processes.start(folder, words, slot.gpu):
             on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
@@ -194,9 +194,12 @@ class Loop:
         self._alive.add(run)
         self._asked_s.pop(run, None)
 
-    def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
+    def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool, from_steps: int) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         overrides = [override.text for override in self._sweep.overrides(trial.values, saved=trial.parent is not None)]
+        if from_steps > self._sweep.topology(trial.values).total_steps:
+            # The last batch went beyond them, and only the final weights are left to evaluate.
+            own.append(f"total_steps={from_steps}")
         keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
             keys.append(f"stop_at_steps={end}")

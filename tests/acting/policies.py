@@ -30,18 +30,18 @@ def policy(seed: int = 0, numbers: int = 4, actions: int | tuple[int, ...] = 2, 
     return Policy(policy_settings(numbers, actions, algorithm), "cpu", seed, stream=0)
 
 
-def run_folder(path: Path, settings: PolicySettings, seed: int = 3, env: Any = None) -> Policy:
+def run_folder(path: Path, settings: PolicySettings, seed: int = 3, env: Any = None, **more: Any) -> Policy:
     """Make a run folder with what is read of one, and return the policy whose weights it has."""
     path.mkdir(parents=True, exist_ok=True)
-    write(LoadSettings(env=env or named.env("CartPole-v1"), policy=settings), path / POLICY_FILE)
+    write(LoadSettings(env=env or named.env("CartPole-v1"), policy=settings, **more), path / POLICY_FILE)
     return save_policy(path / "checkpoints", settings, 500, seed)
 
 
-def save_policy(directory: Path, settings: PolicySettings, env_steps: int, seed: int) -> Policy:
+def save_policy(directory: Path, settings: PolicySettings, env_steps: int, seed: int, **state: Any) -> Policy:
     """Save a checkpoint of an untrained policy, and return the policy."""
     trained = Policy(settings, "cpu", seed, stream=0)
     weights = {f"weights.{name}": tensor for name, tensor in trained.network.state_dict().items()}
-    checkpoint.save(directory, env_steps, weights, {"env_steps": env_steps, "policy_version": 1}, keep=1)
+    checkpoint.save(directory, env_steps, weights, {"env_steps": env_steps, "policy_version": 1, **state}, keep=1)
     return trained
 
 

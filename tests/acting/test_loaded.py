@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import CheckpointError
 from tests import named
-from tests.acting.policies import policy_settings, remembering, run_folder
+from tests.acting.policies import policy_settings, remembering, run_folder, save_policy
 
 
 def test_it_acts_with_the_weights_of_the_checkpoint(tmp_path: Path) -> None:
@@ -226,6 +226,16 @@ def test_folders_without_a_policy_are_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text("{}")
     with pytest.raises(ValueError, match="policy.json.*env"):
         actorlearn.load_policy(tmp_path)
+
+
+@pytest.mark.parametrize("own_weights", [False, True])
+def test_the_policy_of_learners_of_equal_weights_is_that_of_one_that_went_on_without_the_first(
+    own_weights: bool, tmp_path: Path
+) -> None:
+    run_folder(tmp_path, policy_settings(), own_weights=own_weights)
+    save_policy(tmp_path / "checkpoints" / "learner-1", policy_settings(), 900, seed=4, learners=[1])
+    assert actorlearn.load_policy(tmp_path).env_steps == (500 if own_weights else 900)
+    assert actorlearn.load_policy(tmp_path, learner=1).env_steps == 900
 
 
 def test_importing_the_package_loads_no_torch() -> None:

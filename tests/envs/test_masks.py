@@ -240,7 +240,11 @@ def test_a_wrong_mask_is_named(settings: Any, says: str) -> None:
         (
             doors("Square"),
             r"the observations of .*:Square' are Dict\('action_mask': MultiBinary\(\(40, 40\)\).*; they must be a Dict "
-            r"with other keys and 'action_mask' of shape \(40,\).*or write env.action_mask: none",
+            r"with other keys and 'action_mask' of shape \(40,\): 40 numbers.*or write env.action_mask: none",
+        ),
+        (
+            doors(mask="observation", pairs=True),
+            r"'action_mask' of shape \(42,\), or a Tuple with one mask for each part: 42 numbers, one for each choice",
         ),
     ],
 )

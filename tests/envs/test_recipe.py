@@ -36,13 +36,18 @@ def test_environments_of_other_kinds_have_no_recipe() -> None:
 @pytest.mark.parametrize("keys", [{}, {"id": "a-label", "vector": f"{__name__}:Together"}], ids=["id", "vector"])
 def test_a_recipe_of_a_vector_class_has_its_spaces_and_no_calls(keys: dict[str, str]) -> None:
     found = recipe(named.env(**{"id": f"{__name__}:Together", **keys}))
-    assert found.missing == "environments of a vector class are stepped together"
+    assert found.missing.startswith("actorlearn made it with a vector class; a single one cannot be made: env.id: ")
     assert found.calls == () and found.channels_last and found.action_space == Discrete(2, start=1)
 
 
 def test_a_recipe_of_an_id_that_has_a_vector_class_makes_one_environment() -> None:
     found = recipe(named.env("CartPole-v1"))
     assert found.calls == (("gymnasium:make", {"id": "CartPole-v1"}),) and not found.missing
+
+
+def test_an_argument_that_only_the_vector_class_takes_is_named() -> None:
+    found = recipe(named.env("CartPole-v1", kwargs={"max_episode_steps": 50}))
+    assert "unexpected keyword argument 'max_episode_steps'" in found.missing and not found.calls
 
 
 def test_a_recipe_makes_an_environment_in_its_wrappers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,25 @@ def test_the_first_rollout_is_learned_whole_after_a_stop_within_an_update_a_resu
     used = times_used(world)
     new = [s for s in world.produced[seen:] if s.rollout < world.trainers[s.learner].members.next]
     assert {s.row: used[s.row] for s in new if used[s.row] != 2} == {}
+
+
+def test_an_update_that_a_signal_to_the_trainer_has_broken_off_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ppo = {"name": "ppo", "epochs": 2, "minibatches": 3}
+    world = World(tmp_path / "run", topology(algorithm=ppo))
+    step, steps = Alone.step, itertools.count(1)
+
+    def stopping(self: Alone, *arguments: Any) -> Any:
+        if next(steps) == 14:  # the second of the third batch
+            world.signal("trainer", 0, signal.SIGTERM)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Alone, "step", stopping)
+    monkeypatch.setattr(Epochs, "finish_s", 0.0)
+    assert world.run() == 0, world.summary
+    assert world.summary["deaths"] == 1
+    assert {row: times for row, times in times_used(world).items() if times != 2} == {}
 
 
 def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class World:
         self.frozen: set[int] = set()
         """Learners whose simulators stand still."""
         self.finished: set[int] = set()
-        """Learners whose trainers have come to their end; their simulators stand still too."""
+        """Learners whose trainers have ended and were not started again; their simulators stand still too."""
         self.power_cut = False
         """Whether everything ends with the victim."""
         self.requests = itertools.count()
@@ -280,6 +280,7 @@ class World:
             assert role == "trainer", f"a {role} has no place here"
             told = all_settings.read(path, TrainerSettings)
             worker.fiber = Fiber(worker.peer, lambda: self._train(worker, told))
+            self.finished.discard(told.learner)  # if it was stopped alone
         self.workers[worker.key] = worker
         return 10**6 + len(self.workers)
 

@@ -11,6 +11,7 @@ import torch
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
+    choose_to_resume,
     directories,
     directory_of,
     find_common_steps,
@@ -26,6 +27,7 @@ from actorlearn.parameters.chosen_checkpoints import (
     read_best,
     write_best,
 )
+from actorlearn.parameters.modes import ASYNC
 from actorlearn.tasks.evaluate import opened
 
 
@@ -56,6 +58,16 @@ def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_l
     with pytest.raises(ValueError, match="at 200: .*: none yet$"):
         choose_of_all(tmp_path, 200, in_step=True)
     assert set(opened(tmp_path, 50, 100)[0]) == {"trainer-0", "trainer-1", "trainer-2"}
+
+
+def test_learners_of_a_store_continue_from_no_newer_weights_than_the_chosen(tmp_path: Path) -> None:
+    """In mode async all take the newest weights of any."""
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 90), ("learner-1", 110), ("learner-2", 130)):
+        save(tmp_path / directory, steps)
+    chosen = choose_of_all(tmp_path, 100, in_step=False, central=True)
+    assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 100, 1: 90}
+    with newer_set_aside(chosen):
+        assert [choose_to_resume(tmp_path, learner, ASYNC)[1].env_steps for learner in (0, 1, 2)] == [100] * 3
 
 
 def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_checkpoints(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Evaluation plays exactly the games it was asked for, each from start to end."""
 
+import signal
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +11,12 @@ import pytest
 import torch
 
 from actorlearn.acting.exploration import mix
-from actorlearn.address import ByLearner, Shm
+from actorlearn.address import ByLearner, Ipc, Shm
+from actorlearn.memory.progress import progress_fields
 from actorlearn.memory.shared import Segment
+from actorlearn.metrics.timings import SECTIONS
 from actorlearn.parameters.published import Published, weights_fields
+from actorlearn.processes import evaluator
 from actorlearn.processes.evaluator import (
     AVERAGE,
     EvaluationSchedule,
@@ -22,9 +27,13 @@ from actorlearn.processes.evaluator import (
     players,
     summary,
 )
+from actorlearn.wire.channel import Router
+from actorlearn.wire.identity import ProcessId
+from actorlearn.wire.messages import Evaluated, Finished, Message, Order, Warned, decode, encode
+from actorlearn.worker.settings import EvaluatorSettings
 from tests import named
-from tests.acting.policies import policy
-from tests.identities import peer
+from tests.acting.policies import policy, policy_settings
+from tests.identities import address_of, peer
 
 CARTPOLE = named.env(id="CartPole-v1")
 
@@ -154,6 +163,73 @@ def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
     learners = PublishedWeights(Shm(str(tmp_path / "weights-0")))
     learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
     assert list(learners.weights()[1]) == ["trainer-0"]
+
+
+def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: list[ProcessId]) -> list[Message]:
+    """What an evaluator of learners with equal weights says when it is told to play the final weights of these."""
+    monkeypatch.setattr(evaluator, "set_policy", lambda _: True)  # the test's own scheduling class stays
+    Segment.create(tmp_path / "progress", progress_fields(len(SECTIONS))).close()
+    before, router = signal.getsignal(signal.SIGTERM), Router(Ipc(f"{tmp_path}/control"))
+    said: list[Message] = []
+
+    def supervise() -> None:
+        while not said or not isinstance(said[-1], Finished):
+            peer_id, text = router.recv(30_000) or pytest.fail("the evaluator said nothing")
+            said.append(decode(text, "supervisor"))
+            if len(said) == 1:
+                router.send(peer_id, encode(Order(version=1, phase="score", learners=learners)))
+
+    settings = EvaluatorSettings(
+        id=ProcessId("evaluator", 0),
+        run_id="run",
+        control=address_of(router),
+        progress=Shm(str(tmp_path / "progress")),
+        index=0,
+        seed=0,
+        env=CARTPOLE,
+        policy=policy_settings(),
+        weights=ByLearner(Shm(str(tmp_path / "weights"))),
+        own_weights=False,
+        every_steps=None,
+        episodes=2,
+        greedy=True,
+    )
+    supervisor = Thread(target=supervise)
+    supervisor.start()
+    evaluator.run(settings)
+    supervisor.join()
+    router.close()
+    signal.signal(signal.SIGTERM, before)
+    return [message for message in said if isinstance(message, Evaluated | Warned | Finished)]
+
+
+def test_an_evaluator_that_finds_no_final_weights_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned, over = scored(tmp_path, monkeypatch, [peer("trainer-0.0")])
+    assert isinstance(warned, Warned) and isinstance(over, Finished)
+    said = "the final weights were not evaluated, because this machine has none; `actorlearn eval RUN` evaluates them"
+    assert warned.text == said
+
+
+def test_learners_with_equal_weights_are_one_policy_whoever_of_them_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = policy().flat.numel()
+    for learner, env_steps in ((0, 100), (1, 900), (2, 900)):
+        there = Published(Segment.create(tmp_path / f"weights-{learner}", weights_fields(size)))
+        there.publish(np.zeros(size, np.float32), env_steps=env_steps)
+    played, _ = scored(tmp_path, monkeypatch, [peer("trainer-1.0"), peer("trainer-2.0")])
+    assert isinstance(played, Evaluated)
+    assert (played.env_steps, len(played.returns), played.learners) == (900, 2, {})
+
+
+def test_of_learners_with_equal_weights_the_newest_are_played(tmp_path: Path) -> None:
+    """One of them may have made an update before another has published it."""
+    learners = PublishedWeights(ByLearner(Shm(str(tmp_path / "weights"))), own_weights=False)
+    for learner, env_steps in ((0, 10), (1, 20), (2, 20)):
+        published(tmp_path, learner).publish(np.full(3, env_steps, np.float32), env_steps=env_steps)
+    learners.follow([peer("trainer-0.0"), peer("trainer-1.0"), peer("trainer-2.0")])
+    assert learners.env_steps == 20
+    assert {name: flat.tolist() for name, flat in learners.weights()[1].items()} == {"trainer-1": [20.0] * 3}
 
 
 def test_weights_that_are_not_on_this_machine_are_opened_once_they_are(tmp_path: Path) -> None:

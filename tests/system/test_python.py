@@ -373,6 +373,18 @@ def test_a_game_is_filmed_played_and_shown(tmp_path: Path) -> None:
         run.record(tmp_path / "none" / "game.mp4")
 
 
+def test_a_game_of_a_function_without_the_argument_render_mode_is_filmed(tmp_path: Path) -> None:
+    pytest.importorskip("av")
+    run = actorlearn.train(
+        lambda: Catch(render_mode="rgb_array"),
+        algorithm="ppo",
+        total_steps=1_000,
+        progress=False,
+        **QUICK,
+    )
+    assert run.record(tmp_path / "game.mp4", seed=1).path.read_bytes()[4:8] == b"ftyp"
+
+
 def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Path) -> None:
     run = actorlearn.train(CATCH, total_steps=3_000, progress=False, **{**QUICK, "checkpoint.keep": 10})
     at, newest = run.checkpoints()[1], run.checkpoints()[-1]

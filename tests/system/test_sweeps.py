@@ -345,6 +345,24 @@ def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
     assert len(first.meta["earlier"]) == 0 and find.read(first.path).meta["resumed_at"] > 0  # type: ignore[union-attr]
 
 
+def test_the_next_sweep_evaluates_final_weights_whose_evaluation_was_interrupted(sweep: Callable[..., Sweep]) -> None:
+    own = {**TINY, "evaluator.count": 1, "evaluator.every_steps": None, "evaluator.episodes": 3000}
+    tried = sweep(seeds=[1], overrides=own, goal={"metric": "eval_return_mean", "direction": "maximize"})
+
+    def events() -> list[str]:
+        return [event["kind"] for run in tried.runs() for event in lines(run.path / "events.jsonl")]
+
+    tried.begin()
+    tried.wait_for(lambda: "scoring" in events(), "evaluation of the final weights")
+    tried.kill(signal.SIGINT)
+    assert tried.end() == 130
+    assert (tried.history().ended, events().count("evaluated")) == ({}, 0)
+    assert tried.end() == 0, tried.said.read_text()
+    (end,) = tried.history().ended.values()
+    assert (end.status, end.score) == ("finished", tried.runs()[0].summary()["eval_return_mean"])
+    assert STEPS < end.env_steps < STEPS + BATCH, "it has learned from no more steps"
+
+
 def test_a_run_that_fails_is_told_and_tried_again_when_that_is_asked_for(sweep: Callable[..., Sweep]) -> None:
     ids = ["tests.system.environments:DiesInStep", "actorlearn.envs.catch:Catch"]
     own = {**TINY, "supervision.restarts": 0}  # or it may come to its end, where restarts are too slow to be too many

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,9 +27,9 @@ class Actions(CartPoleEnv):
 """
 
 
-def save(folder: Path, env_steps: int) -> None:
+def save(folder: Path, env_steps: int, **state: Any) -> None:
     weights = {"weights.w": torch.full((2,), float(env_steps))}
-    checkpoint.save(folder, env_steps, weights, {"env_steps": env_steps, "policy_version": 1}, keep=3)
+    checkpoint.save(folder, env_steps, weights, {"env_steps": env_steps, "policy_version": 1, **state}, keep=3)
 
 
 def steps(folder: Path, behind_steps: int | None) -> dict[str, int]:
@@ -51,6 +52,21 @@ def test_a_learner_that_has_left_is_not_played_with_a_named_checkpoint_of_the_ot
         played, _ = opened(tmp_path, 200, at)
         assert {name: own.state["env_steps"] for name, own in played.items()} == {"trainer-0": first, "trainer-1": 950}
     assert set(opened(tmp_path, 200, 100)[0]) == {"trainer-0", "trainer-2"}
+
+
+def test_learners_of_equal_weights_are_played_by_one_that_went_on_when_the_first_was_lost(tmp_path: Path) -> None:
+    for folder in ("", "learner-1"):
+        save(tmp_path / folder, 100, learners=[0, 1])
+    save(tmp_path / "learner-1", 900, learners=[1])
+    assert steps(tmp_path, None) == {"trainer-1": 900}
+    write_best(tmp_path, Best(env_steps=890, score=1.0, by="evaluation"))
+    for at, expected in (("newest", 900), ("best", 900), (900, 900), (100, 100)):
+        played, _ = opened(tmp_path, None, at)
+        assert [own.state["env_steps"] for own in played.values()] == [expected]
+    save(tmp_path / "learner-1", 950, learners=[0, 1])  # the first has come back, and saves now
+    save(tmp_path, 950, learners=[0, 1])
+    save(tmp_path, 990, learners=[0, 1])
+    assert steps(tmp_path, None) == {"trainer-0": 990}
 
 
 def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an_error(tmp_path: Path) -> None:

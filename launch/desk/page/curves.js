@@ -271,8 +271,8 @@ function is_point(curve, axis) {
 }
 
 // A curve whose numbers are exponential moving averages along the axis, corrected for their start: a number weighs `share`
-// as much as one that is a part of the curve's own length further, so that other curves of a picture change nothing. The
-// lines between the points are averaged, so that curves with few and with many points are smoothed alike.
+// as much as one that is a hundredth (SMOOTHED) of the curve's own length further, so that other curves of a picture change
+// nothing. The lines between the points are averaged, so that curves with few and with many points are smoothed alike.
 function smoothed(curve, axis, share) {
   const averages = (at, numbers) => {
     const length = (at.at(-1) - at[0]) / SMOOTHED || 1;

@@ -15,7 +15,7 @@ const by_id = (id) => document.getElementById(id);
 const parts = new Map();
 const pictures = new Pictures(by_id("curves"));
 const metric_field = new MetricField(by_id("metric"), (name) => (location.hash = address({ metric: [name, ...chosen().metric.slice(1).filter((one) => one !== name)] })));
-const more_field = new MetricField(by_id("more"), (name) => (location.hash = address({ metric: [...parts.get("desk").shown.map((one) => one.name), name] })));
+const more_field = new MetricField(by_id("more"), (name) => (location.hash = address({ metric: [...new Set([...parts.get("desk").shown.map((one) => one.name), name])] })));
 const process_dialog = new ProcessDialog(by_id("process"));
 const unfolded = new Set(); // groups whose runs are listed
 let stream = null;
@@ -63,12 +63,12 @@ function show_desk(desk) {
   const names = desk.metrics.map(({ name }) => name);
   if (names.join() !== [...offered.options].map(({ value }) => value).join()) offered.replaceChildren(...desk.metrics.map(metric_option));
   const drawn = new Set(desk.shown.map(({ name }) => name));
-  const free = drawn.size < desk.most_metrics ? desk.metrics.filter(({ name }) => !drawn.has(name)) : [];
+  const is_full = drawn.size >= desk.most_metrics || desk.metrics.every(({ name }) => drawn.has(name));
   metric_field.show(desk.metrics, desk.shown[0].label);
-  more_field.show(free, "");
+  more_field.show(desk.metrics, "");
   by_id("metric").title = desk.shown[0].description;
   by_id("metric").disabled = by_id("more").disabled = !desk.live;
-  by_id("more").hidden = !free.length;
+  by_id("more").hidden = is_full;
   const others = desk.shown.slice(1).map(({ name, label }) =>
     element("button", { type: "button", title: `Do not draw ${label}`, click: () => (location.hash = address({ metric: chosen().metric.filter((one) => one !== name) })) }, `${label} ×`),
   );

@@ -10,6 +10,7 @@ export class MetricField {
     Object.assign(this, { input, choose, metrics: [], shown: "", is_typing: false });
     this.empty = input.placeholder;
     input.addEventListener("focus", () => this.begin());
+    input.addEventListener("click", () => this.is_typing || this.begin()); // it stays focused after a metric was taken
     input.addEventListener("blur", () => this.restore());
     input.addEventListener("input", (event) => this.changed(event));
     input.addEventListener("keydown", (event) => {

@@ -30,23 +30,26 @@ export class ProcessDialog {
   async ask() {
     const { run } = this;
     const name = this.choice.value;
+    let [answer, told] = [null, null];
     try {
-      const answer = await fetch(`processes/${run}/${encodeURIComponent(name)}`);
-      if (!this.dialog.open || name !== this.choice.value) return;
-      if (answer.ok) this.show(await answer.json());
-      else this.said.textContent = this.log.textContent ? "The run's folder is gone." : "This process has no log on this machine. If it runs on another node, its log is there.";
+      answer = await fetch(`processes/${run}/${encodeURIComponent(name)}`);
+      if (answer.ok) told = await answer.json();
     } catch {
-      this.said.textContent = "The desk does not answer; trying again.";
+      answer = null;
     }
+    if (!this.dialog.open || run !== this.run || name !== this.choice.value) return;
     this.timer = setTimeout(() => this.ask(), ASK_EVERY_MS);
+    if (!answer) this.said.textContent = "The desk does not answer; trying again.";
+    else if (told) this.show(told);
+    else this.said.textContent = this.log.textContent ? "The run's folder is gone." : "This process has no log on this machine. If it runs on another node, its log is there.";
   }
 
   show({ log, load }) {
     const measured = load.seconds.length > 1;
-    this.said.textContent = measured ? "" : "Processor time and memory are measured on this machine while the run is alive and the desk runs.";
-    if (measured) this.load.show(load);
+    this.said.textContent = measured ? "" : "No load is known: the desk measures processes of this machine while it runs, and keeps the last ten minutes.";
     const at_end = this.log.scrollTop + this.log.clientHeight >= this.log.scrollHeight - 20;
     if (this.log.textContent !== log) this.log.textContent = log || "The log is empty.";
+    if (measured) this.load.show(load);
     if (at_end) this.log.scrollTop = this.log.scrollHeight;
   }
 

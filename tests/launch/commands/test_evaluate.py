@@ -39,6 +39,15 @@ def saved_run(tmp_path: Path, **meta: object) -> Path:
     return folder
 
 
+def test_a_run_of_a_gpu_is_recorded_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    folder = saved_run(tmp_path)
+    with (folder / "topology.yaml").open("a") as topology:
+        topology.write("trainer: {device: cuda}\ninference: {device: cuda}\n")
+    recording = evaluate.settings(RunFolder(folder, {}), 2, None, None, record=True).recording
+    assert recording is not None and recording.folder == str(folder / "films")
+
+
 @pytest.mark.parametrize("content", ["{", None])
 def test_saved_shapes_that_are_damaged_or_missing_are_one_line_with_a_remedy(
     content: str | None, tmp_path: Path

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from launch.commands import export
+from launch.commands import evaluate, export
+from launch.commands.run import find_resumable
 from launch.display.card import card
 from launch.errors import RunError
 from launch.runs.lives import Life
@@ -78,6 +79,27 @@ def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path
     out = tmp_path / "out"
     assert export.export(str(folder), out, 2, 1, weights_only=True, json=False, at=at) == 0
     assert "of 2 whole games with the likeliest actions, with weights of 20 steps |" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize("at", ["newest", 900])
+def test_learners_in_step_that_went_on_without_the_first_are_exported_evaluated_and_resumed(
+    at: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_run(tmp_path, "run")
+    (folder / "topology.yaml").write_text(
+        "env: {id: CartPole-v1}\nmode: sync\nlearners: {count: 2}\n"
+        "algorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
+    )
+    run_folder(folder, policy_settings(), own_weights=False)
+    save_policy(folder / "checkpoints" / "learner-1", policy_settings(), 900, seed=4, learners=[1])
+    out = tmp_path / "out"
+    assert export.export(str(folder), out, 2, 0, weights_only=True, json=False, at=at) == 0
+    assert "of 2 whole games with the likeliest actions, with weights of 900 steps |" in (out / "README.md").read_text()
+    assert evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=at) == 0
+    assert "run: 2 whole games with the policy of 900 steps" in capsys.readouterr().out
+    assert find_resumable(str(folder), at).path == folder
+    with pytest.raises(RunError, match=r"run: at 7: no such checkpoint is kept; .*: 500, 900"):
+        evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=7)
 
 
 def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from launch.commands.run import new_folder, opening, run_in
 from launch.display.console import PlainConsole
-from launch.runs import find
+from launch.runs import find, view
 from launch.runtime import loop
 from launch.topology.load import parse
 from tests.launch.runs.folders import make_run, write_lines
@@ -73,3 +75,37 @@ def test_the_display_of_a_resumed_run_goes_on_from_its_earlier_lives(
     topology = parse("{env: {id: CartPole-v1}, total_steps: 1024}", ())
     assert run_in(folder, topology, resume_at="newest") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(" 1:00:00    280 steps ( 27.3%)")
+
+
+def test_a_resume_reads_only_the_scores_of_earlier_reports_and_its_clock_counts_the_time_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The processes of a run with reports of ten days began 22 s later, and its clock stood still as long."""
+    folder = make_run(tmp_path, "cart")
+    (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1024\n")
+    report = {"episode_return_mean": 1.0, **{f"metric_{number}": 0.123456789 * number for number in range(70)}}
+    reports = [json.dumps({"env_steps": number // 10, **report}) + "\n" for number in range(9999)]
+    (folder / "metrics.jsonl").write_text("".join(reports))
+    earlier, took_s = view.with_earlier_scores, []
+
+    def slow(*of: Any) -> view.RunView:
+        began_s = time.thread_time()
+        found = earlier(*of)
+        took_s.append(time.thread_time() - began_s)
+        time.sleep(1.0)
+        return found
+
+    def resumed(*_: object, accepted: Callable[[float], PlainConsole], **__: Any) -> int:
+        accepted(3600.0).row({"env_steps": 1000})
+        return 0
+
+    monkeypatch.setattr(view, "with_earlier_scores", slow)
+    monkeypatch.setattr(loop, "run", resumed)
+    assert run_in(folder, parse("{env: {id: CartPole-v1}, total_steps: 1024}", ()), resume_at="newest") == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "1,000 steps" in line and not line.startswith(" 1:00:00")
+    run = find.read(folder)
+    assert run is not None
+    began_s = time.thread_time()
+    view.RunReader(run).look(processes=False)
+    assert took_s[0] < 0.5 * (time.thread_time() - began_s)

@@ -128,3 +128,12 @@ def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> 
         simulate(topology, [*FEW, "nodes.count=0"], None, 1.0, None, json=True)
     with pytest.raises(RunError, match=r"use a name that ends in \.csv"):
         simulate(topology, FEW, None, 1.0, Path("found.txt"), json=True)
+
+
+def test_given_costs_of_a_gpu_are_used_where_there_is_none(
+    topology: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    words = [*COSTS, "simulate.updates=10", "trainer.device=cuda"]
+    assert simulate(topology, words, None, 1.0, None, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["scenario"]["weights"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
+    monkeypatch.setattr(tune, "describe", lambda _topology: None)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
     with pytest.raises(FailedError, match=r"-o /dev/full: cannot be written: No space .*: seed=7 simulators.count=3 "):
         tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
@@ -66,15 +68,55 @@ def test_what_was_found_is_said_where_it_cannot_be_written(
     assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
 
 
+def test_overrides_that_were_written_to_a_pipe_are_not_proposed_for_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    monkeypatch.setattr(tune, "rate", lambda *_: 1.0)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as read, open(writer, "wb"):
+        assert tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path(f"/dev/fd/{writer}")) == 0
+        assert b"seed=7\n" in read.read1()
+    assert capsys.readouterr().out.endswith(f"wrote /dev/fd/{writer}\n")
+    assert tune.tune(str(tmp_path / "cart.yaml"), [], tmp_path / "tuned.keys") == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"; use it with: actorlearn run {tmp_path}/cart.yaml @{tmp_path}/tuned.keys\n")
+
+
 def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     (tmp_path / "old.keys").write_text("seed=3\n")
+    monkeypatch.setattr(tune, "describe", lambda _topology: None)
     monkeypatch.setattr(tune, "rate", lambda *_: 0.0)
     for name in ("new.keys", "old.keys"):
         with pytest.raises(FailedError, match="no candidate"):
             tune.tune(str(tmp_path / "cart.yaml"), [], tmp_path / name)
     assert not (tmp_path / "new.keys").exists()
     assert (tmp_path / "old.keys").read_text() == "seed=3\n"
+
+
+def test_ways_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cart.yaml").write_text(TEXT)
+    measured = []
+
+    def rate_of(path: str, keys: Keys, *_: float) -> float:
+        measured.append(load(path, keys).inference.count)
+        return 1.0
+
+    monkeypatch.setattr(tune, "rate_of", rate_of)
+    given = ["inference.count=1", "inference.threads=2"]
+    assert tune.tune(str(tmp_path / "cart.yaml"), given, tmp_path / "tuned.keys") == 0
+    assert set(measured) == {1}
+
+
+def test_what_check_refuses_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pendulum.yaml").write_text("env: {id: Pendulum-v1}\nalgorithm: {name: pqn}\n")
+    monkeypatch.setattr(tune, "rate", lambda *_: pytest.fail("a candidate is measured"))
+    with pytest.raises(TopologyError, match="pqn"):
+        tune.tune(str(tmp_path / "pendulum.yaml"), [], tmp_path / "tuned.keys")
+    assert not (tmp_path / "tuned.keys").exists()
 
 
 @pytest.mark.parametrize(
@@ -101,6 +143,7 @@ def test_envpool_is_proposed_only_where_it_is_faster(
 ) -> None:
     path = str(tmp_path / "pong.yaml")
     (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}")
+    monkeypatch.setattr(tune, "describe", lambda _topology: None)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: envpool if "envpool" in " ".join(keys) else 2.0)
     monkeypatch.setattr(tune, "find_spec", lambda _name: object())
     assert tune.tune(path, [], tmp_path / "tuned.keys") == 0

@@ -217,9 +217,11 @@ def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, m
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
         run = write_run(tmp_path / "run", [row(1)], [{**SPAWNED[0], "pid": os.getpid()}], **about)
         runs = WatchedRuns(tmp_path)
+        runs.look()
         runs.measure()
         runs.measure()
         supervisor.kill()
+    runs.look()
     runs.measure()
     watched = runs.get(id_of(run))
     assert watched is not None and watched.view.has_ended
@@ -238,10 +240,22 @@ def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pyt
         process.state, process.pid = state, os.getppid() if number > 3 else os.getpid()
         load.sample([process])
         assert (load.newest("trainer") is not None) == (number in (1, 2, 5))
+        assert None not in load.of("trainer")["cores"][-1:], "the page writes the last number beside the picture"
     samples = load.of("trainer")
     assert samples["seconds"] == [1_000_020.0, 1_000_040.0, 1_000_080.0, 1_000_100.0]
     for name in ("cores", "bytes"):
         assert [number is None for number in samples[name]] == [False, False, True, False]
+
+
+def test_samples_of_the_machine_are_kept_for_ten_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A desk that had no time for a while drew a picture of hours."""
+    runs = WatchedRuns(tmp_path)
+    runs.measure()
+    runs.measure()
+    assert len(runs.machine.samples()["seconds"]) == 1
+    monkeypatch.setattr(time, "time", partial(float, time.time() + 601.0))
+    runs.measure()
+    assert len(runs.machine.samples()["seconds"]) == 1
 
 
 @pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "\x00\x1f\x7f", "new\nline", "größe", "</script>", ""])
@@ -315,6 +329,7 @@ def test_processes_are_listed_with_restarts_load_and_age(tmp_path: Path) -> None
     again = {**spawned[2], "incarnation": 1, "time": "no time"}
     run = write_run(tmp_path / "run", [row(1)], [*spawned, DIED, again], **me())
     runs = WatchedRuns(tmp_path)
+    runs.look()
     for _ in range(3):
         runs.measure()
     watched = runs.get(id_of(run))
@@ -398,6 +413,7 @@ def test_one_odd_run_hides_neither_itself_nor_others(tmp_path: Path, what: str) 
     odd = ODD_RUNS[what](tmp_path / "odd")
     write_run(tmp_path / "well", [row(1)])
     runs = WatchedRuns(tmp_path)
+    runs.look()
     runs.measure()
     told = Overview(runs).changed()
     assert sorted(one["name"] for one in told["runs"]) == ["odd", "well"]

@@ -166,7 +166,10 @@ def test_processes_share_lines_only_when_they_must() -> None:
 
 
 def test_the_best_mean_is_remembered_and_the_time_left_is_smooth() -> None:
-    view = seen()
+    view = seen(None)
+    for number in range(100):
+        at = {"time_s": 554.0 + 2 * number, "env_steps": 11_000_000 + 10_000 * number}
+        view = view.with_row(ROW | at)
     view = view.with_row(ROW | {"episode_return_mean": 300.0, "env_steps_per_s": 0.0})
     assert view.best_return == 321.25
     assert view.left_s == pytest.approx(68_000_000 / 5000.0)

@@ -423,6 +423,19 @@ def test_a_learner_takes_its_checkpoints_to_another_node(made: Cluster, tmp_path
     assert made.of(ev.Spawned)[-1].node == "node-0"
 
 
+def test_a_learner_with_only_its_first_weights_gets_the_checkpoints_of_learner_0_on_its_node(
+    made: Cluster, tmp_path: Path
+) -> None:
+    for saved in ("0", "500", "learner-1/0"):
+        checkpoint(tmp_path / "run" / "checkpoints" / saved)
+    start(made, 1, resume=True)
+    made.turn(10)
+    assert made.started() == [("trainer-1", "node-1")]
+    there = made.folder("node-1") / "checkpoints"
+    assert {steps_of(folder) for folder in folders(there)} == {0, 500}
+    assert not folders(directory_of(there, 1)), "it would continue from these"
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_learners_of_one_node_that_begin_from_one_checkpoint_find_it_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int

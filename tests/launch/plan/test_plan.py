@@ -299,6 +299,13 @@ def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
     assert settings.replay.settings.capacity_steps == 1001
 
 
+@pytest.mark.parametrize(("mode", "own"), [("sync", False), ("async", True), ("gossip", True)])
+def test_the_evaluator_of_several_learners_reads_the_weights_of_each(mode: str, own: bool) -> None:
+    evaluator = told(planned(f"mode={mode}", "learners.count=2", "evaluator.count=1"), "evaluator-0")
+    assert isinstance(evaluator, EvaluatorSettings)
+    assert (evaluator.weights, evaluator.own_weights) == (ADDRESSES.each("weights"), own)
+
+
 def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -> None:
     topology = parse(
         "{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["evaluator.count=1", "replay.secondary_batch_size=64"]

@@ -64,3 +64,12 @@ def test_a_signal_while_the_environment_is_tried_ends_the_child_and_leaves_no_fi
     assert within(5.0, lambda: not Path(f"/proc/{pid}").exists())
     assert [*(slow / "tmp").iterdir()] == []
     assert not (slow / "new").exists()
+
+
+def test_a_missing_gpu_is_refused_only_where_this_machine_would_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    text = "{env: {id: CartPole-v1}, algorithm: {name: ppo}, trainer: {device: cuda}}"
+    with pytest.raises(TopologyError, match="trainer.device: there is no device 'cuda'"):
+        probe.describe(parse(text))
+    on_nodes = ["mode=sync", "learners.count=2", "nodes.count=2", "nodes.listen=10.0.0.1:5555"]
+    assert probe.describe(parse(text, on_nodes)).weights == probe.describe(parse(text), here=False).weights > 0

@@ -77,13 +77,26 @@ def test_what_learners_said_remains_when_all_of_them_have_left() -> None:
     assert (row["env_steps"], row["episodes"]) == (110, 390)
 
 
-def test_a_silent_learner_adds_no_rate_but_keeps_its_games() -> None:
+def test_of_a_silent_learner_only_the_totals_count() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", A, 0.0)
     rows.add("trainer-1", B, 0.0)
     row = rows.add("trainer-1", B, 9.0)
     assert row is not None
     assert (row["env_steps_per_s"], row["episodes"]) == (10.0, 390)
+    assert (row["episode_return_mean"], row["episodes_in_mean"], row["loss"]) == (4.0, 50, 4.0)
+
+
+def test_learners_whose_updates_take_longer_than_a_report_are_not_silent() -> None:
+    rows, given = LearnerRows(2.0), []
+    for cycle in range(4):
+        given.append(rows.add("trainer-0", A, 10.0 * cycle))
+        rows.add("trainer-1", B, 10.0 * cycle + 0.01)
+    assert [row["env_steps_per_s"] for row in given[2:] if row] == [40.0] * 2
+    assert given[-1] is not None and given[-1]["episodes"] == 390
+    rows.add("trainer-0", A, 40.0)
+    last = rows.add("trainer-0", A, 61.0)
+    assert last is not None and last["env_steps_per_s"] == 30.0, "three of its own intervals without a row"
 
 
 def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:

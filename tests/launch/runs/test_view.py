@@ -229,6 +229,19 @@ def test_the_time_left_follows_a_rate_that_changes_for_good() -> None:
     assert seen.left_s == pytest.approx((1_000_000 - steps) / 100, rel=0.02)
 
 
+@pytest.mark.parametrize(("first_s", "first_steps"), [(3600.0, 7_200_000), (60.0, 1000)])
+def test_an_untypical_first_rate_weighs_only_as_the_time_in_which_it_was_measured(
+    first_s: float, first_steps: int
+) -> None:
+    """The rate after a resume, or after a slow start, weighed as if it had been measured for the age of the run."""
+    seen = RunView("resumed", total_steps=100_000_000)
+    for number in range(31):
+        rate = 2000.0 if number else 500.0
+        steps = first_steps + 4000 * number
+        seen = seen.with_row({"time_s": first_s + 2.0 * number, "env_steps": steps, "env_steps_per_s": rate})
+    assert seen.left_s is not None and seen.left_s < 1.2 * (100_000_000 - steps) / 2000
+
+
 def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
     seen = RunView("slow").with_row({**ROWS[1], "updates": 3}).with_row({**WAITING, "updates": 3})
     assert seen.awaited.startswith("next update in about 41 s")

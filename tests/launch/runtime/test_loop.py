@@ -612,6 +612,15 @@ def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: 
     ]
 
 
+def test_a_resumed_run_does_not_speak_of_a_rate_that_stays_the_same(tmp_path: Path, lead: Lead) -> None:
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    for resume, steps in ((False, "total_steps=100"), (True, "total_steps=300")):
+        with runner(tmp_path / "run", None, resume, "optimizer.schedule=constant", steps) as run:
+            lead(run)
+    said = [cause for kind, cause in notes(tmp_path / "run") if kind == "resumed"]
+    assert said and not any("schedules end" in cause for cause in said)
+
+
 def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         lead(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actorlearn.wire.messages import Reply
+from actorlearn.wire.messages import Reply, Report
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.launch.supervision.story import (
@@ -19,6 +19,8 @@ from tests.launch.supervision.story import (
     asked,
     exits,
     finished,
+    lose,
+    received,
     running,
     two,
     up,
@@ -34,6 +36,19 @@ def test_a_run_that_is_done() -> None:
     assert story.done == ev.Done("finished", 0, summary={"env_steps": 500})
     assert story.all[-1] == story.done
     assert [note.kind for note in story.ever(ev.Note)].count("ended") == 4
+
+
+def test_the_games_of_a_learner_that_was_given_up_count_in_the_summary() -> None:
+    story = two().at(
+        1, received("trainer-1", Report(row={"env_steps": 40, "episodes": 90, "episode_return_mean": 1.0}))
+    )
+    story = lose(story, "trainer-1").then(
+        finished("trainer-0", "total_steps", env_steps=500, episodes=300, episode_return_mean=4.0)
+    )
+    story.then(ev.Exited("trainer-0", 0, 0), *exits(["simulator-0", "simulator-1"]))
+    assert story.done is not None and story.done.status == "finished"
+    summary = {key: story.done.summary[key] for key in ("env_steps", "episodes", "episode_return_mean")}
+    assert summary == {"env_steps": 500, "episodes": 390, "episode_return_mean": 4.0}
 
 
 def test_whoever_does_not_end_is_killed_after_5_s() -> None:

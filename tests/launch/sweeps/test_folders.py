@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launch.sweeps.folders import RunOutcome, go_on_from, read_outcome, read_points
-from tests.launch.runs.folders import write_run
+from tests.launch.runs.folders import write_lines, write_run
 
 SCORE = "episode_return_mean"
 
@@ -40,6 +40,29 @@ def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_pat
     part = folder(tmp_path / "part", [50], [0, 52])
     assert read_outcome(part, SCORE, 50).status == "finished"
     assert read_outcome(tmp_path / "none", SCORE, 100) == RunOutcome("")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "with_summary", "without"),
+    [
+        (["scoring", "evaluated"], "finished", "finished"),
+        (["evaluated", "scoring", "stopping"], "stopped", "died"),
+        (["evaluated", "scoring"], "finished", "died"),  # with a summary, its evaluator was given up
+        (["evaluated", "stopping"], "finished", "died"),  # with a summary, evaluator.stop_at_score was reached
+        (["scoring", "stopping", "resumed", "scoring", "evaluated"], "finished", "finished"),
+        (["scoring", "evaluated", "resumed", "evaluated"], "finished", "died"),
+    ],
+)
+def test_a_run_that_ended_while_its_final_weights_were_evaluated_is_continued_for_its_score(
+    kinds: list[str], with_summary: str, without: str, tmp_path: Path
+) -> None:
+    goal = "eval_return_mean"
+    summary = {"status": "finished", "env_steps": 104, goal: 1.0, "eval_env_steps": 50}
+    for name, written, expected in (("ended", summary, with_summary), ("killed", None, without)):
+        run = folder(tmp_path / name, [50, 104], [0, 104], written)
+        write_lines(run / "events.jsonl", [{"kind": kind} for kind in kinds])
+        assert read_outcome(run, goal, 100).status == expected
+        assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
 
 
 def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
