@@ -40,12 +40,12 @@ class LearningRun:
     @property
     def steps(self) -> float:
         """Environment steps at the last point."""
-        return self.curve.stretches[-1][-1][0]
+        return self.curve.points[-1][0]
 
     @property
     def minutes(self) -> float:
         """Minutes at the last point."""
-        return self.curve.stretches[-1][-1][1]
+        return self.curve.points[-1][1]
 
     @property
     def steps_per_s(self) -> float:
@@ -61,28 +61,25 @@ class LearningRun:
     @property
     def best(self) -> float:
         """The highest score."""
-        return max(score for stretch in self.curve.stretches for _, _, score in stretch)
+        return max(score for _, _, score in self.curve.points)
 
     @property
     def largest_fall(self) -> float:
         """Largest difference between the best score so far and a later score."""
         best = fall = float("-inf")
-        for stretch in self.curve.stretches:
-            for _, _, score in stretch:
-                best = max(best, score)
-                fall = max(fall, best - score)
+        for _, _, score in self.curve.points:
+            best = max(best, score)
+            fall = max(fall, best - score)
         return fall
 
     def score(self, axis: int, at: float) -> float:
         """Return the newest score at a number of steps (axis 0) or minutes (axis 1); the first if none is earlier."""
-        points = [point for stretch in self.curve.stretches for point in stretch]
-        before = [point for point in points if point[axis] <= at]
-        return (before or points[:1])[-1][2]
+        before = [point for point in self.curve.points if point[axis] <= at]
+        return (before or self.curve.points[:1])[-1][2]
 
     def minutes_to(self, score: float) -> float | None:
         """Return the minutes after which a score was first reached; None if it was not reached."""
-        points = (point for stretch in self.curve.stretches for point in stretch)
-        return next((minutes for _, minutes, reached in points if reached >= score), None)
+        return next((minutes for _, minutes, reached in self.curve.points if reached >= score), None)
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the reports that have it; None if none has it."""
@@ -91,7 +88,7 @@ class LearningRun:
 
     def mean_score(self, steps: float) -> float:
         """Return the mean of its scores up to a number of steps; the first score if none is earlier."""
-        points = [point for stretch in self.curve.stretches for point in stretch]
+        points = self.curve.points
         return fmean([point[2] for point in points if point[0] <= steps] or [points[0][2]])
 
 

@@ -86,8 +86,8 @@ class LocalSocket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address of the socket."""
 
 
-class Listens(Message, frozen=True):
-    """Public key and addresses of a process on a network. They replace those that the process sent before."""
+class Networked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Public key and addresses of a process on a network."""
 
     key: Key
     """Public key of the process, in hexadecimal digits."""
@@ -99,6 +99,10 @@ class Listens(Message, frozen=True):
     """Trainers in mode sync: newest generation of `learners` (see Order) in which this trainer takes part. It has an
     address only while it runs the hub, through which these trainers exchange.
     """
+
+
+class Listens(Message, Networked, frozen=True):
+    """Public key and addresses of a process on a network. They replace those that the process sent before."""
 
 
 class Left(Message, frozen=True):
@@ -195,21 +199,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Number of the inference server that chooses the simulator's actions."""
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Endpoint(Networked, frozen=True):
     """A process that communicates between machines. Others accept its messages while the newest Order lists it."""
 
     id: ProcessId
     """Identity of the process."""
-    key: Key
-    """Public key of the process, in hexadecimal digits."""
-    address: Tcp | None = None
-    """Address at which the process listens. None: it only connects to others."""
-    local: LocalSocket | None = None
-    """Address for processes of the same machine. None: they use ``address``, too."""
-    generation: Count = 0
-    """Trainers in mode sync: newest generation of `learners` (see Order) in which this trainer takes part. It has an
-    address only while it runs the hub, through which these trainers exchange.
-    """
 
 
 class Order(Message, frozen=True):

@@ -242,10 +242,9 @@ def _csv(report: SuiteReport) -> str:
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("run", "env_steps", "minutes", "score"))
     for curve in report.curves:
-        for stretch in curve.stretches:
-            lines.writerows(
-                (curve.label, f"{steps:.0f}", f"{minutes:.4g}", f"{score:.4g}") for steps, minutes, score in stretch
-            )
+        lines.writerows(
+            (curve.label, f"{steps:.0f}", f"{minutes:.4g}", f"{score:.4g}") for steps, minutes, score in curve.points
+        )
     return text.getvalue()
 
 

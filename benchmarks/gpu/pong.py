@@ -96,7 +96,7 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
 
 def _keep_curve(stay: Stay, trial: str, curve: LearningCurve) -> tuple[float, float, float]:
     """Write at most ``POINTS`` points of the curve to the folder, if there is one; return the newest point."""
-    points = [point for stretch in curve.stretches for point in stretch]
+    points = curve.points
     if (path := _file(stay, trial)) is not None:
         with path.open("w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *points[:: -(-len(points) // POINTS)]])

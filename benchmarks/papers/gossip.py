@@ -168,7 +168,7 @@ def figures(ran: dict[Case, list[GossipRun]], environments: int) -> Figures:
     """Return the data of the four panels; ``environments``: environments of each learner."""
     most, steps = max(count for _, count in ran), _least_steps(ran)
     alone = ran["sync", 1]
-    first = median(one.curve.stretches[0][0][2] for one in alone)
+    first = median(one.curve.points[0][2] for one in alone)
     threshold = (first + median(one.score(0, steps) for one in alone)) / 2
     gossiped = ran["gossip", most]
     rows = [row for one in gossiped for row in one.rows]

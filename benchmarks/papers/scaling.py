@@ -66,7 +66,7 @@ def scaling(request: BenchmarkRequest) -> SuiteReport:
                 progress.advance(task)
             curves += found
             scores = Spread(tuple(curve.final for curve in found))
-            steps = Spread(tuple(curve.stretches[-1][-1][0] for curve in found))
+            steps = Spread(tuple(curve.points[-1][0] for curve in found))
             shown = f"{scores.median:.1f} ({scores.low:.1f} to {scores.high:.1f})"
             rows.append((name, f"{steps.median:,.0f}", shown))
             bars[name] = steps

@@ -123,7 +123,7 @@ def _drawn(groups: Sequence[tuple[str, Sequence[LearningCurve]]], output: Path) 
     figure = make_figure(output, 11.0)
     by_steps, by_minutes = figure.subplots(1, 2, sharey=True)
     every = [curve for _, curves in groups for curve in curves]
-    most_steps = max(point[0] for curve in every for stretch in curve.stretches for point in stretch)
+    most_steps = max(steps for curve in every for steps, _, _ in curve.points)
     unit, unit_name = (1e6, "millions") if most_steps >= 1e6 else (1e3, "thousands")
     for number, (name, curves) in enumerate(groups):
         colour = COLOURS[number % len(COLOURS)]

@@ -42,6 +42,11 @@ class LearningCurve:
     """Number of stretches before a restore -> least environment steps of the reports up to the next stretch."""
 
     @property
+    def points(self) -> list[tuple[float, float, float]]:
+        """All points, in the order of the reports, including those that a restore has undone."""
+        return [point for stretch in self.stretches for point in stretch]
+
+    @property
     def final(self) -> float:
         """The newest value of the metric that no restore has undone."""
         return self.newest[-1][1]
@@ -65,7 +70,7 @@ class LearningCurve:
     @property
     def over_time(self) -> list[tuple[float, float]]:
         """Points (minutes, value) whose time is known, including those that a restore has undone."""
-        return [(minutes, value) for its in self.stretches for _, minutes, value in its if not math.isnan(minutes)]
+        return [(minutes, value) for _, minutes, value in self.points if not math.isnan(minutes)]
 
 
 @dataclass(frozen=True)

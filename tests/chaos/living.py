@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -355,13 +354,3 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return stat[stat.rindex(b")") + 2 :][:1] not in (b"Z", b"X")
-
-
-def wait_until(happened: Any, seconds: float, step_s: float = 0.02) -> bool:
-    """Whether it happens in time."""
-    deadline_s = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(step_s)
-    return True

@@ -17,9 +17,10 @@ from actorlearn.parameters.published import Published
 from launch.runs.jsonl import Lines
 from tests.chaos import census, judge, rows, topologies
 from tests.chaos.faults import Faults, Record, Watch, seconds
-from tests.chaos.living import Living, Process, alive, wait_until
+from tests.chaos.living import Living, Process, alive
 from tests.chaos.schedule import Fault, Trial
 from tests.chaos.stage import Stage
+from tests.waiting import within
 
 PATIENCE_S = 300.0
 """In which a run must have got over a fault; generous, because the machine may be training at the same time."""
@@ -299,7 +300,7 @@ class Attempt:
             self.run.process.wait()
             self.run.kill_replacements()
             gone_s = NODES_GONE_S if topologies.over_nodes(self.trial.mode) else GONE_S
-            if not wait_until(lambda: not self.run.all_pids(), gone_s):
+            if not within(gone_s, lambda: not self.run.all_pids()):
                 self.violations.append(f"left after the supervisor was killed: {census.left(self.run)}")
             record["gone_s"] = seconds(time.monotonic_ns() - since_ns)
         else:
@@ -342,7 +343,7 @@ class Attempt:
         """Wait for the run's own end."""
         assert self.run.process is not None
         ended = self.run.process.poll
-        if not wait_until(lambda: ended() is not None, PATIENCE_S):
+        if not within(PATIENCE_S, lambda: ended() is not None):
             raise Broken(f"the run did not end; {self._state()}")
         self.run.look()
         said = judge.summary(self.run)
@@ -351,7 +352,7 @@ class Attempt:
         self.violations += judge.unknown(said, self.run.said, self.run.life.lost_nodes)[1]
 
     def _nothing_left(self) -> None:
-        if not wait_until(lambda: not census.left(self.run), 5.0):
+        if not within(5.0, lambda: not census.left(self.run)):
             self.violations += [f"left: {what}" for what in census.left(self.run)]
 
 

@@ -13,26 +13,9 @@ import torch
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.checkpoint_folders import newest
 from actorlearn.processes.checkpoints import Checkpoints
-from actorlearn.wire.control import Control
-from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Message, Saved, Warned
+from actorlearn.wire.messages import Warned
 from tests.learning.made import trainer_settings
-
-
-class Told(Control):
-    """The child's end of a line on which nobody listens: keeps what is said."""
-
-    def __init__(self) -> None:
-        super().__init__(None, ProcessId("trainer"), "run-1")
-        self.said: list[Message] = []
-
-    def send(self, message: Message) -> None:
-        self.said.append(message)
-
-    @property
-    def saved(self) -> list[tuple[int, int]]:
-        """Steps and order of the checkpoints that were said to be saved."""
-        return [(message.env_steps, message.order) for message in self.said if isinstance(message, Saved)]
+from tests.processes.told import Told
 
 
 class Scene:

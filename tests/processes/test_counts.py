@@ -13,24 +13,10 @@ from actorlearn.memory.account import Account, account_fields
 from actorlearn.memory.shared import Segment
 from actorlearn.metrics.episodes import Episodes
 from actorlearn.processes.counts import Reports, TrainerCounts
-from actorlearn.wire.control import Control
-from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Message, Report
 from tests.learning.made import trainer_settings
+from tests.processes.told import Told
 
 METRICS = {"loss": 0.5, "gradient_norm": 2.0}
-
-
-class Told(Control):
-    """The child's end of a line on which nobody listens: keeps what is said."""
-
-    def __init__(self) -> None:
-        super().__init__(None, ProcessId("trainer"), "run-1")
-        self.rows: list[dict[str, float]] = []
-
-    def send(self, message: Message) -> None:
-        assert isinstance(message, Report)
-        self.rows.append(message.row)
 
 
 class Scene:

@@ -217,27 +217,27 @@ def test_a_part_of_a_run_ends_earlier_and_schedules_go_on_to_total_steps(tmp_pat
     assert (row["env_steps"], row["learning_rate"]) == (4 * STEPS, pytest.approx(whole * (1 - 3 / 8)))
 
 
-def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
+def resumed_without_newest(folder: Path, total_steps: int) -> Scene:
+    """A trainer that has ended, lost its newest checkpoint, and then resumed to this number of steps."""
+    scene = Scene(folder, checkpoint_every_steps=2 * STEPS)
     scene.run()
     newest = max(scene.settings.checkpoints.glob("[0-9]*"))
-    newest.rename(tmp_path / "never saved")
+    newest.rename(folder / "never saved")
     scene.said.clear()
-    scene.settings = msgspec.structs.replace(scene.settings, resume=True, total_steps=6 * STEPS)
+    scene.settings = msgspec.structs.replace(scene.settings, resume=True, total_steps=total_steps)
     scene.run()
+    return scene
+
+
+def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_path: Path) -> None:
+    scene = resumed_without_newest(tmp_path, 6 * STEPS)
     assert scene.summary["dropped_rolled_back"] == STEPS  # of the checkpoint at 4 rollouts, where 5 were learned
     assert scene.account.rollouts_learned == 7
     assert scene.summary["steps_used"] == 6 * STEPS
 
 
 def test_what_is_rolled_back_after_the_last_update_is_committed(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
-    scene.run()
-    newest = max(scene.settings.checkpoints.glob("[0-9]*"))
-    newest.rename(tmp_path / "never saved")
-    scene.said.clear()
-    scene.settings = msgspec.structs.replace(scene.settings, resume=True, total_steps=4 * STEPS)
-    scene.run()
+    scene = resumed_without_newest(tmp_path, 4 * STEPS)
     assert scene.summary["steps_used"] == scene.account.steps.used == 4 * STEPS
     assert scene.summary["dropped_rolled_back"] == scene.account.steps.dropped["rolled_back"] == STEPS
 

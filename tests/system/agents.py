@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tests.system.conftest import Command
 from tests.system.launched import Launched, hear_ctrl_c
+from tests.waiting import free_port
+
+if TYPE_CHECKING:
+    from tests.system.conftest import Command
 
 
 class Where(Protocol):
@@ -51,9 +53,7 @@ class Agents:
         self._where: Where = where or Here()
         self.names = names
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        with socket.socket() as port:
-            port.bind(("127.0.0.1", 0))
-            self.address = f"{self._where.head}:{port.getsockname()[1]}"
+        self.address = f"{self._where.head}:{free_port()}"
         made = command("keys", "new", *(word for name in names for word in ("--node", name)), self.keys)
         assert made.returncode == 0, made.stderr
 

@@ -18,8 +18,10 @@ import pytest
 
 from tests.sizes import ROOT
 from tests.system import slurm
+from tests.system.agents import Agents
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import PATIENCE_S, Launched, nodes_of, within
+from tests.system.launched import PATIENCE_S, Launched, nodes_of
+from tests.waiting import within
 
 CONFIGS = ROOT / "configs"
 QUICK = ["report.every_s=0.2", "simulators.count=2", "simulators.envs=4", "checkpoint.every_steps=1000"]
@@ -93,6 +95,13 @@ def command(environment: dict[str, str], tmp_path: Path) -> Command:
         )
 
     return call
+
+
+@pytest.fixture
+def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
+    """Agents of two nodes on this machine, and their keys; none is started yet."""
+    with Agents(tmp_path, environment, command, ["n0", "n1"]) as made:
+        yield made
 
 
 @pytest.fixture

@@ -214,16 +214,6 @@ def nodes_of(folder: Path) -> list[str]:
     return found
 
 
-def within(seconds: float, happened: Callable[[], bool]) -> bool:
-    """Whether it happens in time."""
-    deadline_s = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def finished(run: Launched) -> dict[str, object]:
     """The summary of a run that has come to its end, left nothing and lost nobody."""
     return _ended(run, 0, "finished")

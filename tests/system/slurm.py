@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.waiting import free_port
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "srun")
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 MACHINES = ("n1", "n2", "n3", "n4")
@@ -107,7 +109,7 @@ _MUNGE = {
 
 def _config(folder: Path) -> str:
     host = socket.gethostname().partition(".")[0]
-    ports = [_free_port() for _ in range(1 + len(MACHINES))]
+    ports = [free_port() for _ in range(1 + len(MACHINES))]
     lines = [
         "ClusterName=four",
         f"SlurmctldHost={host}(127.0.0.1)",
@@ -141,12 +143,6 @@ def _config(folder: Path) -> str:
     ]
     (folder / "state").mkdir()
     return "\n".join(lines) + "\n"
-
-
-def _free_port() -> int:
-    with socket.socket() as port:
-        port.bind(("127.0.0.1", 0))
-        return int(port.getsockname()[1])
 
 
 def _wait(true: Callable[[], bool], what: str, cluster: Slurm | None = None) -> None:

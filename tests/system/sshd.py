@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,18 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import within
+from tests.waiting import free_port, within
 
 SSHD = Path("/usr/sbin/sshd")
 HERE: Mapping[str, Sequence[str]] = {"127.0.0.1": ()}
 
 needs_sshd = pytest.mark.skipif(not SSHD.exists(), reason="there is no sshd: apt-get install openssh-server")
-
-
-def free_port() -> int:
-    with socket.socket() as port:
-        port.bind(("127.0.0.1", 0))
-        return int(port.getsockname()[1])
 
 
 def command_there(environment: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 
 from launch.machine.signals import REPEATED_S
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import Launched, within
+from tests.system.launched import Launched
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

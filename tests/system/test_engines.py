@@ -16,8 +16,9 @@ import pytest
 
 from tests.system import slurm
 from tests.system.conftest import PACED, Command, Start
-from tests.system.launched import Launched, nodes_of, within
-from tests.system.sshd import command_there, free_port, needs_sshd, sshd
+from tests.system.launched import Launched, nodes_of
+from tests.system.sshd import command_there, needs_sshd, sshd
+from tests.waiting import free_port, within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 

@@ -14,7 +14,8 @@ from actorlearn.parameters.checkpoint_folders import directory_of
 from tests.algorithms import stateful
 from tests.newest import newest_checkpoint
 from tests.system.conftest import CONFIGS, PACED, Command, Start
-from tests.system.launched import Launched, finished, processes_of, within
+from tests.system.launched import Launched, finished, processes_of
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system]
 

@@ -28,9 +28,10 @@ from tests.chaos.witness import OPTIMIZER
 from tests.newest import newest_checkpoint
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import Command, Start
-from tests.system.launched import Launched, within
+from tests.system.launched import Launched
 from tests.system.namespaces import namespaces
 from tests.system.ways import CATCH, LEARNS
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(1200)]
 

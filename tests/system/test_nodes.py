@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,13 @@ from actorlearn.parameters.chosen_checkpoints import choose_of_all, read_best
 from tests.runaways import lives
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import CONFIGS, PACED, Command, Start
-from tests.system.launched import within
+from tests.waiting import within
 from tests.wire.doors import Relay
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
 APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
 """Two learners that do not exchange."""
-
-
-@pytest.fixture
-def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
-    with Agents(tmp_path, environment, command, ["n0", "n1"]) as made:
-        yield made
 
 
 def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents: Agents, command: Command) -> None:

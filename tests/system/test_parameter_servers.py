@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,12 +19,6 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 
 SERVED = ["mode=async", "learners.count=2", "simulators.count=1", "inference.count=0", "report.every_s=0.5"]
 ENDLESS = [*SERVED, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40"]
-
-
-@pytest.fixture
-def agents(environment: dict[str, str], tmp_path: Path, command: Command) -> Iterator[Agents]:
-    with Agents(tmp_path, environment, command, ["n0", "n1"]) as made:
-        yield made
 
 
 def goes_on(run: Launched, more: int = 60) -> None:

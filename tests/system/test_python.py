@@ -27,7 +27,7 @@ from tests.sizes import ROOT
 from tests.system.blocks import blocks
 from tests.system.conftest import CONFIGS
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import within
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

@@ -11,7 +11,8 @@ from launch.spawning import guardian
 from tests.runaways import COUNT, lives, new_name, sleepers
 from tests.system.conftest import Command, Start
 from tests.system.environments import SLEEPERS_VARIABLE
-from tests.system.launched import Launched, within
+from tests.system.launched import Launched
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

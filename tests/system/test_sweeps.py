@@ -25,10 +25,11 @@ from launch.sweeps.state import STATE_FILE, read
 from launch.topology import strict_yaml
 from tests.system.conftest import CONFIGS, PACED, Command
 from tests.system.environments import PACED_VARIABLE
-from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of, within
+from tests.system.launched import PATIENCE_S, hear_ctrl_c, lines, processes_of
 from tests.system.namespaces import namespaces
 from tests.system.slurm import Slurm
 from tests.system.sshd import command_there, needs_sshd, sshd
+from tests.waiting import within
 
 pytestmark = [pytest.mark.system, pytest.mark.nightly, pytest.mark.timeout(3600)]
 

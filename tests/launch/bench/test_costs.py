@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from launch.simulate.scenario import Costs, Scenario, Work
 from launch.simulate.sweep import work_of
 from launch.topology.load import load
 from launch.topology.schema import SimulatorsSection
+from tests.launch.runs.folders import write_run
 
 WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
 REST = {"optimizer_s": 5e-3, "message_s": 1e-5, "byte_s": 1e-9, "hop_s": 1e-5, "add_s": 1e-4}
@@ -91,9 +91,7 @@ def test_the_topology_of_several_learners_is_measured_with_one() -> None:
 def run_of(folder: Path, rows: list[dict[str, float]], epochs: int = 1, evaluators: int = 0) -> RunFolder:
     sections = (f"algorithm: {{epochs: {epochs}}}", f"evaluator: {{count: {evaluators}}}")
     sections += ("learners: {count: 1}", "simulators: {count: 2}", "inference: {count: 0}")
-    (folder / "topology.yaml").write_text("\n".join(sections) + "\n")
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return RunFolder(folder, {})
+    return write_run(folder, topology="\n".join(sections) + "\n", rows=rows)
 
 
 def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:

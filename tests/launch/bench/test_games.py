@@ -12,22 +12,19 @@ import pytest
 from actorlearn.envs.atari import ids
 from launch.bench.atari_games import games
 from tests.launch.asking import ask, refused
+from tests.launch.runs.folders import write_run
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def make_run(path: Path, env_id: str, evaluated: Sequence[float] = (), trained: float | None = 7.0) -> Path:
     """A run of 1,000 steps with evaluations of two games each."""
-    path.mkdir(parents=True)
-    (path / "topology.yaml").write_text(f"env: {{id: {env_id}}}\n")
     row = {"env_steps": 1000, "frames": 4000, "episode_return_mean": trained}
-    (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
     events: list[dict[str, Any]] = [{"kind": "spawned", "process": "trainer"}]
     for number, mean in enumerate(evaluated, start=1):
         about = {"env_steps": 100 * number, "policy_version": number}
         events.append({"kind": "evaluated", "mean": mean, "returns": [mean - 1, mean + 1], **about})
-    (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    return path
+    return write_run(path, topology=f"env: {{id: {env_id}}}\n", rows=[row], events=events).path
 
 
 def test_every_row_agrees_with_the_percents_printed_beside_it() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.launch.asking import ask, refused
+from tests.launch.runs.folders import write_run
 
 ENDS = {("a2c", 1): 5.0, ("a2c", 2): 7.0, ("a2c", 3): 6.0, ("ppo", 1): 9.0, ("ppo", 2): 8.0, ("ppo", 3): 10.0}
 
@@ -22,12 +23,9 @@ def runs(empty_folder: Path) -> Path:
 
 
 def make_run(folder: Path, algorithm: str, seed: int, points: list[tuple[int, float]], env: str = "Cart") -> None:
-    folder.mkdir(parents=True)
-    (folder / "topology.yaml").write_text(
-        f"name: {folder.name}\nseed: {seed}\nenv: {{id: {env}}}\nalgorithm: {{name: {algorithm}}}\n"
-    )
+    topology = f"name: {folder.name}\nseed: {seed}\nenv: {{id: {env}}}\nalgorithm: {{name: {algorithm}}}\n"
     rows = [{"time_s": float(s), "env_steps": s, "episode_return_mean": score, "loss": -score} for s, score in points]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_run(folder, topology=topology, rows=rows)
 
 
 def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) -> None:

@@ -11,19 +11,17 @@ import pytest
 import yaml
 
 from launch.commands.health import health
+from tests.launch.runs.folders import write_run
 
 TOPOLOGY = {"total_steps": 1000, "optimizer": {"clip_norm": 1.0, "learning_rate": 0.1}, "algorithm": {"epochs": 1}}
 
 
 def run_of(folder: Path, dead: list[float]) -> str:
-    folder.mkdir()
-    (folder / "topology.yaml").write_text(yaml.safe_dump(TOPOLOGY))
     rows: list[Mapping[str, Any]] = [
         {"time_s": 2.0 * at, "env_steps": 10 * at, "updates": 10 * at, "dead_units": share}
         for at, share in enumerate(dead, 1)
     ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(folder)
+    return str(write_run(folder, topology=yaml.safe_dump(TOPOLOGY), rows=rows).path)
 
 
 def test_a_healthy_run_is_said_to_be_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

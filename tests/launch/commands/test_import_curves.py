@@ -19,6 +19,7 @@ from tests.examples import examples
 from tests.fuzz.nearly import edited_bytes
 from tests.launch.asking import ask, refused
 from tests.launch.foreign.sb3_logs import CLEANRL, PPO_1, PPO_2
+from tests.launch.runs.folders import write_run
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -76,12 +77,9 @@ def test_monitors_of_several_environments_count_the_steps_of_all() -> None:
 def test_imported_runs_are_plotted_and_compared_beside_ours(tmp_path: Path) -> None:
     imported(CLEANRL.parent)
     for seed in (1, 2):
-        ours = tmp_path / "runs" / f"ours-{seed}"
-        ours.mkdir()
         keys = f"name: ours\nseed: {seed}\nenv: {{id: CartPole-v1}}\nalgorithm: {{name: ppo}}\n"
-        (ours / "topology.yaml").write_text(keys)
         rows = [{"time_s": steps / 100, "env_steps": steps, SCORE: steps / 40 + seed} for steps in (100, 2_500)]
-        (ours / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_run(tmp_path / "runs" / f"ours-{seed}", topology=keys, rows=rows)
     names = ["PPO_1", "PPO_2", CLEANRL.name, "ours-1", "ours-2"]
     told = json.loads(ask("compare", *names, "--json", "-o", "all.svg").stdout)
     by_algorithm = {group["keys"]["algorithm.name"]: group for group in told["groups"]}

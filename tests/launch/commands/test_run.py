@@ -15,7 +15,7 @@ from launch.display.console import PlainConsole
 from launch.runs import find, view
 from launch.runtime import loop
 from launch.topology.load import parse
-from tests.launch.runs.folders import make_run
+from tests.launch.runs.folders import make_run, write_lines
 
 
 def test_a_run_first_says_what_it_trains_where_and_how_to_watch_it() -> None:
@@ -62,7 +62,7 @@ def test_the_display_of_a_resumed_run_goes_on_from_its_earlier_lives(
     (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1024\n")
     scored = ((100, 1.0), (200, 90.0), (300, 70.0))
     reports = [{"env_steps": steps, "episode_return_mean": score, **changes} for steps, score in scored]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in reports))
+    write_lines(folder / "metrics.jsonl", reports)
 
     def resumed(*_: object, accepted: Callable[[float], PlainConsole], **__: Any) -> int:
         console = accepted(3600.0)

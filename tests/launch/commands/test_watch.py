@@ -11,13 +11,15 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launch.commands import watch
 from launch.runs import find, view
-from tests.launch.runs.folders import make_run
+from tests.launch.runs.folders import make_run, write_run
 from tests.sizes import ROOT
 
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
@@ -25,20 +27,21 @@ ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 """A control sequence of a terminal: its numbers and its letter."""
 
 
-def row(env_steps: int, score: float) -> str:
-    return json.dumps({"time_s": env_steps / 10, "env_steps": env_steps, "episode_return_mean": score}) + "\n"
+def row(env_steps: int, score: float) -> dict[str, float]:
+    return {"time_s": env_steps / 10, "env_steps": env_steps, "episode_return_mean": score}
 
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
     """The folder of a run that has ended, whose simulator died."""
-    folder = make_run(tmp_path / "runs", "cart-1")
-    (folder / "topology.yaml").write_text(TOPOLOGY)
-    (folder / "metrics.jsonl").write_text("".join(row(100 * i, 10.0 * i) for i in range(1, 11)))
     died = {"time_s": 9.0, "kind": "died", "process": "simulator-1", "incarnation": 0, "cause": "killed by signal 9"}
-    (folder / "events.jsonl").write_text(json.dumps(died) + "\n")
-    (folder / "summary.json").write_text(json.dumps({"status": "finished", "wall_time_s": 100.0}))
-    return folder
+    return write_run(
+        make_run(tmp_path / "runs", "cart-1"),
+        topology=TOPOLOGY,
+        rows=[row(100 * i, 10.0 * i) for i in range(1, 11)],
+        events=[died],
+        summary={"status": "finished", "wall_time_s": 100.0},
+    ).path
 
 
 def in_a_terminal(width: int, height: int, *arguments: object, **environment: str) -> str:
@@ -112,7 +115,7 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
         [
             lambda: None,
             lambda: append(folder / "metrics.jsonl", row(200, 20.0)),
-            lambda: append(folder / "events.jsonl", json.dumps(died) + "\n"),
+            lambda: append(folder / "events.jsonl", died),
             end,
         ]
     )
@@ -128,6 +131,6 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
     ]
 
 
-def append(file: Path, line: str) -> None:
+def append(file: Path, line: Mapping[str, Any]) -> None:
     with file.open("a") as opened:
-        opened.write(line)
+        opened.write(json.dumps(line) + "\n")

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.runs import find
 from launch.runs.find import RunFolder
+from tests.launch.runs import folders
 
 SPAWNED = [
     {"kind": "spawned", "process": name, "incarnation": 0, "role": role, "learner": 0, "pid": 7, "time_s": 0.5}
@@ -28,17 +28,11 @@ def write_run(
     folder: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]] = (), **meta: Any
 ) -> RunFolder:
     """Write a run; ``meta`` may make it alive, and have its ``seed`` and ``horizon``."""
-    folder.mkdir(parents=True, exist_ok=True)
     seed, horizon = meta.pop("seed", 1), meta.pop("horizon", 5)
-    (folder / "topology.yaml").write_text(
+    topology = (
         f"name: made\nseed: {seed}\ntotal_steps: 100_000\nenv: {{id: CartPole-v1}}\nalgorithm: {{horizon: {horizon}}}\n"
     )
-    (folder / "meta.json").write_text(json.dumps({"run_id": folder.name, **meta}))
-    for name, lines in (("metrics.jsonl", rows), ("events.jsonl", events)):
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = find.read(folder)
-    assert found is not None
-    return found
+    return folders.write_run(folder, topology=topology, rows=rows, events=events, meta={"run_id": folder.name, **meta})
 
 
 def append(run: RunFolder, file: str, *lines: Mapping[str, Any]) -> None:

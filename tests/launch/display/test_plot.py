@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -14,21 +13,19 @@ import pytest
 from launch.display.plot import figure_of, plot
 from launch.runs.curves import read_curve
 from launch.runs.find import RunFolder
+from tests.launch.runs.folders import write_lines, write_run
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> RunFolder:
     """A run folder with reports of (time_s, env_steps, mean score)."""
-    folder.mkdir(parents=True)
     rows = [
         {"time_s": t, "env_steps": s, "frames": 4 * s, "env_steps_per_s": 1000.0, "episode_return_mean": r} | more
         for t, s, r in points
     ]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    if name:
-        (folder / "topology.yaml").write_text(f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n")
-    return RunFolder(folder, {})
+    topology = f"name: {name}\nenv: {{id: ALE/Pong-v5}}\n" if name else None
+    return write_run(folder, topology=topology, rows=rows)
 
 
 def test_a_run_is_drawn_as_a_picture(tmp_path: Path) -> None:
@@ -120,7 +117,7 @@ def test_groups_of_one_name_are_told_apart_by_keys(tmp_path: Path) -> None:
 def test_seeds_that_have_no_step_in_common_are_drawn_without_a_band(tmp_path: Path) -> None:
     runs = make_seeds(tmp_path, [1.0, 2.0])
     late = [{"time_s": 9.0 + s, "env_steps": s, "episode_return_mean": 1.0} for s in (900, 1000)]
-    (runs[1].path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in late))
+    write_lines(runs[1].path / "metrics.jsonl", late)
     plot(runs, tmp_path / "x.svg")
     assert "pong, 2 runs, 1,000 steps/s" in (tmp_path / "x.svg").read_text()
 
@@ -153,7 +150,7 @@ def test_curves_without_a_clock_are_drawn_against_steps_alone(tmp_path: Path) ->
     runs = make_seeds(tmp_path, [1.0, 2.0])
     for run in runs:
         rows = [{"env_steps": s, "episode_return_mean": 1.0} for s in (100, 200)]
-        (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_lines(run.path / "metrics.jsonl", rows)
     plot(runs, tmp_path / "band.png")
     plot(runs[:1], tmp_path / "line.png")
     assert read_curve(runs[0]).newest == [(100.0, 1.0), (200.0, 1.0)] and not read_curve(runs[0]).over_time

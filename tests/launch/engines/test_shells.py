@@ -15,7 +15,7 @@ import pytest
 from launch.engines.shells import SCRIPT, ShellEngine, shell, shells_live
 from launch.engines.specs import NodeCommand, node_command
 from launch.topology.schema import NodesSection
-from tests.launch.engines.waiting import within
+from tests.waiting import within
 
 KEY = "name a\npublic 00\nsecret 11\nhead 22\n"
 STAND_IN = """

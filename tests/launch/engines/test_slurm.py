@@ -15,7 +15,7 @@ from launch.engines.slurm import SlurmJobs, SlurmSteps, open_slurm, write_script
 from launch.engines.specs import NodeCommand, node_command
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
-from tests.launch.engines.waiting import within
+from tests.waiting import within
 
 Install = Callable[..., None]
 

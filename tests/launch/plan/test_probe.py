@@ -15,6 +15,7 @@ from launch.plan import probe
 from launch.spawning import guardian
 from launch.topology.load import TopologyError, parse
 from tests.sizes import ROOT
+from tests.waiting import within
 
 SLOW = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
 
@@ -26,13 +27,6 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{tmp_path}")
     return tmp_path
-
-
-def gone(pid: int, within_s: float = 5.0) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    return not Path(f"/proc/{pid}").exists()
 
 
 def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +61,7 @@ def test_a_signal_while_the_environment_is_tried_ends_the_child_and_leaves_no_fi
     assert run.returncode == 128 + number, stderr
     interrupted = command[0] == "run" and number == signal.SIGINT  # Ctrl-C: somebody is there to read it
     assert stderr == ("actorlearn: interrupted before the run began; nothing was saved\n" if interrupted else "")
-    assert gone(int(pid))
+    assert within(5.0, lambda: not Path(f"/proc/{pid}").exists())
     assert [*(slow / "tmp").iterdir()] == []
     assert not (slow / "new").exists()
 

@@ -16,7 +16,7 @@ from launch.errors import FailedError
 from launch.runs import find, view
 from launch.runs.find import RunFolder
 from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identify
-from tests.launch.runs.folders import make_run, me
+from tests.launch.runs.folders import make_run, me, write_run
 
 ROWS = [
     {"time_s": 2.0 * n, "env_steps": 40 * n, "env_steps_per_s": 20.0, "episode_return_mean": score, "loss": 0.5}
@@ -35,16 +35,15 @@ SUMMARY = {"status": "finished", "wall_time_s": 61.0, "env_steps": 80, "env_step
 
 def folder(at: Path, **meta: Any) -> RunFolder:
     """A run of 80 steps of 100, saved by two learners."""
-    for checkpoint in ("000000000080", "000000000000", "learner-1/000000000040"):
-        (at / "checkpoints" / checkpoint).mkdir(parents=True)
-    (at / "topology.yaml").write_text("name: pong\ntotal_steps: 100\nenv: {id: ALE/Pong-v5}\n")
-    (at / "meta.json").write_text(json.dumps({"run_id": "abc", "version": "0.1.0", **meta}))
-    (at / "summary.json").write_text(json.dumps(SUMMARY))
-    for name, lines in (("metrics.jsonl", ROWS), ("events.jsonl", EVENTS)):
-        (at / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = find.read(at)
-    assert found is not None
-    return found
+    return write_run(
+        at,
+        topology="name: pong\ntotal_steps: 100\nenv: {id: ALE/Pong-v5}\n",
+        rows=ROWS,
+        events=EVENTS,
+        summary=SUMMARY,
+        meta={"run_id": "abc", "version": "0.1.0", **meta},
+        saved=("000000000080", "000000000000", "learner-1/000000000040"),
+    )
 
 
 def test_an_ended_run_is_seen_whole(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from launch.topology.load import load, parse
 from tests.failing_disk import TROUBLES, FailingDisk
 from tests.launch.described import DESCRIPTION
 from tests.launch.opened import opened, ready
+from tests.launch.runs.folders import write_lines
 
 FILES = ("events.jsonl", "metrics.jsonl")
 
@@ -405,7 +406,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
     rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
-    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "run" / "events.jsonl", rows)
     for resume in (False, True):
         with runner(tmp_path / "run", None, resume) as run:
             assert run.attached_before == (["simulator-2", "simulator-3"] if resume else [])
@@ -424,7 +425,7 @@ def test_a_resumed_run_that_ends_before_its_first_report_counts_up_to_its_checkp
     """It had reached 50,000 steps, and was resumed at 10,000."""
     saved(tmp_path / "run" / "checkpoints" / "10000")
     rows = [{"time_s": steps / 100, "env_steps": steps, "frames": 4 * steps} for steps in (9_990, 20_000, 50_000)]
-    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "run" / "metrics.jsonl", rows)
     with runner(tmp_path / "run", None, True) as run:
         lead(run)
     summary = read_object(tmp_path / "run" / "summary.json")
@@ -641,7 +642,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
         *((("detached", "trainer-0"), ("detached", "trainer-1")) if all_of_them else ()),
     ]
     rows = [{"kind": kind, "process": process, "incarnation": 0} for kind, process in events]
-    (tmp_path / "run" / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_lines(tmp_path / "run" / "events.jsonl", rows)
     gossip = ("mode=gossip", "learners.count=3", "evaluator.count=1")
     saved(tmp_path / "run" / "checkpoints" / "20")
     with runner(tmp_path / "run", None, True, *gossip) as run:

@@ -18,7 +18,7 @@ import pytest
 from launch.spawning import guardian
 from launch.spawning.guardian import ROLE_MARK, Guardian
 from tests.runaways import COUNT, command, lives, new_name, sleepers
-from tests.system.launched import within
+from tests.waiting import within
 
 SUPERVISOR = """
 import sys, time

@@ -22,7 +22,7 @@ from launch.spawning.guardian import ROLE_MARK, CapturedCommand, Guardian
 from launch.spawning.prepared import prepared, take, wait_for_imports
 from tests import named
 from tests.runaways import lives
-from tests.system.launched import within
+from tests.waiting import within
 
 TELLING = """
 import json, os, random, subprocess, sys, time

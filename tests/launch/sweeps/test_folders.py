@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch.sweeps.folders import RunOutcome, go_on_from, read_outcome, read_points
+from tests.launch.runs.folders import write_lines, write_run
 
 SCORE = "episode_return_mean"
 
@@ -18,12 +18,8 @@ def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, An
     for steps_saved in saved:
         (path / "checkpoints" / f"{steps_saved:012}").mkdir()
         (path / "checkpoints" / f"{steps_saved:012}" / "manifest.json").write_text(f"{steps_saved}")
-    (path / "topology.yaml").write_text(json.dumps({"total_steps": 100}))
-    rows = ({"env_steps": at, "time_s": 1.0, SCORE: at / 100} for at in steps)
-    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    if summary is not None:
-        (path / "summary.json").write_text(json.dumps(summary))
-    return path
+    rows = [{"env_steps": at, "time_s": 1.0, SCORE: at / 100} for at in steps]
+    return write_run(path, topology="total_steps: 100\n", rows=rows, summary=summary).path
 
 
 def test_a_summary_is_believed(tmp_path: Path) -> None:
@@ -61,7 +57,7 @@ def test_a_run_that_was_killed_before_its_final_weights_were_evaluated_is_contin
 ) -> None:
     run = folder(tmp_path / "run", [50, 104], [0, 104])
     told = [{"kind": "evaluated", "final": True} if kind == "final" else {"kind": kind} for kind in events]
-    (run / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in told))
+    write_lines(run / "events.jsonl", told)
     assert read_outcome(run, "eval_return_mean", 100).status == status
     assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
 
