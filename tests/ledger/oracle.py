@@ -17,6 +17,7 @@ import numpy as np
 
 from actorlearn.memory.account import REASONS, Account, StepCounts
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.checkpoint_folders import learner_of
 from actorlearn.replay.flushed import Flushed
 from tests.ledger.counting import PARTS, ROWS, Row, counts_of, row_of
 from tests.ledger.env import read
@@ -81,13 +82,13 @@ class Balance:
     """Production for a learner since its counts began, and what its account says of it."""
 
     produced: int
-    """Before the checkpoint that it was resumed from, and since the run was resumed."""
+    """Before its own checkpoint, if it was resumed from one, and since the run was resumed."""
     steps: list[Step]
     """Steps of this life."""
     learned: int
     counts: StepCounts
     before: StepCounts
-    """Counts of the checkpoint that it was resumed from."""
+    """Counts of the checkpoint that it was resumed from; 0 if that is another learner's."""
 
 
 def balance(world: World, learner: int) -> Balance:
@@ -95,8 +96,8 @@ def balance(world: World, learner: int) -> Balance:
     steps = [step for step in world.produced[world.life :] if step.learner == learner]
     learned, counts = Account(world.kept[f"account-{learner}"]).read_committed()
     begun, before = 0, StepCounts()
-    if learner in world.resumed:
-        saved = world.resumed[learner]
+    saved = world.resumed.get(learner)
+    if saved is not None and learner_of(saved.parent) == learner:  # else it counts from 0 with another's weights
         begun = world.saved[saved][learner] + learned_since(world, learner)
         before = msgspec.convert(checkpoint.load(saved).state["account"], StepCounts)
     return Balance(begun + len(steps), steps, learned, counts, before)
