@@ -459,6 +459,7 @@ def test_numbers_of_a_column_have_one_precision_and_one_right_edge(serve: Any, b
     digits = page.locator("body").inner_text()
     assert "00028374198234712" not in digits and "0.333333" not in digits
     page.locator("#curves summary").first.click()
+    page.locator("#curves table td").first.wait_for()  # the table is filled after it was opened
     cells = page.locator("#curves table td").all_inner_texts()
     assert {len(cell.rpartition(".")[2]) for cell in cells if cell != "–"} == {2}, "one picture has one precision"
     seen.picture("desk-digits")
