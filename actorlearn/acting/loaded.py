@@ -41,7 +41,7 @@ class LoadedPolicy:
         self.settings = settings
         """Shapes, actions, network and algorithm."""
         self.env = env
-        """Settings of the environment in which the policy was trained, with the source of the policy's masks."""
+        """Settings of the environment in which the policy was trained; ``action_mask`` is not auto."""
         self.checkpoint = checkpoint.path
         """Folder of the checkpoint that the weights were read from."""
         self.saved: Mapping[str, Any] = checkpoint.state

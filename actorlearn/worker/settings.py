@@ -311,8 +311,7 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     env: Env
     policy: PolicySettings
     own_weights: bool = True
-    """Whether learners have different weights. If not, the policy is that of any learner with the newest weights.
-    The files of earlier versions lack it."""
+    """Whether learners have different weights. If not, the policy is that of any learner with the newest weights."""
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -55,8 +55,9 @@ class Asked:
     def check(self) -> Topology:
         """Return the topology if it is valid, else raise TopologyError. This makes no environment.
 
-        A topology may be valid only if observations combine an image with other parts, because of a key of the network
-        for them. Then it is returned with an image that stands for the real ones; the run checks it with those.
+        The default network depends on the observations, which are not known here. If a key is valid only with the
+        network for images and other parts, the topology is returned as for such observations, with a made-up image.
+        The run itself makes the environment, and checks the topology again.
         """
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         source = self.path or ARGUMENT

@@ -95,7 +95,7 @@ class Supervisor:
         """Names of the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring, self._unscored = 0, False, False
-        """Number of interrupts; whether the run ends without a final evaluation, by request or at a score."""
+        """Number of interrupts; whether the run ends without a final evaluation; whether a user's stop caused that."""
         self._killed = self._abandoned = False
         """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
         self.best: Best | None = None
