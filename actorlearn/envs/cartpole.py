@@ -18,7 +18,7 @@ from gymnasium.utils.seeding import np_random
 Array = npt.NDArray[Any]
 
 EDGE = 0.05
-"""A game's four state variables begin uniformly between -EDGE and EDGE."""
+"""The four state variables of a new game are drawn uniformly between -EDGE and EDGE."""
 
 
 class CartPole(CartPoleVectorEnv):

@@ -30,14 +30,13 @@ Arguments = Mapping[str, Any]
 
 
 class VectorMaker(NamedTuple):
-    """What makes a vector environment."""
+    """A class or function that makes vector environments, and its arguments."""
 
     make: Maker
-    """The class or function."""
     kwargs: Arguments
-    """Its arguments, but for ``num_envs``."""
+    """Keyword arguments, without ``num_envs``."""
     key: str
-    """The key that names it in errors."""
+    """Key and value of the topology that select it, with which errors begin."""
     registration: Registered | None
     """The registration of ``env.id``; None if it has none."""
 
@@ -63,9 +62,9 @@ def construct(settings: GymnasiumSettings) -> tuple[Environment, int | None]:
 
 
 def construct_vector(settings: GymnasiumSettings, count: int) -> tuple[Vector, int] | None:
-    """Make the vector environment that ``env.vector`` selects; return it and the time limit that it does not apply.
+    """Make the vector environment that ``env.vector`` selects; return it and the time limit to apply to it, in steps.
 
-    The limit is in steps; 0: it applies the limit itself, or there is none. Returns None if the environments must be
+    The limit is 0 if the vector environment applies it, or if there is none. Returns None if the environments must be
     made and stepped one by one. Raises ValueError.
     """
     found = _vector_class(settings)
@@ -97,7 +96,7 @@ def spaces_of(settings: GymnasiumSettings) -> tuple[gymnasium.Space[Any], gymnas
 
 
 def _check_spaces(env_id: str, env: Environment | Vector, prefix: str) -> None:
-    """Raise ValueError unless ``env`` has an observation space and an action space; ``prefix``: of the attributes."""
+    """Raise ValueError unless ``env`` has an observation space and an action space; ``prefix`` begins their names."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         found = getattr(env, name, None)
         if not isinstance(found, gymnasium.Space):
@@ -253,7 +252,7 @@ def _check_arguments(maker: Maker, arguments: tuple[Any, ...], kwargs: Mapping[s
 def _one_line(what: str, module: str) -> Iterator[None]:
     """Turn any exception raised while an environment is made into a ValueError with a message of one line.
 
-    ``module`` is the one that makes the environment; it determines which package the message tells to install.
+    ``module``, which makes the environment, determines the package that the message recommends to install.
     """
     try:
         yield

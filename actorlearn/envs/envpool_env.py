@@ -77,7 +77,7 @@ POOLS = frozenset(
         "thread_affinity_offset",
     }
 )
-"""Arguments that all environments of EnvPool have and the topology determines; env.kwargs may not have them."""
+"""Arguments of all EnvPool environments that the topology determines, so that env.kwargs must not contain them."""
 
 Array = npt.NDArray[Any]
 Tree = Any
@@ -227,7 +227,7 @@ class Pooled(ShortRepr):
             if move.action is None:
                 self._start(move.chosen)
                 continue
-            ids, action = self._ids[move.chosen], move.action.astype(self._dtype)  # scaled from the same float32
+            ids, action = self._ids[move.chosen], move.action.astype(self._dtype)  # so that scaling rounds as before
             found = self._pool.step(self._taken(action)[ids], ids)
             self._newest[ids] = self._converted(found[0], found[4])
             terminated, truncated = self._ends(found[2], found[3], found[4])

@@ -2,7 +2,7 @@
 
 ``metadata["autoreset_mode"]`` says how the vector behaves when a game ends
 (https://farama.org/Vector-Autoreset-Mode). A `VectorEnv` always returns a game's final observation, and in the
-following step the first observation of the next game. It makes them from the vector's results as follows:
+following step the first observation of the next game. The adapter gets both as follows:
 
 =========  ======================================  ================================================================
 mode       the step that ends a game returns       the following step
@@ -18,9 +18,9 @@ The action that a policy chose for a final observation is not used. In its place
 the first valid action.
 
 ``reset(options={"reset_mask": [B] bool})`` begins chosen games. Every vector of mode DISABLED supports this, and so do
-vectors that have ``metadata["reset_mask"] = True``. Another vector cannot begin single games (``spec.no_restart``). If
-its mode is SAME_STEP, the first observation of a game is the one after an action that no policy chose; the reward of
-this action is not counted.
+vectors that have ``metadata["reset_mask"] = True``. Other vectors cannot begin single games (``spec.no_restart``). With
+such a vector of mode SAME_STEP, each game's first observation follows an action that no policy chose, whose reward is
+not counted.
 
 The vector's ``reset`` is called with a list of seeds, one for each environment. If this raises an exception, ``reset``
 is called with a single seed derived from all. Games then depend on the number and the seeds of the other environments.
@@ -53,7 +53,7 @@ PLAYABLE = "playable"
 
 
 class GymnasiumVector(CheckedRows):
-    """Adapts a vector environment of gymnasium, which steps B environments together, to this project's `VectorEnv`."""
+    """A vector environment of gymnasium, which steps B environments together, as a `VectorEnv`."""
 
     interface = "gymnasium.vector.VectorEnv"
 
@@ -107,7 +107,7 @@ class GymnasiumVector(CheckedRows):
         self._limit = time_limit_steps or FOREVER
         self._steps = np.zeros(self.count, np.int64)  # steps of each running game
         self._ended = np.zeros(self.count, np.bool_)
-        self._cut = np.zeros(self.count, np.bool_)  # truncated by the limit counted here; the vector would continue
+        self._cut = np.zeros(self.count, np.bool_)  # truncated by `_limit`; the vector would continue
 
     def reset(self, row: Row) -> None:
         """Start every environment from its seed, and write the first observations to ``row``."""
@@ -204,7 +204,7 @@ class GymnasiumVector(CheckedRows):
             return self._vector.reset(seed=int(np.random.SeedSequence(self._seeds).generate_state(1)[0]) >> 1)
 
     def _begin_after(self, first: Flags) -> None:
-        """Set the reward to 0 where the step began a game (``first`` [B]), and reset again where it played a step."""
+        """Set rewards of new games (``first`` [B]) to 0; reset again those in which the vector has taken an action."""
         self._reward[first] = 0.0
         self._steps[first] = 0
         anew = first & self._cut if self._mode is AutoresetMode.NEXT_STEP else first
@@ -222,7 +222,7 @@ class GymnasiumVector(CheckedRows):
         actions = self._actions.actions
         if not self._masks or isinstance(actions, tuple):
             return self._zero
-        playable = np.where(self._cut[:, np.newaxis], self._valid, self._playable)  # the vector plays on in a cut game
+        playable = np.where(self._cut[:, np.newaxis], self._valid, self._playable)  # the vector plays on after `_limit`
         return self._actions.taken_together(chosen_by_part(actions, playable), self.count)
 
     def _reset(self, chosen: Flags) -> Any:

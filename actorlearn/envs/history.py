@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESEED_STEPS = 25_000
-"""Least number of steps of an environment between two seeds.
+"""Smallest number of steps of an environment between two seeds.
 
 At 0.4 ms a step, loading the ROM for a new seed adds 1 % of the time, and a replay of 16 environments takes up to 3
 minutes."""
@@ -57,7 +57,7 @@ ROOM = 4096
 
 @dataclass(frozen=True)
 class Move:
-    """One call when recorded games are repeated: a reset of some environments if ``action`` is None, else a step."""
+    """One call of a replay: a reset of the ``chosen`` environments if ``action`` is None, else a step."""
 
     chosen: NDArray[np.bool_]
     """[B]: the environments to reset, or for which ``action`` has the recorded action; others take any action."""
@@ -147,10 +147,10 @@ class ActionHistory:
             log[: len(part)] = part
 
     def replay(self) -> Iterator[Move]:
-        """Yield the resets and steps that bring newly made environments to the recorded state; carry them out.
+        """Yield the resets and steps that bring newly made environments to the recorded state.
 
-        All environments are stepped together. An environment with fewer recorded steps is reset later, so that all
-        reach the recorded state after the same move.
+        The caller must carry out each move. All environments are stepped together. An environment with fewer recorded
+        steps is reset later, so that all reach the recorded state after the same move.
         """
         logs = [log[:length].tolist() for log, length in zip(self._log, self._length, strict=True)]
         steps = np.array([len(log) - (log.count(RESTART) if self._whole else 0) for log in logs])

@@ -37,21 +37,21 @@ from actorlearn.observation_parts import ActionMask, ImagePart
 
 
 class EnvSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Shapes and types of one environment's observations and actions, and other properties of it."""
+    """Shapes and types of one environment's observations and actions, and its other properties."""
 
     observation_shape: tuple[int, ...]  # of one environment
     observation_dtype: str  # "uint8" or "float32"
     actions: Actions
     frames_per_step: int
-    stack: int = 1  # frames that an observation is made of, oldest first; those before a game's first are zeros
-    observation_from: str = ""  # in words: the space that observations are made from, and how
+    stack: int = 1  # frames in an observation, oldest first; frames before a game's first are zeros
+    observation_from: str = ""  # description of the environment's observation space and its conversion, for people
     images: tuple[ImagePart, ...] = ()  # images in an observation of several parts, flattened to one vector
     action_mask: ActionMask | None = None  # the mask of valid actions, the last elements of an observation
     left_out: tuple[str, ...] = ()  # parts of the environment's observations that are not in rows, such as text
     agents: int = 1  # agents of one game
     fire: int | None = None  # the action that presses FIRE, in Atari games that have it
-    inexact: str = ""  # why its state cannot be saved, so that a run cannot be resumed exactly; empty: it can
-    no_restart: str = ""  # why games cannot be begun at will (`VectorEnv.restart`); empty: they can
+    inexact: str = ""  # reason why the state cannot be saved, which an exact resume needs; "" if it can
+    no_restart: str = ""  # reason why `VectorEnv.restart` is not supported; "" if it is
 
 
 @dataclass(slots=True)
@@ -104,8 +104,8 @@ class ShortRepr:
 class VectorEnv(Protocol):
     """B environments, which a simulator process steps together.
 
-    The module says what they write to a `Row`. Actions are int64 [B] for Discrete actions, int64 [B, k] for
-    MultiDiscrete actions of k parts, and float32 [B, n] for a Box of n numbers.
+    The docstring of this module defines what they write to a `Row`. Actions are int64 [B] for Discrete actions, int64
+    [B, k] for MultiDiscrete actions of k parts, and float32 [B, n] for a Box of n numbers.
     """
 
     @property
@@ -148,10 +148,10 @@ class VectorEnv(Protocol):
         """
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore the `state` of B environments with the same settings; their seeds may have been others.
+        """Restore a `state` of B environments with the same settings; the seeds may differ.
 
-        May be called without a `reset` before. Raises ValueError for a state that does not fit or cannot be reached.
-        After such an error the environments must be reset.
+        No `reset` is needed before. Raises ValueError for a state that does not fit or cannot be reached. After such an
+        error the environments must be reset.
         """
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ class VectorEnv(Protocol):
 
 
 class RenderedEnv(VectorEnv, Protocol):
-    """B environments that can also be drawn, without an effect on their games."""
+    """B environments that can also be rendered; rendering does not affect their games."""
 
     def render(self) -> Sequence[npt.NDArray[np.uint8]]:
         """Return a picture of each game at its newest step: RGB, uint8 [height, width, 3].

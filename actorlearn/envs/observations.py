@@ -47,7 +47,7 @@ class SpaceError(ValueError):
 
 
 class MisfitError(ValueError):
-    """An environment's value does not fit its declared space; ``args`` are its name, the value and the rule."""
+    """A value of an environment does not fit its space; ``args`` are the name, the value and the rule."""
 
     def __init__(self, name: str, value: object, rule: str) -> None:
         super().__init__(name, value, rule)
@@ -112,7 +112,7 @@ class Whole:
         self.shape: tuple[int, ...] = (box.shape[2], *box.shape[:2]) if self.channels_last else box.shape
         """Shape of a converted observation."""
         self.dtype = np.dtype(np.uint8 if self._bools else box.dtype)
-        """Number type that `store` writes; a `Row` has float32 instead of other types than uint8."""
+        """dtype that `store` writes. A `Row` keeps uint8, and has float32 for all other dtypes."""
         channels = ", channels first" if self.channels_last else ""
         self.words = f"{_path(keys)}, a Box{channels}" if keys else f"Box{channels}"
 

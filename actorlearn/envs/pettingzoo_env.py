@@ -253,7 +253,7 @@ def _alike(settings: PettingZooSettings, game: Game, seed: int) -> tuple[list[An
         theirs, first = map(short, spaces_of_both)
         raise ValueError(
             f"env.id: {settings.id!r}: agent {agent!r} has {what} space {theirs}, but {agents[0]!r} has {first}; one "
-            "policy plays all agents, so their spaces must be equal: name a class that wraps it (supersuit pads spaces)"
+            "policy plays all agents, so their spaces must be equal; set env.id to a class that pads them (supersuit)"
         )
     if not settings.agent_index:
         return agents, common

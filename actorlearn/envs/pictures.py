@@ -40,7 +40,7 @@ def with_pictures(settings: DrawnT) -> DrawnT:
 def without_pictures(maker: Callable[..., Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ``kwargs`` without ``PICTURES`` if a class or function takes no render_mode.
 
-    Its environments may make pictures all the same. The argument is also removed if the user has given it.
+    Its environments may make pictures without the argument. A ``render_mode: rgb_array`` of the user is removed too.
     """
     try:
         inspect.signature(maker).bind_partial(**PICTURES)

@@ -1,7 +1,7 @@
 """Recipes of environments, with which a trained policy can be played where actorlearn is not installed.
 
 A recipe is a list of calls that make the environment of a run with only gymnasium and the environment's own package.
-Only environments of gymnasium have one.
+Only environments of gymnasium have a recipe.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from actorlearn.registry import Registry, Settings, Spec
 STORED = "actorlearn.envs.pickled:"
 """Beginning of the ids of environments that are stored in a file (``envs/pickled.py``)."""
 STORED_FILE, STORED_HASH = "file", "sha256"
-"""Keys of ``env.kwargs`` that name the file of such an environment; others are arguments of the stored function."""
+"""Keys of ``env.kwargs`` with the path and the SHA-256 of such a file; other keys are arguments for the environment."""
 
 
 def without_stored_path(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,8 +171,8 @@ Argument = Annotated[
 class WrapperSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A wrapper of the environment; in a topology, a wrapper without arguments can be written as its name alone."""
 
-    name: Annotated[Code, Meta(description="package.module:Class, called with the environment")]
-    kwargs: Annotated[dict[Argument, Any], Meta(description="and with these arguments")] = {}
+    name: Annotated[Code, Meta(description="package.module:Class, called with the environment and kwargs")]
+    kwargs: Annotated[dict[Argument, Any], Meta(description="keyword arguments of the class")] = {}
 
 
 ScaleActions = Annotated[
@@ -239,7 +239,7 @@ class EnvPoolSettings(EnvSettings, frozen=True, kw_only=True, tag="envpool"):
 
 
 FINER: Mapping[str, str] = {"continuous": "vector"}
-"""Special case of a kind of environments -> this kind. Algorithms have defaults for each kind and special case:
+"""Special case -> its kind of environments. Algorithms have default hyperparameters for each kind and special case:
 
 ==========  ==============================  ====================  ==============================================
 kind        observations                    actions               determined by
