@@ -1,8 +1,8 @@
 """Runs one process of a run, or a task: ``python -m actorlearn.processes <role or task> <settings.json>``.
 
-The supervisor starts processes with this command; you can start one in a debugger with the same settings file. A task
-computes one answer, prints it, and ends. ``worker/roles.py`` lists roles and tasks. Only the module of the role or task
-is imported, so a simulator loads torch only if it runs the policy itself.
+The supervisor starts processes with this command, or as forks of a fork server (``processes/fork_server.py``) with the
+same arguments. You can start one in a debugger with the same settings file. A task computes one answer, prints it, and
+ends. ``worker/roles.py`` lists roles and tasks. The command imports only the module of its role or task.
 """
 
 from __future__ import annotations

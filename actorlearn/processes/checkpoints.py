@@ -85,9 +85,9 @@ class TrainerState:
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """Return the published weights that simulators act with, and the environment steps at publication, by version.
 
-        The newest version is left out if it equals the learner's weights, as it does unless the trainer was told to end
-        between two optimizer steps. Raises NotKeptError in that case if there is no replay, and if a version is no
-        longer in memory.
+        The newest version is left out if it equals the learner's weights. It differs if the trainer was told to end
+        between two optimizer steps; without a replay this raises NotKeptError. So does a version that is no longer in
+        memory.
         """
         rollouts, newest = self.members.rollouts, self.published.version
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
@@ -177,7 +177,7 @@ class Checkpoints:
         self._snapshots.take()
 
     def save_as_ordered(self, saves: int) -> None:
-        """Save if the supervisor has requested more checkpoints so far, ``saves``, than were saved on request.
+        """Save if the supervisor has requested more checkpoints (``saves``) than were saved on request.
 
         Learners in mode sync do not save now, because they may be at different updates (`due`).
         """
@@ -207,10 +207,10 @@ class Checkpoints:
     def save(self, saves: int = 0) -> None:
         """Save the present state. If that fails, warn the user, and keep the last checkpoint.
 
-        ``saves``: number of requests so far that this checkpoint answers, besides those answered before.
+        ``saves``: number of checkpoints that the supervisor has requested so far; this checkpoint answers all of them.
         """
         self._orders = max(self._orders, saves)
-        if self._goes_on_from and not self._state.members.rollouts.open:  # nothing has changed since that checkpoint
+        if self._goes_on_from and not self._state.members.rollouts.open:  # nothing has changed since this checkpoint
             self._say_saved(Path(self._goes_on_from))
             return
         self._saved_at = env_steps = self._state.counts.env_steps
@@ -254,7 +254,7 @@ class Checkpoints:
         self._control.send(Saved(path=str(path), env_steps=self._state.counts.env_steps, order=self._orders))
 
     def _acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """Return the weights that simulators act with (`TrainerState.acting`), nothing if the resume is not exact."""
+        """Return the weights that simulators act with (`TrainerState.acting`); none if the checkpoint is not exact."""
         if not self._snapshots.inexact:
             try:
                 return self._state.acting()
@@ -269,8 +269,8 @@ class Checkpoints:
     def _spared(self) -> set[int]:
         """Return the steps of old checkpoints that must not be removed.
 
-        These are the best checkpoint and, with learners in mode sync, the newest complete one, from which they would
-        be resumed, and the best that all learners have.
+        This is the best checkpoint. In mode sync there are two more: the newest complete one (`complete_steps`), from
+        which the learners would be resumed, and the best one that all learners have.
         """
         best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
         if not self._mode.in_step:
@@ -282,9 +282,9 @@ class Checkpoints:
     # Restoring -------------------------------------------------------------------------------------------------
 
     def restore(self) -> bool:
-        """Restore the checkpoint from which to continue; returns whether this has also published weights.
+        """Restore the checkpoint from which to continue; returns whether weights were published.
 
-        It has if the simulators continue from the snapshots of the checkpoint.
+        They are published if the simulators continue from the snapshots of the checkpoint.
         """
         begins = not self._state.counts.account.commits  # else only the trainer was restarted
         exactly = self._settings.goes_on_from if begins else ""
@@ -305,8 +305,8 @@ class Checkpoints:
 def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a key of the environment has another value, so that scores before and after cannot be compared.
 
-    Both arguments are values of `TrainerSettings.depends_on`. Keys that only one of them has are ignored: another
-    version of actorlearn wrote it.
+    Both arguments are values of `TrainerSettings.depends_on`. A key that only one of them has is ignored, because
+    another version of actorlearn wrote the checkpoint.
     """
     was, has = without_stored_path(before), without_stored_path(now)
     return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())

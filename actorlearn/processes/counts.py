@@ -54,7 +54,7 @@ class TrainerCounts:
         return Position(self.account.rollouts_learned, self.account.steps.passed)
 
     def continue_from(self, position: Position) -> None:
-        """Continue from the rollout that follows those from which the joined learners' weights have learned.
+        """Continue after the rollouts of this learner from which the joined learners' weights have learned.
 
         If this trainer was restarted, the weights may have learned from a rollout that it had not counted yet. This
         rollout is then gathered again, and only counted.
@@ -72,8 +72,8 @@ class TrainerCounts:
     def count_learned_before(self, gathered: Gathered, in_step: bool, statistics: bool) -> None:
         """Count a rollout that this trainer learned from before it was restarted.
 
-        If ``in_step``, the learners are in mode sync; steps that were not used had then been left out of the batch, and
-        are not lost. If ``statistics``, the first rollouts only update the statistics of observations.
+        In mode sync (``in_step``), its unused steps had been left out of the batch; otherwise they count as rolled
+        back. If ``statistics``, the first rollouts only update the statistics of observations.
         """
         steps = self.account.steps
         played = len(gathered.lags) + gathered.stale
@@ -125,9 +125,9 @@ class TrainerCounts:
     def restore(self, state: Mapping[str, Any], exactly: bool, outlived: bool) -> None:
         """Restore the counts of a checkpoint, except those of unfinished games.
 
-        If the run is resumed, the step counts are the checkpoint's, and steps in flight count as dropped unless
-        simulators continue ``exactly``. If only the trainer was restarted, the step counts are still in shared memory;
-        steps learned from since the checkpoint count as rolled back, unless the weights have ``outlived`` the trainer.
+        In a resumed run the step counts are the checkpoint's, and steps in flight count as dropped unless simulators
+        continue ``exactly``. If only the trainer was restarted, the step counts are still in shared memory. Steps
+        learned from since the checkpoint then count as rolled back, unless the weights have ``outlived`` the trainer.
         """
         self.env_steps, self.updates = state["env_steps"], state["updates"]
         self.episodes.finished = state["episodes_finished"]
@@ -196,17 +196,17 @@ class Reports:
         self._lags = Lags()
         """Policy lags of the steps learned from since the last report."""
         self._since_s, self._since_used, self._since_made = 0.0, 0, 0
-        """Time of the last report, in seconds, and the numbers of used steps and of steps made by then."""
+        """Time of the last report, in seconds, and the numbers of used steps and of made steps at this time."""
         self._rates: dict[str, float] = {}
         """Rates of learning in the newest report after an update; empty before the first."""
         self._played_since: tuple[float, int] | None = None
         """Time, in seconds, and number of steps made, from which the rate of steps made is measured; None before the
         first rollout begins."""
         self._wait_until_s = 0.0
-        """Time, in seconds, of the next report if no update is made before; each update moves it on."""
+        """Time, in seconds, of the next report without an update; each update postpones it."""
 
     def begin(self) -> None:
-        """Measure rates, such as steps per second, from now on."""
+        """Start to measure rates, such as steps per second."""
         self._since_s = time.monotonic()
         self._since_used, self._since_made = self._counts.account.steps.used, self._steps_made()
 

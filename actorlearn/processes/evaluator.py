@@ -64,10 +64,9 @@ class Audience:
         self._tell(see)
 
     def note(self, goes_on: npt.NDArray[np.bool_], step: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Record a time step of those games that are not over: for which ``goes_on`` [G] is True.
+        """Record a time step of the games that are not over, for which ``goes_on`` [G] is True.
 
-        ``step`` has actions, rewards and policy outputs, [B, …] each. A game of A agents has A consecutive entries of B
-        = G * A.
+        ``step`` has actions, rewards and policy outputs, [B, …] each. The agents of a game are adjacent: B = G * A.
         """
         by_game = {name: column.reshape(self._count, -1, *column.shape[1:]) for name, column in step.items()}
 
@@ -109,11 +108,11 @@ def play(
 ) -> Iterator[float | None]:
     """Play exactly ``episodes`` whole games, and yield the score of each; also yield None after each step.
 
-    The caller can do other work when it gets None. A score is a sum of raw rewards; with several agents, the mean of
-    theirs. How many games each environment plays is fixed beforehand, because taking the first games to finish would
-    favour short games. ``beat`` is called between the constructions of environments. ``spectator`` is shown the games.
-    In games with the action FIRE, if an action was chosen ``fire_after`` times in a row, FIRE is played until the
-    policy chooses another action; 0 = never.
+    The caller can do other work when it gets None. A score is a sum of raw rewards, averaged over the agents of a game.
+    How many games each environment plays is fixed beforehand, because taking the first games to finish would favour
+    short games. ``beat`` is called between the constructions of environments. ``spectator`` records the games. In games
+    with the action FIRE, if an action was chosen ``fire_after`` times in a row, FIRE is played until the policy chooses
+    another action; 0 = never.
     """
     count = min(episodes, ENVIRONMENTS)
     left = np.array([len(range(i, episodes, count)) for i in range(count)])
@@ -136,7 +135,7 @@ def play(
             action = np.where(repeats.count(action, row.first) >= fire_after, fire, action)
         games.step(action, row)
         moment += 1
-        begun = row.first.reshape(count, -1).all(axis=1)  # a new game begins for all agents: the last one is over
+        begun = row.first.reshape(count, -1).all(axis=1)  # all agents begin a new game, so the last game is over
         for i in np.flatnonzero(begun & (left > 0)).tolist():
             audience.end(i, float(returns[i]))
             yield float(returns[i])
@@ -211,7 +210,7 @@ class PublishedWeights:
     def __init__(self, weights: Shm | ByLearner[Shm], own_weights: bool = True) -> None:
         """Open the weights at this address: only the first learner's, until `follow` is called.
 
-        ``own_weights``: whether learners have different weights. If not, only the newest are read.
+        ``own_weights``: whether learners have different weights. If not, `weights` copies only the newest.
         """
         self._weights, self._own_weights = weights, own_weights
         self._opened: dict[ProcessId, Published] = {}
@@ -221,7 +220,7 @@ class PublishedWeights:
         """Open the weights of these trainers, and close those of trainers that have left."""
         weights = self._weights
         several = isinstance(weights, ByLearner) and listed
-        trainers = [*listed] if several else [trainer_id(0)]  # a restarted trainer may have made its weights anew
+        trainers = [*listed] if several else [trainer_id(0)]  # a restarted trainer may have a new segment
         self._opened = {trainer: self._opened[trainer] for trainer in trainers if trainer in self._opened}
         for trainer in trainers:
             if trainer not in self._opened:
@@ -237,7 +236,7 @@ class PublishedWeights:
     def weights(self) -> tuple[int, dict[str, Tensor]]:
         """Return the largest version number of all learners, and a copy of each learner's weights by trainer name.
 
-        If learners do not have different weights, the copy is that of a learner with the newest.
+        If learners have no weights of their own, only the newest weights are copied.
         """
         versions, weights, read = [0], {}, [*self._opened.items()]
         if not self._own_weights:
@@ -313,7 +312,7 @@ def run(settings: EvaluatorSettings) -> None:
     while worker.poll():
         if worker.control.ordered:
             published.follow(worker.control.order.learners)
-            secondary = open_if_there(settings.secondary) or secondary  # a trainer that moved has made them anew
+            secondary = open_if_there(settings.secondary) or secondary  # a trainer that moved has a new segment
             worker.control.applied()
         last = worker.control.order.phase == "score"
         env_steps = published.env_steps
@@ -365,7 +364,7 @@ def _evaluate(
     version: int,
     filmed: Films | None,
 ) -> dict[str, list[float]] | None:
-    """Play games with each of the ``wanted`` weights, and return the scores by name; None if told to end.
+    """Play games with each of the ``wanted`` weights, and return the scores by name; None after SIGTERM.
 
     All games begin from the same seeds. Only the games with the mean of the weights are filmed.
     """

@@ -30,9 +30,9 @@ class RolloutMembers:
     def __init__(self, rollouts: Rollouts, account: Account, episodes: Episodes, open_rollouts: int) -> None:
         """Start without simulators.
 
-        ``open_rollouts`` is the number of rollouts that simulators may be playing or have played unlearned: with 1,
-        experience is strictly on-policy; with 2, the policy lag is 1. If a simulator ends within a rollout, its steps
-        in it are counted as dropped in ``account``, and its unfinished games are removed from ``episodes``.
+        ``open_rollouts`` is the number of rollouts, from the next one to learn from on, that simulators may begin. With
+        1, experience is strictly on-policy; with 2, the policy lag is 1. If a simulator ends within a rollout, its
+        steps of this rollout count as dropped in ``account``, and ``episodes`` drops its unfinished games.
         """
         self.rollouts = rollouts
         self.account = account
@@ -140,8 +140,8 @@ class RolloutMembers:
         """Let simulators begin a rollout, or skip one, if otherwise no rollout would ever become complete.
 
         It is called while the next rollout is incomplete. Usually simulators are playing it, and nothing has to be
-        done. None plays it in three cases: none has begun yet; a trainer died before it let them begin; or all that
-        took part in it have died, and the others only take part in later rollouts.
+        done. No simulator plays it in three cases: none has begun yet; a trainer died before it opened the rollout; or
+        all participants have died, and the other simulators joined at a later rollout.
         """
         playing = self.playing.values()
         taking_part = any(blocks.takes_part(self.next) for blocks in playing)
@@ -166,7 +166,7 @@ class RolloutMembers:
             self.released.append(socket_id)
 
     def _admit(self) -> None:
-        """Let new simulators that are ready take part from the first rollout that none has begun yet."""
+        """Let new simulators that are ready take part from the first rollout that is not open yet."""
         first_rollout = max(self.rollouts.open, self.next)
         admitted = self._admissible()
         for blocks in admitted.values():
@@ -187,7 +187,7 @@ def _remaining(blocks: Blocks, rollouts_learned: int) -> bool:
 
 
 class SimulatorLink:
-    """Connects a trainer to its simulators: learns from the supervisor which run, wakes them, and waits for them."""
+    """Connects a trainer to its simulators: follows the supervisor's list of them, wakes them, and waits for them."""
 
     def __init__(self, settings: TrainerSettings, worker: Worker, members: RolloutMembers) -> None:
         """Listen for wakeups of the simulators and for messages of the supervisor."""

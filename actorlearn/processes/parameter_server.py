@@ -2,8 +2,8 @@
 
 Learners send it requests (``parameters/shard_frames.py``) over TCP, encrypted with CURVE. It applies their gradients
 and answers with new weights. A change is written to shared memory before it is answered. If the server is killed, it
-therefore restarts with every change that it has answered. It reports rates of versions, the staleness of gradients and
-the straggler, and warns of refused connections.
+therefore restarts with every change that it has answered. It reports the rate of new versions, the staleness of
+gradients and the straggler, and warns of refused connections.
 """
 
 from __future__ import annotations

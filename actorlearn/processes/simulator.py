@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Simulator:
     """A process that steps environments and stores their time steps for the trainer.
 
-    It steps each group of environments when its actions are there, and wakes the process that waits for the results.
+    It steps a group of environments when all its actions are written, and wakes the process that needs the results.
     """
 
     def __init__(self, settings: SimulatorSettings) -> None:
@@ -145,7 +145,7 @@ class EnvGroup:
     """Environments of a simulator that step together; `advance` writes their next time step to shared memory."""
 
     def __init__(self, index: int, env: VectorEnv, blocks: Blocks, rollouts: Rollouts, reset: str = "inside") -> None:
-        """Start before the first rollout, whose number the trainer will set."""
+        """Make a group that has begun no rollout yet; the trainer sets the number of its first one."""
         self.index = index
         self.env = env
         self.blocks = blocks
@@ -154,8 +154,7 @@ class EnvGroup:
         self.timestep = -1
         """Newest timestep for which an observation is written; -1 before the first."""
         self.between_rollouts = True
-        """Whether the last rollout is complete, so that the group begins the next one as soon as the trainer allows
-        it."""
+        """Whether the last rollout is complete; the group begins the next one when the trainer allows it."""
         self.saved_place: SavedPlace | None = None
         """Time steps in a snapshot from which the group still has to continue; None if there are none."""
 

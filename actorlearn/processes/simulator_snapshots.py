@@ -50,7 +50,7 @@ class SimulatorSnapshots:
         self.inexact = "checkpoint.exact is false"
         """Reason why snapshots are missing; empty if there is one of every simulator."""
         self._failed = False
-        """Whether the reason is a failure. It is none if simulators begin, leave or have ended."""
+        """Whether ``inexact`` is a failure; simulators that start, leave or have ended are none."""
         self._complained = False
         self._clear()
 
@@ -103,7 +103,7 @@ class SimulatorSnapshots:
         return f"{', '.join(refused)} could not take a snapshot"
 
     def _changing(self) -> str:
-        """Return a text if some simulators start, leave or have ended, and therefore take no snapshot; else ""."""
+        """Return a text that names the simulators that start, leave or have ended, and take no snapshot; "" if none."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
@@ -126,7 +126,7 @@ class SimulatorSnapshots:
         return [self._members.ids[socket_id].name for socket_id in socket_ids]
 
     def put(self, folder: Path) -> dict[str, Any]:
-        """Move the snapshots to a checkpoint's folder; returns a list of them, or why there are none, for its state."""
+        """Move the snapshots to a checkpoint's folder; return their list, or why there are none, for its state."""
         names = [own.name for own in self._taken]
         if self._folder is not None and not self.inexact:
             try:

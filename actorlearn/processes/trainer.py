@@ -83,7 +83,7 @@ class Trainer:
     def run(self) -> None:
         """Learn until the run's last step, until the supervisor tells this learner to finish, or until SIGTERM."""
         self._begin()
-        self._follow_orders()  # so that steps in the listed blocks are counted, even if nothing is left to learn
+        self._follow_orders()  # opens blocks, whose steps are counted even if nothing is left to learn
         self.reports.begin()
         if self._draining and mode_of(self.settings.exchange).central:
             self._join_to_save()
@@ -187,10 +187,9 @@ class Trainer:
             )
 
     def _skips(self, gathered: Gathered) -> bool:
-        """Whether a rollout is not learned from, but only counted.
+        """Count a rollout without learning from it, and return True, if one of two conditions holds; else return False.
 
-        This is so if the trainer has learned from it before a restart, or if the weights that chose all its actions are
-        too old.
+        The trainer has learned from it before a restart, or the weights that chose all its actions are too old.
         """
         minibatches, peers = self.learning.minibatches, self.peers
         if gathered.rollout < self.counts.learned_before.rollout and (minibatches.replay is None or peers.in_step):
@@ -216,9 +215,9 @@ class Trainer:
     def _is_save_due(self, env_steps: int) -> bool:
         """Whether a checkpoint has become due since all learners had learned from ``env_steps`` environment steps.
 
-        Checkpoints are due at multiples of ``checkpoint_every_steps``, by time, and for a new best score. Learners in
-        mode sync agree on the latter two, and on those that were requested, with the update, and so save at the same
-        steps.
+        Checkpoints are due at multiples of ``checkpoint_every_steps``, by time, and for a new best score. In mode sync,
+        the learners exchange with each update whether one is due by time, for a score or on request, so that all save
+        at the same steps.
         """
         every = self.settings.checkpoint_every_steps
         return self.peers.exchange.saving or self.counts.env_steps // every > env_steps // every
