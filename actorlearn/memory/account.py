@@ -67,7 +67,7 @@ class StepCounts(msgspec.Struct, kw_only=True):
 
 
 class LearnerSteps(msgspec.Struct, kw_only=True):
-    """All environment steps of one learner, read from shared memory, for which no trainer has to be alive."""
+    """All environment steps of one learner, read from shared memory; its trainer need not be alive."""
 
     counts: StepCounts
     in_flight: int = 0

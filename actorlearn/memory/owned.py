@@ -1,4 +1,4 @@
-"""Directories that belong to a living process, so that those of dead runs can be found and removed.
+"""Directories that belong to a living process, so that directories of dead runs can be found and removed.
 
 Each directory has a lock file, which its owner keeps locked (flock). The kernel releases the lock when the owner ends,
 for whatever reason, so a free lock proves that the owner is dead. This works across containers too, where process ids

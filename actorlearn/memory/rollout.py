@@ -33,7 +33,7 @@ simulator's first rollout is the first row of a game, or a row within a game aft
 
 Rollouts are numbered over the whole run. Rollout r is in block ``r % blocks`` of every group, and timestep n = r * T +
 t is row t of rollout r. Processes learn from *words*, 8-byte numbers in shared memory, how far the others are. Each
-word has one writer. A word is of the whole learner ("run"), of a simulator ("member") or of one of its groups:
+word has one writer. A word belongs to the whole learner ("run"), to a simulator ("member") or to one of its groups:
 
 ==================  ==================  ==========================================================================
 word                one writer          meaning
@@ -41,8 +41,8 @@ word                one writer          meaning
 open (run)          trainer             rollouts below it may be begun; raising it allows older blocks to be overwritten
 version, env_steps  trainer             for each open rollout: newest version of the weights when it was opened, and
                                         number of environment steps before it
-judged (run)        trainer             newest rollout from which too old actions were left out; ``judged_by``: the
-                                        version of the weights with which their ages were compared
+judged (run)        trainer             newest rollout whose policy lags were computed; ``judged_by``: version of the
+                                        weights with which they were computed
 hold (run)          trainer             number of the newest snapshot of simulators that it has requested; 0 = none
 hold_from (run)     trainer             first rollout whose rows belong in that snapshot
 held (member)       simulator           number of the newest snapshot that it has taken; negative = it failed
@@ -165,11 +165,11 @@ class Rollouts:
         self._steps = steps
         self._newest = (-1, 0, 0)
         self._before: dict[int, tuple[int, int]] = {}
-        """Version and steps of the rollouts that could begin at the checkpoint from which this run was resumed."""
+        """Version and steps of the rollouts that were open at the checkpoint from which this run was resumed."""
 
     @property
     def open(self) -> int:
-        """Number of rollouts that simulators may begin: all with a smaller number."""
+        """Simulators may begin all rollouts with a number below this one."""
         return int(self._open[0])
 
     def version(self, rollout: int) -> int:

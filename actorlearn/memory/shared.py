@@ -43,7 +43,7 @@ class SharedMemoryFull(OSError):
 
 
 class SegmentError(ValueError):
-    """A file is damaged or no segment of this layout version, or its table of arrays does not fit into a header."""
+    """A file is damaged or is not a segment of this layout version, or its field table is too long for the header."""
 
 
 class Segment:
@@ -105,8 +105,10 @@ class Segment:
             if segment_bytes(fields) == size:
                 return cls(path, mapping, fields)
         except (TypeError, ValueError) as error:  # not a field table, or a dtype that numpy does not know
-            raise SegmentError(f"{path}: unreadable field table: {error}") from None
-        raise SegmentError(f"{path}: the file has {size} bytes, but its fields need {segment_bytes(fields)}")
+            raise SegmentError(f"{path}: the field table is damaged: {error}; start the run again") from None
+        raise SegmentError(
+            f"{path}: the file has {size} bytes, but its fields need {segment_bytes(fields)}; start the run again"
+        )
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         return self._arrays[name]
@@ -134,7 +136,7 @@ def header(table: bytes) -> bytes:
 
 
 def _table(mapping: mmap.mmap, path: Path) -> bytes:
-    """Return the encoded table of a segment's arrays; raises SegmentError if the header is damaged or another one."""
+    """Return the encoded table of a segment's arrays; raises SegmentError for a damaged or unknown header."""
     magic, version, table_bytes, pid, checksum = _PREFIX.unpack_from(mapping)
     if magic != _MAGIC or version != LAYOUT_VERSION:
         raise SegmentError(

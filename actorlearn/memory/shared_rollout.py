@@ -1,8 +1,8 @@
 """The layout of a message by which a learner shares the rollout of some of its environments with other learners.
 
 A message is an array of float32 numbers, because it travels through the same versioned slots of shared memory as
-published weights, of which readers never see half (``parameters/published.py``). The bytes of these numbers are columns
-of a block, for the E chosen environments; T is the horizon and S the size of a recurrent network's state:
+published weights (``parameters/published.py``), so readers never see a half-written message. The bytes of these numbers
+are columns of a block, for the E chosen environments; T is the horizon and S the size of a recurrent network's state:
 
 ==================  ===================================  ===========================================================
 column              shape                                meaning
@@ -71,7 +71,7 @@ class SharedRollout:
     def usable(self) -> bool:
         """Whether the message has environments, and all numbers that a learner reads are finite, except observations.
 
-        Learners do not read the reward of time step 0, nor the action of step T and what belongs to it.
+        Learners do not read the reward of time step 0, nor the action of step T and the other columns of this action.
         """
         rows = self.rows
         read = {"reward": slice(1, None), "observation": slice(0), "state": slice(None)}

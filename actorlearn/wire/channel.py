@@ -668,7 +668,7 @@ def _speaks_only_ipv6(address: Tcp) -> bool:
 
 
 class Waiter:
-    """Sleeps until another process writes to the wakeup pipe, a message arrives, or time is over."""
+    """Sleeps until another process writes to the wakeup pipe, a message arrives, or a timeout has passed."""
 
     def __init__(self, wakeup: Wakeup | None, dealer: Dealer | None) -> None:
         """Watch a wakeup pipe and a connection; None if this process does not have one."""

@@ -1,7 +1,7 @@
 """The child's side of the control socket, by which each process of a run communicates with the supervisor.
 
 The child sends Hello and reports, which are queued until the supervisor reads them. It receives orders, which say what
-it should do (``wire/messages.py``). If the supervisor dies, the kernel kills the child (``processes/__main__.py``).
+it should do (``wire/messages.py``). If the supervisor dies, the run's guardian kills the child.
 """
 
 from __future__ import annotations

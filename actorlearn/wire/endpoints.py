@@ -7,7 +7,7 @@ its key, for example from a node that the run has given up, are refused.
 
 Processes on one machine that see the same network connect through local sockets, which only their user can open, and
 which are not encrypted. The reason is speed: for 2.7 MB in each direction, encryption and decryption took 7 of 9 ms
-(Xeon, libzmq 4.3.5). As in a run without nodes, the sender of a message on a local socket is the id that it claims.
+(Xeon, libzmq 4.3.5). On a local socket, as in a run without nodes, a sender is known only by the id that it claims.
 """
 
 from __future__ import annotations
