@@ -71,7 +71,7 @@ def read(path: Path, sha256: str) -> Maker:
 def name_of(maker: Maker) -> str:
     """Return the name of a class or function as an identifier that means ``Pickled`` in this module.
 
-    It is ``environment`` for one without a name, or with a name that this module has, such as Path.
+    A name that is no public identifier, or a name in this module, such as Path, is replaced by ``environment``.
     """
     name = getattr(maker, "__name__", "")
     usable = name.isascii() and name.isidentifier() and not name.startswith("_") and name not in globals()

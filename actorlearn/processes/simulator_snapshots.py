@@ -103,7 +103,7 @@ class SimulatorSnapshots:
         return f"{', '.join(refused)} could not take a snapshot"
 
     def _changing(self) -> str:
-        """Return a text that names the simulators that start, leave or have ended, and take no snapshot; "" if none."""
+        """Return why snapshots would be incomplete: simulators start, leave or have ended, or none runs; else ""."""
         playing = self._members.playing
         for socket_ids, why in (
             (self._members.gone, "has ended"),
