@@ -90,7 +90,7 @@ class ActionHistory:
         """Number of records that can be added for each environment before more memory must be allocated."""
 
     def seeds(self) -> NDArray[np.int64]:
-        """Return the newest seed of each environment, [B]; it may still have to be passed to a reset."""
+        """Return the newest seed of each environment, [B], which the caller may not have passed to a reset yet."""
         pairs = zip(self._first.tolist(), self._seedings.tolist(), strict=True)
         return np.array([_derived(first, seeding) for first, seeding in pairs], np.int64)
 

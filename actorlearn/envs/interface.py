@@ -18,8 +18,8 @@ immediately, and no action is ignored.
 In a game of several agents each agent counts as an environment. The agents of a game are adjacent, and each one ends
 and begins independently. While an agent is not in its game, because it has ended or has not joined yet, its time steps
 are *void*: first is set, the reward is 0, no other flag is set, and the observation is arbitrary. The last void step
-before an agent joins has its first observation. A new game begins where first is set for all agents of a game, because
-within a game at least one agent is not void.
+before an agent joins has its first observation. A time step with first set for all agents of a game begins a new game,
+because within a game at least one agent is not void.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _calls(settings: GymnasiumSettings) -> tuple[list[Call], str]:
     """
     try:
         env, limit = construct(settings)
-    except ValueError as error:  # `spaces_of` has made a vector environment
+    except ValueError as error:  # although `spaces_of` could make a vector environment
         return [], f"actorlearn made it with a vector class; a single one cannot be made: {error}"
     with closing(env):
         if is_converted(env):

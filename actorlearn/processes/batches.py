@@ -148,7 +148,7 @@ def lags(batch: Batch) -> NDArray[np.int64]:
 
 
 def mask_stale(batch: Batch, most_lag: int | None) -> Batch:
-    """Mark transitions as invalid whose actions were chosen by weights more than ``most_lag`` updates old."""
+    """Mark steps as invalid whose actions were chosen by weights more than ``most_lag`` updates old; None: no limit."""
     if most_lag is None:
         return batch
     return replace(batch, valid=batch.valid & (batch.policy_lag <= most_lag))

@@ -162,7 +162,7 @@ class Checkpoints:
     def due(self) -> bool:
         """Whether it is time for a checkpoint, or the weights with the best score are not saved yet.
 
-        With learners in mode sync, also whether one was requested: they save together, at their next update.
+        In mode sync a requested checkpoint is due too, because all learners save it together, at their next update.
         """
         if self._mode.in_step and self._control.order.save > self._orders:
             return True

@@ -50,7 +50,7 @@ class Audience:
     """Passes the games of an evaluation to a recorder of films. If it fails, the games continue without it."""
 
     def __init__(self, games: Any, count: int, spectator: Films | None) -> None:
-        """Show ``count`` games to ``spectator``, if there is one. ``games`` is then a `RenderedEnv`."""
+        """Show ``count`` games to ``spectator``, for which ``games`` must be a `RenderedEnv`; None: show nothing."""
         self._games, self._count, self._spectator = games, count, spectator
 
     def show(self, left: npt.NDArray[np.int64]) -> None:

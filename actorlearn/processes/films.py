@@ -41,7 +41,7 @@ class Game(NamedTuple):
     """A game that has been filmed."""
 
     environment: int
-    """Index of the environment among those that play at the same time, which is added to the evaluation's seed."""
+    """Index of the environment in the evaluation; its seed is the evaluation's seed plus this index."""
     score: float
     path: Path
     trace: dict[str, list[Any]]

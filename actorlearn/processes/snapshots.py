@@ -7,11 +7,10 @@ from yet. It writes the file ``<name>.npz``, puts it in place by a rename, and t
 A new process restores its environments from the file. When the trainer has admitted the process to the rollout of the
 first saved step, it writes the saved steps to shared memory.
 
-With an inference server, there is one more step. The server draws the actions of several simulators together, and
-another simulator may still need its action for a timestep at which this one has already acted. The server therefore
-draws the actions of this timestep again for all simulators, with the same result. Then this simulator writes its saved
-steps over them, so that shared memory always has the actions that were carried out. A simulator with its own policy
-does not need this.
+With an inference server, there is one more step. The server draws the actions of several simulators together, and at
+the snapshot these may be at different time steps. After the restore the server therefore draws the actions of all saved
+time steps again, with the same result. Each simulator then writes its saved steps over them, so that shared memory
+always has the actions that were carried out. A simulator with its own policy does not need this.
 """
 
 from __future__ import annotations

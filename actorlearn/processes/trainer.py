@@ -208,7 +208,7 @@ class Trainer:
             self.rewards.note_learned(gathered.returns)
 
     def _publish(self) -> None:
-        """Publish the weights. Rollouts that begin from now on are played with this version."""
+        """Publish the weights, with which simulators play the rollouts that are opened from now on."""
         self._version = self.learning.publish(self.published, self.counts.env_steps)
         self.members.rollouts.published(self._version, self.counts.env_steps, self.counts.account.rollouts_learned)
 

@@ -89,7 +89,7 @@ class Endpoints:
         self._listens(None, None, generation)
 
     def closed_hub(self, generation: int) -> None:
-        """Report that the socket of `router` for these learners is closed, unless there is a newer one."""
+        """Report that the socket that `router` opened for this generation is closed, unless a newer one is open."""
         if self._said.generation == generation:
             self._listens(None, None, generation)
 
