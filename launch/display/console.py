@@ -32,9 +32,9 @@ LINE_EVERY_S = 10.0
 def make(view: RunView, stream: TextIO | None = None, plain: bool = False) -> Console:
     """Return a LiveConsole for a terminal that can redraw, else a PlainConsole.
 
-    ``view``: a view of the run with its name, environment and total steps, and with the seconds that it has taken so
-    far, from which times go on. ``stream``: default standard output. ``plain``: whether to return in any case a
-    PlainConsole, which then prints every report and every checkpoint.
+    ``view``: a view of the run with its name, environment and total steps; a resumed run's times continue from its
+    ``elapsed_s``. ``stream``: default standard output. ``plain``: whether to return in any case a PlainConsole, which
+    then prints every report and every checkpoint.
     """
     out = stream or sys.stdout
     if not plain and out.isatty() and os.environ.get("TERM", "dumb") != "dumb":

@@ -97,10 +97,10 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def _distinct_names(groups: Sequence[RunGroup]) -> list[str]:
-    """Return a different name of each group for the legend: the name of its topology.
+    """Return a unique name for each group in the legend: the name of its topology.
 
-    If several groups have the same, a group gets the keys in which it differs, a single run the name of its folder, or
-    the path of the folder if this name is not unique either.
+    If that is not unique, a group of several runs is named by the keys in which it differs, and a single run by its
+    folder. If this is not unique either, the path of the (first) run's folder is added.
     """
     labels = [group.curves[0].label for group in groups]
     alike = [{curve.label for curve in group.curves} == {label} for label, group in zip(labels, groups, strict=True)]

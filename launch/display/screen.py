@@ -73,7 +73,7 @@ def picture(view: RunView, width: int, height: int) -> RenderableType:
         _learning(view.row, width),
         _chosen(view.choices, why=height >= _VERY_HIGH),
     ):
-        if part and len(part) + 1 <= room:  # and an empty one
+        if part and len(part) + 1 <= room:  # and the empty line above it
             parts.append(part)
             room -= len(part) + 1
     listed = [_processes(fit(processes, least - 1 + max(0, room)), width)] if processes else []
@@ -209,7 +209,7 @@ def _all_labelled(row: Mapping[str, Any], *names: str) -> list[str]:
 def _lags(row: Mapping[str, Any]) -> RenderableType:
     """Return a line with the share of steps in each class of policy lag, and their effective sample and clipped share.
 
-    Algorithms without probability ratios have only the first.
+    Algorithms without probability ratios have only the shares of steps.
     """
     told = []
     for one in LAG_CLASSES:

@@ -29,7 +29,7 @@ RAY = EngineSpec(name="ray", made_by="launch.engines.ray:RayEngine")
 _DRIVER = "from actorlearn.__main__ import import_launch as i; i(); from launch.engines.ray import drive; drive()"
 _RESOURCE = re.compile(r"(?P<name>[^\s=]+)=(?P<amount>\d+(\.\d+)?)")
 _TURN_S, _LEAVE_S, _END_S = 1.0, 3, 25
-"""Seconds between two looks at the actors; longest waits for nodes to end by themselves, and when told to."""
+"""Seconds between two checks of the actors; longest waits for nodes to end by themselves, and after a request."""
 
 
 class RayEngine:
@@ -59,7 +59,7 @@ class RayEngine:
         assert self._driver.stdin is not None and self._driver.stdout is not None
         os.set_blocking(self._driver.stdout.fileno(), False)
         self._waited_for = {node.name for node in nodes}
-        with suppress(BrokenPipeError):  # it has ended; `gone` reports it
+        with suppress(BrokenPipeError):  # the driver has ended; `gone` reports it
             self._driver.stdin.write(json.dumps(request).encode() + b"\n")
             self._driver.stdin.flush()
 
@@ -135,7 +135,7 @@ class NodeActor:
 
 
 def drive() -> None:
-    """Start an actor for each node listed on standard input; write a line for each that ends, until it is closed."""
+    """Start an actor for each node that standard input lists; write a line for each that ends, until it is closed."""
     import ray
     from ray import cloudpickle
     from ray.util.placement_group import placement_group

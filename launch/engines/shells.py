@@ -88,7 +88,7 @@ class ShellEngine:
             os.close(log)
         self._shells[node.name] = shell
         assert shell.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended; `gone` reports it
+        with suppress(BrokenPipeError):  # the shell has ended; `gone` reports it
             shell.stdin.write(key + b"\n")
             shell.stdin.flush()
 

@@ -12,7 +12,7 @@ from os import sysconf
 from pathlib import Path
 
 SHARE = 0.1
-"""Share of a core's time from which a process counts as running, even if it is not running at the time of a look.
+"""Share of a core's time from which a process counts as running, even if no thread runs when it is observed.
 
 A thread that only polls uses less.
 """

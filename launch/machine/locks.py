@@ -20,7 +20,7 @@ _LAST_BYTES = 4096
 def lock(handle: int, operation: int, path: Path) -> None:
     """Lock an open file or folder; raises BlockingIOError if another process has locked it.
 
-    ``operation``: as of fcntl.flock. ``path``: for the RunError that is raised if the file system has no locks.
+    ``operation``: as for fcntl.flock. ``path``: named in the RunError that is raised if the file system has no locks.
     """
     try:
         fcntl.flock(handle, operation)

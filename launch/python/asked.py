@@ -55,9 +55,9 @@ class Asked:
     def check(self) -> Topology:
         """Return the topology if it is valid, else raise TopologyError. This makes no environment.
 
-        The default network depends on the observations, which are not known here. If a key is valid only with the
-        network for images and other parts, the topology is returned as for such observations, with a made-up image.
-        The run itself makes the environment, and checks the topology again.
+        The default network depends on the observations, which are not known here. If the topology is invalid for other
+        observations, it is checked for observations with several parts, of which one is a made-up image. The run itself
+        makes the environment, and checks the topology again.
         """
         text = sources.read(self.path) if self.path else as_text(_plain(self._tree("", "")))
         source = self.path or ARGUMENT

@@ -63,7 +63,7 @@ def start(
     try:
         while process.poll() is None:
             run = find.read(folder)
-            # the id too: in a restarted container, the last supervisor may have had the same number
+            # the id too: in a restarted container, an earlier supervisor may have had the same pid
             if run and run.meta.get("supervisor_pid") == process.pid and run.meta.get("run_id") != before:
                 return run, process
             time.sleep(_LOOK_EVERY_S)
@@ -102,7 +102,7 @@ def _own_folders() -> list[str]:
     """Return the import folders of this program that other programs lack, such as its script's, to pass to the run.
 
     Folders of the standard library and of installed packages are left out, unless they are on PYTHONPATH: the run has
-    them, and before all others they could hide modules.
+    these anyway, and if they came before all others, they could hide modules.
     """
     libraries = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     shared = {Path(path).resolve() for path in (*libraries, *site.getsitepackages())}

@@ -158,12 +158,12 @@ class Run:
         try:
             while True:
                 newest = find.read(self._folder)
-                if newest is not None and newest.meta:  # else it was removed, and a living run makes it again
+                if newest is not None and newest.meta:  # else the folder was removed; a living run makes it again
                     found = newest
-                alive = found.alive  # before the files are read: of an ended run they are complete
+                alive = found.alive  # asked before the files are read, so that all of an ended run is read
                 stopping = not self._follower.look(self, callbacks) or stopping
                 if stopping and alive and not asked_to_stop:
-                    with suppress(FailedError):  # it ends already, or is asked again
+                    with suppress(FailedError):  # the run is ending, or is asked again in the next turn
                         ask(found, "stop", timeout_s=TIMEOUT_S)
                         asked_to_stop = True
                 if bar and self._follower.view is not shown:

@@ -47,8 +47,8 @@ def account(
 
     ``saved``: what the newest checkpoint of each learner contains. ``shared``: whether the weights of each learner
     contain what the others have learned, so that the newest checkpoint of any counts for all. ``finished``: number of
-    trainers that have saved their last weights. ``left``: the counters of learners that the run no longer had when it
-    was resumed, from `counters_of`.
+    trainers that have saved their last weights. ``left``: counters (`counters_of`) of learners that had left the run
+    before it was resumed.
     """
     for learner, steps in learners.items():
         before = saved.get(learner, SavedSteps())
@@ -77,9 +77,9 @@ def account(
 
 
 def counters_of(state: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counters of a learner that has left the run, as in its rows; ``state``: that of its checkpoint.
+    """Return the counters, as in metrics.jsonl, of a learner that has left the run; ``state``: of its checkpoint.
 
-    Its steps in flight at the checkpoint are dropped, because nobody learns from them.
+    Its steps in flight at the checkpoint count as dropped, because no learner uses them.
     """
     counts = msgspec.convert(state.get("account", {}), StepCounts)
     counts.dropped["not_resumed"] += state.get("in_flight", 0)
@@ -127,7 +127,7 @@ def _lost_of_all(
     """Count steps learned after the newest checkpoint of any learner as dropped; return a sentence if there are any.
 
     The checkpoint does not say which learner used them, so they are taken from one learner after another. If a trainer
-    has finished, nothing is lost. ``passed_before``: steps from which learners have learned that have left the run.
+    has finished, nothing is lost. ``passed_before``: steps used by learners that have left the run.
     """
     newest = max((before.env_steps for before in saved.values()), default=0)
     passed = passed_before + sum(steps.counts.passed for steps in learners.values())

@@ -60,7 +60,7 @@ def check_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return a JSON object from a run folder or a supervisor, without the values that are not usable.
 
-    Left out are: what should be a number and is no usable one, a ``kind`` that is not text, and values nested more
+    These are left out: a metric whose value is no usable number, a ``kind`` that is not text, and values nested more
     deeply than ``DEEPEST``.
     """
     return {
@@ -71,7 +71,7 @@ def keep_usable(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@lru_cache(4096)  # names of plug-ins are searched in all specs, and a long run has hundreds of thousands of values
+@lru_cache(4096)  # a lookup searches all specs, and a long run has hundreds of thousands of values
 def _is_numeric(name: str) -> bool:
     return name in _NUMBERS or (is_registered(name) and not (metric(name).by_pair or metric(name).text))
 

@@ -1,6 +1,6 @@
 """Groups runs by their topologies, resamples their learning curves to common steps, and tests whether groups differ.
 
-Topologies have all defaults; learning curves are points (environment steps, number). The module reads no files.
+Topologies include all defaults; learning curves are points (environment steps, value). The module reads no files.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ _DIVISIONS = 50_000
 def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[str] = NO_DIFFERENCE) -> list[list[int]]:
     """Group topologies that differ only in the keys ``differing``; a group is a list of their indices.
 
-    A key that only one of two topologies has makes no difference, because an earlier version may have written the
-    other.
+    Keys that only one of two topologies has are ignored, because an earlier version may have written the other one.
     """
     read = [_keys(topology, differing) for topology in topologies]
     groups: list[list[int]] = []
@@ -53,7 +52,7 @@ def group_alike(topologies: Sequence[Mapping[str, Any]], differing: Collection[s
 def find_differences(
     topologies: Sequence[Mapping[str, Any]], but: Collection[str] = NO_DIFFERENCE
 ) -> list[dict[str, Any]]:
-    """Return for each topology key -> value of the keys in which the topologies differ, except the keys in ``but``.
+    """Return for each topology the keys and values in which the topologies differ, except the keys in ``but``.
 
     Only keys that all topologies have are compared. Keys such as algorithm.name and env.id come first.
     """
@@ -83,8 +82,8 @@ def _keys(topology: Mapping[str, Any], but: Collection[str]) -> dict[str, Any]:
 def resample(curves: Sequence[Points], count: int = 200) -> tuple[Numbers, Numbers]:
     """Return evenly spaced steps that all curves cover, [count], and the numbers of each curve there, [curves, count].
 
-    Numbers are interpolated linearly. Raises ValueError if no step is covered by all curves; but if the curves end
-    nearly at the same step, as single reports of short runs do, the only step is the earliest end.
+    Numbers are interpolated linearly. Raises ValueError if one curve begins after another has ended. If it begins at
+    most 10 % later, as in short runs with single reports, the earliest end is returned as the only step instead.
     """
     begin, end = max(points[0][0] for points in curves), min(points[-1][0] for points in curves)
     if begin > end * _SAME_END:

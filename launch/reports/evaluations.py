@@ -20,7 +20,7 @@ PREFIX = "eval_"
 
 
 def event_fields(message: Evaluated) -> dict[str, Any]:
-    """Return the fields of the event "evaluated": those of the message, the mean score, and scores of learners.
+    """Return the fields of the event "evaluated": those of the message, its mean score, and the best learner's score.
 
     Raises ValueError if a score is not finite or too large.
     """
@@ -74,8 +74,8 @@ def metrics(event: Mapping[str, Any]) -> dict[str, Any]:
 def best_and_last(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return ``count``, ``best`` (highest mean score) and ``last`` of a run's evaluations; {} if there are none.
 
-    ``events``: all events of the run. Evaluations before a resume that has changed the environment do not count, and
-    neither do those of weights that a resume from an older checkpoint has given up.
+    ``events``: all events of the run. Evaluations before a resume do not count if the resume changed the environment,
+    or if it continued from a checkpoint that is older than the evaluated weights.
     """
     found: list[dict[str, Any]] = []
     for event in events:

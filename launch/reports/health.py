@@ -499,7 +499,7 @@ def names_in(row: Row) -> list[str]:
 
 
 def _rows_of(row: Row) -> dict[str, Row]:
-    """Return learner -> its metrics, and those of the run that it does not have; {"": row} with one learner."""
+    """Return learner -> the run's metrics, overridden by the learner's own; {"": row} with one learner."""
     learners = row.get(LEARNERS)
     if not isinstance(learners, Mapping) or not learners:
         return {"": row}

@@ -1,6 +1,6 @@
 """Merges the metrics of several learners into one *row* of the run, which becomes a line of metrics.jsonl.
 
-Values of learners are added or averaged, or the largest is taken, as it is registered for each metric. With one
+Each metric is registered with how to merge it: the sum, the mean or the maximum over learners. With one
 learner, the row of the run is that of its trainer.
 """
 
@@ -15,15 +15,15 @@ from actorlearn.metrics.registry import LEARNERS, metric
 STALE_REPORTS = 3.0
 """If a learner has sent no row for this number of intervals, only its counters count: its mean score and rates are old.
 
-The interval is that of reports or, if a learner's updates take longer, the longest between two of its rows.
+The interval is ``report.every_s`` or, if that is longer, the longest time between two rows of the learner.
 """
 
 
 def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Merge the newest row of each learner into a row of the run; ``rows``: learner -> row.
 
-    With several learners, the value ``learners`` has some metrics of each. ``left``: the last rows of learners that
-    have left the run, whose counters, such as games played, are added.
+    With several learners, the row's key ``learners`` has those metrics of each that are registered as ``per_learner``.
+    ``left``: the last rows of learners that have left the run; their counters, such as games played, are added.
     """
     before = [*left]
     if len(rows) == 1:
@@ -41,7 +41,7 @@ def merge_rows(rows: Mapping[str, Mapping[str, Any]], left: Iterable[Mapping[str
 
 
 def _totals(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return env_steps and frames with those of learners that have left, if the row lacks them; else {}."""
+    """Return env_steps and frames, increased by those of learners that have left; {} if the row has them already."""
     known, frames = row.get("env_steps") or 0, row.get("frames") or 0
     learned = sum(row.get(name) or 0 for name in ("steps_used", "dropped_not_finite"))
     return {"env_steps": learned, "frames": frames * learned // known} if learned > known > 0 else {}

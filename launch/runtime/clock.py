@@ -56,7 +56,7 @@ class TimeShares:
         """Return the metrics ``share_…``: the share of each section in the time of several processes together, 0 to 1.
 
         ``rows``: the processes' rows in ``section_ns``. ``simulators``: rows of simulators, whose share of section
-        simulate is returned too. A share of no time is left out.
+        simulate is returned too. Shares are left out if no time was spent.
         """
         each = self._spent_ns()
         spent, theirs = each[list(rows)].sum(axis=0), each[list(simulators)].sum(axis=0)

@@ -39,10 +39,10 @@ class Journal:
             self._events.close()
             raise
         self._failing: set[str] = set()
-        """Files, and copies of the metrics, to which the last write failed."""
+        """Files and writers of metrics whose last write failed."""
 
     def begin(self) -> None:
-        """Remove summary.json, which a resumed run has from before."""
+        """Remove the summary.json of an earlier life of the run."""
         self._try(SUMMARY_FILE, lambda: (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True))
 
     def event(self, note: ev.Note) -> None:

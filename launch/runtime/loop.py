@@ -232,7 +232,7 @@ class Runner:
         )
         self.supervisor.left_before = plan.resumption.left
         best = read_best(self._checkpoints) if resumed else None
-        lost = best is not None and best.env_steps > plan.resumption.env_steps  # its weights were never saved
+        lost = best is not None and best.env_steps > plan.resumption.env_steps  # newer than the checkpoint
         if plan.resumption.other_task or lost:
             set_best_aside(self._checkpoints)
         else:

@@ -131,7 +131,7 @@ def summary(
 
     ``deaths``, ``complaints``: numbers of processes that died and of warnings. ``last_row``: the last line of
     metrics.jsonl, for numbers that trainers did not send when they finished. ``elapsed_s``: wall time in seconds, if
-    neither has it. ``evaluated``: from `evaluations.best_and_last`.
+    neither of them has it. ``evaluated``: from `evaluations.best_and_last`.
     """
     finished = done.summary
     known = {**last_row, **finished}

@@ -107,7 +107,7 @@ class Reporter:
         """Number of warnings in this life, with all complaints."""
 
     def begin(self, notes: Iterator[ev.Note]) -> None:
-        """Remove the summary that a resumed run has from before, and write and show the first events, ``notes``."""
+        """Remove the summary of an earlier life of the run; write and show the first events, ``notes``."""
         self._journal.begin()
         for note in notes:
             self.note(note)

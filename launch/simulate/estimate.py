@@ -1,7 +1,7 @@
 """Closed-form predictions of the rate and of the staleness of gradients, to check the simulation.
 
 The rate is the lowest of several bounds: learners that wait for the slowest, cores that are always busy, links that are
-always busy, and others. Queues are ignored. If messages overlap, only those in one direction of one link are counted.
+always busy, and others. Queues are ignored. Where messages overlap, only the slowest direction of one link counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def estimate(scenario: Scenario) -> Estimate:
 
 
 def staleness(scenario: Scenario) -> float:
-    """Return how many changes by others a gradient does not know of, in the mean: n - 1 with n async learners, else 0.
+    """Return the mean staleness of gradients: n - 1 with n async learners, else 0.
 
     This holds for any speeds of the learners. Let t_i be the time between two changes of learner i, and R the sum of
     all rates 1 / t_j. Between two of its changes, the others make t_i (R - 1 / t_i) changes. The share of learner i in

@@ -1,8 +1,8 @@
 """Simulates how learners exchange gradients or weights, with a class for each way to exchange.
 
 Each class sends the messages that ``actorlearn/parameters`` sends in this mode. The methods are processes of SimPy:
-they yield events, and take simulated time. ``agree`` is what learners tell each other before they learn from a batch,
-``step`` what they do with a gradient.
+they yield events, and take simulated time. ``agree`` simulates the messages of learners before they learn from a batch,
+and ``step`` the use of a gradient.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS_BYTES = 8.0 * NUMBERS
 
 @dataclass
 class Peer:
-    """What a learner has exchanged and waited so far."""
+    """A learner's part in exchanges: its version of the weights, and what has been counted so far."""
 
     number: int
     port: Port
@@ -196,7 +196,7 @@ class ServersExchange(SimulatedExchange):
         self._shards = [_Shard(number // self.scenario.shards, self.env.event()) for number in numbers]
 
     def agree(self, peer: Peer) -> Steps:
-        """Send each server the counts of the batch, without an answer."""
+        """Send each server the counts of the batch; servers do not answer."""
         yield from ()
         for port in self._ports:
             self.env.process(self.network.send(peer.port, port, self.scenario.header_bytes))
@@ -263,7 +263,7 @@ class _Edge:
     """The messages from one learner to another. While one is in transit, only the newest of the others is kept."""
 
     sent: int = 0
-    """Number of the newest message that was to be sent."""
+    """Number of the newest message that was handed over for sending."""
     arrived: int = 0
     """Number of the newest message that has arrived."""
     used: int = 0
@@ -286,7 +286,7 @@ class GossipExchange(SimulatedExchange):
         self._steps = [0 for _ in numbers]
 
     def step(self, peer: Peer) -> Steps:
-        """Take the step; every ``local_steps`` steps, send the weights, and mix if all neighbours' have arrived."""
+        """Take the step; every ``local_steps`` steps, send the weights, and mix if those of all in-peers have come."""
         yield self.optimize(peer)
         self._steps[peer.number] += 1
         if self._steps[peer.number] % self.scenario.local_steps:

@@ -1,8 +1,8 @@
 """The model of a run in simulated time (SimPy): learners on machines, each with simulators, servers and a trainer.
 
-For each rollout, every simulator has one job, and so has every inference server: its work for all steps of the rollout.
-The jobs on a machine share its cores equally, as Linux schedules processes of equal priority. The result depends only
-on the scenario and its seed.
+The work of a simulator for all steps of a rollout is one job, and so is that of an inference server. The jobs on a
+machine share its cores equally, as Linux schedules processes of equal priority. The result depends only on the scenario
+and its seed.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Prediction:
     def bottleneck(self) -> str:
         """What limits the rate: the busiest resource, a stage, or "the slowest learner".
 
-        It is the resource if that is nearly always busy, or if learners spend the most time on exchanges. Otherwise it
-        is what learners spend the most time on.
+        The busiest resource limits the rate if it is busy for BUSY of the time or more, or if learners spend the most
+        time on exchanges. Otherwise the stage does on which learners spend the most time.
         """
         name, share = max(self.busy.items(), key=lambda item: item[1])
         if share >= BUSY:

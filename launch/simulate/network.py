@@ -25,15 +25,15 @@ class Shared:
     def __init__(self, env: simpy.Environment, servers: float = 1.0) -> None:
         self._env, self.servers = env, servers
         self._served_s, self._at_s = 0.0, env.now
-        """Service received by a job that was there from the start, at the time ``_at_s``."""
+        """Seconds of work that a job present from the start has received by the time ``_at_s``."""
         self._jobs: list[tuple[float, int, simpy.Event]] = []
-        """Heap of: service at which a job is done, its number, its event."""
+        """Heap of (value of ``_served_s`` at which the job is done, its number, its event)."""
         self._numbers, self._planned = itertools.count(), 0
         self._busy_s = 0.0
 
     @property
     def busy_s(self) -> float:
-        """Seconds for which it was busy so far, summed over its cores."""
+        """Seconds for which the resource was busy so far, summed over its cores."""
         self._advance()
         return self._busy_s
 

@@ -40,7 +40,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     publish_s: Seconds = 0.0
     """Publishing of weights, for each update."""
     wake_s: Seconds = 0.0
-    """For each update, the time in which all its processes wait to be woken; uses no processor."""
+    """For each update, the time in which processes wait for the kernel to wake them; uses no processor."""
     add_s: Seconds = 0.0
     """Addition of one vector of all weights to another."""
     message_s: Seconds = 0.0
@@ -120,7 +120,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a message besides its numbers."""
     graph: GraphSettings = GraphSettings()
     local_steps: int = 1
-    """Optimizer steps between two exchanges; in lock-step there is also an exchange at the end of a batch."""
+    """Optimizer steps between two exchanges; in lock-step and at a hub, the last step of a batch is an exchange too."""
     max_staleness: int | None = None
     """Number of exchanges without mixing after which a learner waits for its in-peers in gossip; None: never."""
     link_bytes_per_s: float = 125e6
@@ -139,10 +139,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def agrees_apart(self) -> bool:
-        """Whether learners at a hub agree on a batch by messages of their own, not together with its first gradient.
+        """Whether learners at a hub agree on a batch in separate messages, before the messages with its first gradient.
 
-        With a replay, minibatches are drawn after the agreement; with normalised observations, the agreement has the
-        statistics that the gradient needs.
+        With a replay, minibatches are drawn after the agreement. With normalised observations, the gradient needs
+        statistics that the agreement carries.
         """
         return self.local_steps > 1 or self.work.replay or self.work.normalized
 

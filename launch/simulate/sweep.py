@@ -1,4 +1,4 @@
-"""Makes the cases to predict: that of the topology, and others with fewer nodes, another quorum or more servers."""
+"""Makes the cases to predict: the topology itself, and variants of its number of nodes, quorum or servers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from typing import Any, Self, TextIO
 RUN_MARK, ROLE_MARK = "ACTORLEARN_RUN_ID", "ACTORLEARN_PROCESS"
 """Environment variables that mark a role's process and its descendants: run id; name and incarnation."""
 PARENT = "ACTORLEARN_PARENT_PID"
-"""Environment variable with the pid of the parent, with which a role's process ends."""
+"""Environment variable with the pid of the parent; a role's process ends when this parent ends."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 ANSWER_S = 10.0
@@ -49,9 +49,7 @@ _FORK_SERVER = "fork_server"
 """Value of ROLE_MARK for the fork server, and for its forks until they set their own."""
 _TURN_S = 0.005
 SEARCHES = 3
-"""Number of searches without a marked process after which none is left: while a process replaces its program (exec), it
-shows no environment.
-"""
+"""Searches in a row that must find no marked process; a process shows no environment while it replaces its program."""
 STACK_S = 2.0
 """Time that a process has to write its stack, in seconds."""
 _REQUEST_BYTES = 1 << 16
@@ -195,7 +193,7 @@ class CapturedCommand:
     def wait(self, limit_s: float | None = None, stack_signal: int | None = None) -> subprocess.CompletedProcess[str]:
         """Wait until the command ends; return its output and return code; raises TimeoutExpired after ``limit_s``.
 
-        ``stack_signal``: signal that is sent first then, at which the command writes its stack to stderr.
+        ``stack_signal``: sent before TimeoutExpired is raised; at this signal the command writes its stack to stderr.
         """
         exits = select.poll()
         exits.register(self._pidfd, select.POLLIN)
@@ -243,7 +241,7 @@ class _ForkServer:
     """Beginning of the commands that it can start."""
     socket: socket.socket
     ready: bool = False
-    """Whether it has ended its imports."""
+    """Whether it has finished its imports."""
 
 
 class _Server:

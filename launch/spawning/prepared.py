@@ -1,8 +1,8 @@
-"""Starts the guardian, the process that starts all others of a run (``guardian.py``), and a fork server early.
+"""Starts the guardian of a run (``guardian.py``) and its fork server early, while the command still checks the run.
 
 Importing torch takes more than a second of processor time. The fork server (``actorlearn/processes/fork_server.py``)
-imports it once, while the command still reads and checks the YAML file of the run. The processes of the run are then
-forks of the fork server, which need not import it again.
+imports it once, while the command reads and checks the YAML file of the run. The processes of the run are then forks of
+the fork server, and need not import it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from launch.spawning.environment import fast
 from launch.spawning.guardian import START_S, Guardian, GuardianLostError
 
 _IMPORTING_S = 0.005
-"""Time between two questions whether the fork server has finished its imports, in seconds."""
+"""Seconds between two checks whether the fork server has finished its imports."""
 
 _prepared: Guardian | None = None
 
