@@ -28,12 +28,12 @@ class Still(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begin."""
+        """Begin a game."""
         super().reset(seed=seed, options=options)
         return self._observation, {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Go on."""
+        """Do nothing."""
         return self._observation, 0.0, False, False, {}
 
 

@@ -56,7 +56,7 @@ def read_results(request: BenchmarkRequest, suite: str, kind: type[Result]) -> l
     asked, found = _asked(request), list[Result]()
     for line in Lines(file).new():
         if asked == {name: line.get(name) for name in asked}:
-            with suppress(msgspec.ValidationError):  # of a version whose results said something else
+            with suppress(msgspec.ValidationError):  # written by a version with other fields
                 found.append(msgspec.convert(line, kind, str_keys=True))
     return found
 

@@ -37,7 +37,7 @@ ALONE = ("mode=sync", "learners.count=1", "simulators.count=1", "simulators.grou
 
 
 def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the result for each topology and its policy lag as soon as it is there; raises FailedError.
+    """Yield the result for each topology and its policy lag as soon as it has ended; raises FailedError.
 
     The topologies may differ only in numbers, because environment and network are described once.
     """
@@ -49,7 +49,7 @@ def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[
         path = Path(folder) / "lagged.json"
         all_settings.write(LaggedSettings(runs=runs), path)
         command = [sys.executable, "-m", "benchmarks.lagged_learner", str(path)]
-        env = {**environment(1), PARENT: str(os.getpid())}  # it ends with us
+        env = {**environment(1), PARENT: str(os.getpid())}  # the child ends with this process
         with (
             (Path(folder) / "stderr").open("w+") as said,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=env) as child,

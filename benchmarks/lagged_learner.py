@@ -67,7 +67,7 @@ class Lagged:
         simulator, trainer = settings.simulator, settings.trainer
         self._learning = make_learning(trainer)
         if trainer.replay is not None or self._learning.network.state_size:
-            raise ValueError("algorithm.name, model.recurrence: only networks without memory that learn from rollouts")
+            raise ValueError("algorithm.name, model.recurrence: need an algorithm without replay, and no memory")
         self._policy = Policy(simulator.policy, "cpu", simulator.seed, stream=0)
         self._env = make_env(simulator.env, simulator.env_seeds)
         self._row = empty_row(self._env.spec, self._env.count)

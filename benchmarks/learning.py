@@ -122,11 +122,11 @@ def run_all(
 ) -> dict[str, list[LearningRun]]:
     """Run each case with each seed: all cases with the first seed, then with the next.
 
-    The error of a run that fails is added to ``failed``, and the other runs go on; if that is None, it is raised.
+    The error of a run that fails is added to ``failed``, and the other runs go on; if ``failed`` is None, it is raised.
     ``kept``: name of a suite, whose runs in the folder of the report are not repeated if they were made in the same way
     (``Making.serves``).
     """
-    for keys in cases.values():  # what is wrong with one of them is said before anything is run
+    for keys in cases.values():  # errors in keys are raised before the first run
         load(request.topology, (*request.overrides, *keys))
     makings = {name: Making.of(request, keys) for name, keys in cases.items()}
     known = {

@@ -188,7 +188,7 @@ def _pong(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _policy_gradients(found: SuiteResult) -> Sequence[Comparison]:
-    """Compare scores after ten minutes; what is learned sooner counts, and what is not learned sooner is undecided."""
+    """Compare scores after ten minutes. In a shorter measurement, an algorithm that has not learned is undecided."""
     minutes = float(found.report.get("minutes", PHASE_MINUTES))
     late = f"measured after {minutes:.1f} minutes" if minutes > PHASE_MINUTES else ""
     compared = [
@@ -201,7 +201,7 @@ def _policy_gradients(found: SuiteResult) -> Sequence[Comparison]:
 def _hours(table: Mapping[str, System], found: SuiteResult) -> Sequence[Comparison]:
     """Compare how many times as fast several learners are as one, with the paper's table of hours.
 
-    If there are GPUs, only numbers of learners of which each has one are compared.
+    With GPUs, only numbers of learners that have a GPU each are compared.
     """
     most = found.report.get("gpus") or COUNTS[-1]
     return [

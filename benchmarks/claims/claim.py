@@ -87,7 +87,7 @@ class Comparison:
     paper: str
     here: Interval
     refuted: float | None = None
-    """The value at which the statement is false, such as a factor of 1; None: the paper's number must be reached."""
+    """The value at which the statement is false, such as a factor of 1; None: only the paper's exact number is true."""
     number: float | None = None
     """The paper's number, which the measured value must reach or surpass; None: it has none."""
     lower: bool = False
@@ -98,7 +98,7 @@ class Comparison:
     wide: str = ""
     """Why the interval is wide, if the cause is not noise between repetitions."""
     blind: str = ""
-    """Why the comparison is undecided whatever the interval is; empty: it is not."""
+    """Why the comparison is undecided for any interval; empty: the interval decides."""
 
     @property
     def outcome(self) -> str:
@@ -241,11 +241,11 @@ class Claim:
     refutation: str
     """What would refute it, in a sentence."""
     numbers: Numbers
-    """The paper's numbers, as the suite would report them. Where it has words alone, small numbers that say the same:
-    1 for a base, and scores of Breakout by a human tester and by random play (`small_games.LEARNED`, `NOTHING`).
+    """The paper's numbers, as the suite would report them. Where the paper has only words, numbers stand for them: 1
+    for a base, and scores of Breakout by a human tester and by random play (`small_games.LEARNED`, `NOTHING`).
     """
     negation: Numbers
-    """Numbers that would refute the claim; numbers that it does not have are as in the paper."""
+    """Numbers that would refute the claim; those that are missing here are as in the paper."""
     sizes: tuple[Size, ...]
     suite: str
     """Name of the suite that measures the claim."""
@@ -262,13 +262,12 @@ class Claim:
     score: Mapping[str, float] | None = None
     """Environment -> the score to reach, for suites that measure the time to it."""
     envs: Collection[str] | None = None
-    """Environments whose scores it can judge; None: it judges no scores, or those of all."""
-
+    """Environments whose scores the claim can judge; None: it judges no scores, or those of all."""
     computing: Collection[str] = ("trainer", "inference")
     """Sections of the topology on whose devices the claim is measured, for the number of GPUs."""
 
     def knows(self, found: SuiteResult) -> bool:
-        """Whether it can judge the scores of a report's environment; reports of older commits do not name it."""
+        """Whether the claim can judge the scores of a report's environment; reports of older commits do not name it."""
         return self.envs is None or found.report.get("env") in (None, *self.envs)
 
     def comparisons(self, found: SuiteResult) -> Sequence[Comparison]:
@@ -317,9 +316,8 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     """Return the verdict that follows from these comparisons, for a measurement in the paper's own setting.
 
     Orders and directions decide first. If all of them hold, the claim is *reproduced* if all numbers hold too, and
-    otherwise *in shape*.
-    If one of them fails, the claim is *not reproduced*. If one is undecided or there are none, a number that
-    fails decides.
+    otherwise *in shape*. If one of them fails, the claim is *not reproduced*. If one is undecided or there are none, a
+    number that fails decides.
     """
     shapes = [one.outcome for one in comparisons if one.number is None]
     numbers = [one.outcome for one in comparisons if one.number is not None]

@@ -69,7 +69,7 @@ def _rate(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _epsilon(found: SuiteResult) -> Sequence[Comparison]:
-    """Compare means of the curves, which show the beginning; in reports of older commits the only score there is."""
+    """Compare means of the curves, which include the beginning; reports of older commits have only final scores."""
     margin, of = 1 - AS_GOOD, CURVE if CURVE in found.report else "bars"
     compared = []
     for cases, paper, gains in ((_LARGE, "a large speed-up: more", True), (_SMALL, "no gain: less", False)):

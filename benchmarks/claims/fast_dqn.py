@@ -18,7 +18,7 @@ A_FIFTH = (
 )
 """Keys with which all periods are a fifth of the paper's, and screens are small."""
 STEPS, SETTLED = 50_000_000, 25_000_000
-"""Steps of a run, and those after which its games have come to their scores: "roughly halfway" (section 5.2)."""
+"""Steps of a run, and steps after which scores hardly change: "roughly halfway" (section 5.2)."""
 SEEDS = tuple(REPEATED)
 """Names of the runs: two with one seed, and one with another seed."""
 _STANDARD, _CONCURRENT, _SYNCHRONISED, _BOTH = PAPER_HOURS

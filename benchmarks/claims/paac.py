@@ -29,8 +29,8 @@ BETTER = 8
 LEAST, MOST_ALIKE = 16, 128
 """Smallest and largest number of environments that "result in similar scores"; with 256, training diverges."""
 CPU_DROP, GPU_DROP, HALVED = 0.41, 0.22, 0.5
-"""Share of the rate that arch_nature costs, and what it would cost if nothing but the network took time: the paper says
-of a network with twice the time that training takes 37 % longer, and not twice as long.
+"""Share of the rate that arch_nature costs, and the share that it would cost if only the network took time. The paper
+says that with a network of twice the time, training takes 37 % longer, and not twice as long.
 """
 
 

@@ -28,14 +28,14 @@ AS_GOOD = sorted(
 )[-AS_GOOD_GAMES]
 """A score is as good as another if its distance from random play is at least this share of the other's.
 
-It is the share that Fast DQN reaches of DQN in the last of these games.
+It is the share that Fast DQN reaches of DQN in the worst of its AS_GOOD_GAMES games.
 """
 CONVERGED = 0.5
 """Share of the nominal score that a successful run reaches (Assran et al., section 5)."""
 KNOWN = (*CATCH, *games())
 """Environments of which both ends of the scale are known, from random play to a player's score."""
 NOTHING, LEARNED = games()["ALE/Breakout-v5"].random, games()["ALE/Breakout-v5"].human
-"""Scores of Breakout that stand for the words of papers that nothing, or the game, was learned."""
+"""Scores of Breakout that stand for the words of papers: that nothing was learned, and that the game was."""
 
 
 def ends(found: SuiteResult) -> tuple[float, float]:

@@ -58,7 +58,7 @@ def download(wanted: Sequence[str], folder: Path) -> None:
     constraints = ["-c", str(ROOT / "constraints.txt")]
     command = [*pip, "--only-binary=:all:", *target, *constraints, "-d", str(folder), *wanted]
     if subprocess.run(command, check=False).returncode:
-        raise FailedError("pip could not download the wheels: its words stand above")
+        raise FailedError("pip could not download the wheels: its error is printed above")
 
 
 def leave_out(wheels: Path, names: Collection[str] = THERE) -> None:
@@ -75,7 +75,7 @@ def weigh(folder: Path, most: int = MOST_BYTES) -> int:
     if total > most:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         raise FailedError(
-            f"the kit has {as_bytes(total)}, and {as_bytes(most)} is the most: largest are "
+            f"the kit has {as_bytes(total)}; at most {as_bytes(most)} are allowed; the largest files are "
             f"{', '.join(f'{name} ({as_bytes(sizes[name])})' for name in largest)}"
         )
     return total

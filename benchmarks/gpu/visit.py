@@ -1,6 +1,6 @@
 """A visit: the measurements on a machine with a GPU, in parts that can be chosen, interrupted and continued.
 
-At first it prints which parts are impossible on the machine, and why. Then it does one part after another. Each part
+First it prints which parts are impossible on the machine, and why. Then it does one part after another. Each part
 keeps its measurements at once, writes its own report, and adds a line with its outcome to a file. If a part fails, the
 line has the reason, and the next part begins.
 """
@@ -92,7 +92,7 @@ def do(chosen: Sequence[VisitPart], request: BenchmarkRequest, host: GpuHost) ->
         if part.name in found and found[part.name].state == DONE:
             say(f"{part.name}: done already, in {found[part.name].minutes:.1f} minutes")
             continue
-        state, reason, minutes = NOT_BEGUN, f"{left:.1f} minutes were left: the same command again goes on", 0.0
+        state, reason, minutes = NOT_BEGUN, f"{left:.1f} minutes were left; give the same command again", 0.0
         if why := part.lacks(host):
             state, reason = LEFT_OUT, why
         elif part.minutes <= left:

@@ -65,7 +65,7 @@ EVALUATED = ("eval_return_mean", "eval_return_secondary")
 
 
 def a2c_environments(request: BenchmarkRequest) -> SuiteReport:
-    """A2C by number of environments, the rate growing with the root of the batch, beside the paper's figure 3."""
+    """A2C by number of environments, with a learning rate by the root of the batch, beside the paper's figure 3."""
     loaded = load(request.topology, ("algorithm.name=a2c", *request.overrides))
     base = loaded.optimizer.learning_rate
     cases = {}
@@ -102,7 +102,7 @@ def ppo_environments(request: BenchmarkRequest) -> SuiteReport:
 
 
 def dqn_batches(request: BenchmarkRequest) -> SuiteReport:
-    """DQN by minibatch, as many samples learned from for each step, beside the paper's figure 4."""
+    """DQN by size of minibatches, with the same number of samples for each step, beside the paper's figure 4."""
     base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
     cases = {
         f"minibatches of {batch:,}": (*value_learning(batch), *_constant(base * factor))
@@ -189,7 +189,7 @@ def update_rule(rule: str, batch: int) -> str:
 
 
 def secondary_learner(request: BenchmarkRequest) -> SuiteReport:
-    """Final scores of DQN and of a second one that learns from its replay, beside the paper's figures 6 and 8."""
+    """Final scores of DQN and of a second learner with the same replay, beside the paper's figures 6 and 8."""
     base = load(request.topology, ("algorithm.name=dqn", *request.overrides)).optimizer.learning_rate
     ends: dict[str, list[Sequence[float]]] = {name: [] for name in SECONDARY}
     with progress_bar() as progress:

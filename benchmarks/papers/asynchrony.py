@@ -61,7 +61,7 @@ class LagResult:
 
 
 def asynchrony(request: BenchmarkRequest) -> SuiteReport:
-    """PPO at policy lags of 0 to 16 by each correction, after equal steps; -o names a folder to go on from."""
+    """PPO at policy lags of 0 to 16 with each correction, after equal steps; -o DIR continues an earlier call."""
     cases = [(method, lag) for lag in (LAGS[::2] if request.quick else LAGS) for method in _methods(lag)]
     seeds = request.seeds
     known = {(*one.case, one.seed): one for one in read_results(request, SUITE, LagResult)}

@@ -46,7 +46,7 @@ def dba3c_async(request: BenchmarkRequest) -> SuiteReport:
     loaded = load(request.topology, request.overrides)
     count = loaded.learners.count
     if count < 2:
-        raise RunError(f"dba3c-async: learners.count is {count}; one is never stale, give it more")
+        raise RunError(f"dba3c-async: learners.count is {count}; only several learners have stale gradients; raise it")
     awaited = loaded.learners.quorum or count
     falls = "64 workers: the score falls to 0 after about 50 minutes"
     cases = {

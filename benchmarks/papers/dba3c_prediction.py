@@ -1,9 +1,9 @@
 """The suite ``dba3c-prediction``: predicts figures 6 to 8 of Adamski et al. (2018) by simulation; measures nothing.
 
-The costs of the paper's machines are not in the paper. Three numbers follow from three points of its figures: the time
-of a data point and of a round without its messages, and the rate of links. All else is predicted. The points of
-figures 6 and 7 can be read to their axes' ends only (180 to 210, and 60 to 110 data points a second and worker).
-Data points are a worker's: 64 x 193 for 21 minutes are as many as a node makes in 14 hours, and 193 alone are not.
+The paper does not give the costs of its machines. Three costs are computed from three points of its figures: the times
+of a data point and of a round without its messages, and the rate of links. All else is predicted. Figures 6 and 7 can
+be read only to the ends of their axes: 180 to 210, and 60 to 110 data points a second. These are rates of one worker:
+64 workers at 193 a second make in 21 minutes as many data points as one node makes in 14 hours (figure 8).
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def worker_round(workers: int, servers: int, weights: int, batch: int) -> Scenar
 def calibrate(one_server: float, eight_servers: float, smallest: float) -> tuple[float, float, float]:
     """Return the POINT_S, ROUND_S and LINK_BYTES_PER_S that explain these data points per second and worker.
 
-    Figure 7 with 1 and 8 servers (32 workers, batches of 4, 332k weights), and figure 6 with 16 neurons (4 servers).
-    All gradients come into a server's link, and as many weights go out of it: 2 x 32 x 4 P / k bytes.
+    ``one_server``, ``eight_servers``: figure 7 (32 workers, batches of 4, 332k weights). ``smallest``: figure 6 with 16
+    neurons (4 servers). The link of each of k servers carries gradients and weights: 2 x 32 x 4 P / k bytes.
     """
     whole = 2 * 32 * 4 * PAPER_PARAMETERS[128]
     rate = whole * (1 - 1 / 8) / (4 / one_server - 4 / eight_servers)
@@ -87,7 +87,7 @@ def points() -> list[FigurePoint]:
 
 
 def dba3c_prediction(request: BenchmarkRequest) -> SuiteReport:
-    """Figures 6 to 8 of DBA3C's paper as the model predicts them from three points of theirs; measures nothing."""
+    """Predictions of figures 6 to 8 of DBA3C's paper, simulated from three of their points; measures nothing."""
     from launch.simulate.model import simulate
 
     rows = []

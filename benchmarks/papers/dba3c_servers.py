@@ -4,9 +4,9 @@ A data point is a step that is learned from. The paper has 32 workers with a net
 batches of 4, which exchange them with 1 to 8 servers. Here four learners have as many parameters and steps, of a
 network and a game that cost little to compute, so that the links and not this machine's cores are measured.
 
-Root gets four nodes in network namespaces, with links of a rate at which one server is the bottleneck; anyone else four
-nodes of the engine ``local``, which share this machine's memory bandwidth. A node of the paper is a worker or a server;
-here servers stand beside learners, so a node's link carries its server's traffic and its learner's.
+For root, the four nodes are network namespaces, with links so slow that one server is the bottleneck. For other users
+they are nodes of the engine ``local``, which share this machine's memory bandwidth. A node of the paper is a worker or
+a server; here servers stand beside learners, so a node's link carries its server's traffic and its learner's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SERVERS = (1, 2, 4)
 LEARNERS = 4
 NODES = tuple(f"node-{number}" for number in range(1, LEARNERS + 1))
 BATCH = 4
-"""Rows in an update of a learner, one of each environment. In Catch, a tenth of the rows begin games: no steps."""
+"""Rows in an update of a learner, one of each environment; in Catch, a tenth of the rows begin games: no steps."""
 LINK_MBIT = 100
 RATE_BYTES = 8
 """Bytes of a learning rate in a message."""
@@ -201,7 +201,7 @@ def _check(row: Mapping[str, Any], each: UpdateBytes) -> None:
         if not each.divides(sent, received):
             raise FailedError(
                 f"{name} sent {sent:,} bytes and received {received:,} in one report, which is no whole number "
-                f"of updates of {each.sent:,} and {each.received:,}; was something sent again?"
+                f"of updates of {each.sent:,} and {each.received:,} bytes; was a message sent again?"
             )
 
 

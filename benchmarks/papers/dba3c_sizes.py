@@ -1,8 +1,8 @@
 """The suite ``dba3c-sizes``: data points a second by size of DBA3C's network (Adamski et al. 2018, table 2, figure 6).
 
-A data point is a step that is learned from. The paper counts those of 32 nodes with 4 parameter servers; how much its
-network carried stands in the table as computed from the parameters. Here two learners in step share this machine, and
-nothing crosses a network, so that only what is computed and what is copied in memory can differ.
+A data point is a step that is learned from. The paper measures 32 nodes with 4 parameter servers; the table computes
+the bytes of their updates from the number of parameters. Here two learners in step share this machine and nothing
+crosses a network, so that only the times to compute and to copy memory can differ.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ SLOW = LEARNERS - 1
 """Number of the learner that is slow."""
 STEP_S = 0.02
 HORIZON = 5
-"""Steps of an update, of one environment: DBA3C's learners compute for some tenths of a second, these sleep so long."""
+"""Steps of an update, of one environment; they sleep for 0.1 s, where DBA3C computes for some tenths of a second."""
 PAPER = (60, 64)
 """Number of gradients that make an update, and number of learners, in the paper's best run."""
 WARMUP_S = 4.0
@@ -69,7 +69,7 @@ class StragglerReading(NamedTuple):
 
 
 def dba3c_stragglers(request: BenchmarkRequest) -> SuiteReport:
-    """Updates a second of four learners by DBA3C's backup workers, one of them slow, beside even ones."""
+    """Updates a second of four learners, with and without a slow one, by number of DBA3C's backup workers."""
     found: dict[QuorumCase, list[StragglerReading]] = {case: [] for case in CASES}
     interleave(
         {f"K = {k}": partial(measure_quorum, request, k, found) for k in (LEARNERS, LEARNERS - 1)}, request.repetitions

@@ -1,8 +1,8 @@
 """The suite ``experience``: compares learners that share weights, experience, both or neither (SAPO, arXiv 2509.08721).
 
-SAPO's learners learn from rollouts of others as much as from their own and mix no weights; ours are corrected for the
-policies that acted. Runs of a topology have the same steps, of which each learner makes an equal share; the steps of
-others that a learner learns from do not count. Runs differ only in what is shared, and in the seed.
+SAPO's learners use as many rollouts of others as of their own, and mix no weights. Here, rollouts of others are
+corrected for the policies that acted. All runs have the same number of steps, of which each learner makes an equal
+share; the steps that it receives from others do not count. Runs differ only in what is shared, and in the seed.
 
 Each run's result is a line of ``experience.jsonl`` in the folder of the report, if there is one. Runs that are in this
 file are not repeated.
@@ -50,7 +50,7 @@ class SharingResult:
 
 
 def experience(request: BenchmarkRequest) -> SuiteReport:
-    """Four learners that share weights, experience, both or neither, at equal own steps; -o a folder to go on from."""
+    """Four learners that share weights, experience, both or neither, after equal steps; -o DIR continues a call."""
     load(request.topology, overrides(request, BOTH, seed=1))
     known = {(one.case, one.seed): one for one in read_results(request, SUITE, SharingResult)}
     seeds = request.seeds

@@ -1,14 +1,15 @@
-"""Suites of Fast DQN (Daley and Amato 2021): ``fast-dqn``, its four ways by number of environments (tables 1 to 3),
-``fast-dqn-learning``, what the four ways learn, ``fast-dqn-games``, scores of two games by its own topology (table 4),
-and ``fast-dqn-repeated``, whether a run can be repeated bit by bit.
+"""Suites of Fast DQN (Daley and Amato 2021).
 
-Rates are measured, interleaved; hours are worked out from them. The paper's stand below ours: 4 cores (8 threads) and a
-GTX 1080, one thread to each environment, and epsilon fixed at 0.1 as here. A rollout is a tenth of the paper's 10,000
-steps between two target networks, so that a measurement sees several; the work a step brings is the same.
+``fast-dqn`` measures its four ways by number of environments (tables 1 to 3), ``fast-dqn-learning`` their scores,
+``fast-dqn-games`` the scores of two games (table 4), and ``fast-dqn-repeated`` whether a run repeats bit by bit.
 
-Other than in the authors' code, ``standard`` and ``synchronised`` act by the newest weights, not by the target network;
-8 environments learn two minibatches every 8 steps, where the code joins its threads every 4, so this baseline is a
-faster one; at most two simulator processes play, and each has a batch of its own.
+Cases are measured in turn, and hours are computed from rates. The table has the paper's hours below: with 4 cores
+(8 threads), a GTX 1080, a thread for each environment, and epsilon fixed at 0.1 as here. A rollout is a tenth of the
+paper's 10,000 steps between two target networks, so that a measurement has several; the work of a step is the same.
+
+Unlike in the authors' code, ``standard`` and ``synchronised`` act with the newest weights, not with the target network.
+8 environments learn two minibatches every 8 steps, where the code joins its threads every 4; this baseline is faster.
+At most two simulator processes play, and each has its own batch.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ COUNTS = (1, 2, 4, 8)
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5")
 PERIOD_STEPS = 1_000
 UPDATE_STEPS = 4
-"""Between two minibatches (the paper's F): with fewer environments than that a rollout has several steps of each."""
+"""Steps between two minibatches (F in the paper); with fewer environments, a rollout has several steps of each."""
 WARMUP_S = 10.0
 PAPER_HOURS = {
     "standard": (25.08, 19.10, 16.84, 16.92),
@@ -50,7 +51,7 @@ SOON = (
     "algorithm.epsilon_initial=0.1",
     "algorithm.epsilon_final=0.1",
 )
-"""Keys with which learning begins at once, so that the measurement can."""
+"""Keys with which learning begins at once, so that the warm-up is short."""
 
 REPEATED: Mapping[str, tuple[int, Sequence[str]]] = {
     "seed 1, all cores": (1, ()),
@@ -129,9 +130,7 @@ def fast_dqn_games(request: BenchmarkRequest) -> SuiteReport:
 def fast_dqn_repeated(request: BenchmarkRequest) -> SuiteReport:
     """Weights of the fastest way with the same seed on all cores and on one, and with another seed."""
     if shutil.which("taskset") is None:
-        raise FailedError(
-            "taskset is not there: install util-linux; it keeps a run on one core, so that its timing differs"
-        )
+        raise FailedError("the command taskset, which keeps a run on one core, is not installed; install util-linux")
     own = (*ONLINE, "algorithm.name=dqn", f"algorithm.target_every_steps={PERIOD_STEPS}", *shape("both", COUNTS[-1]))
     found: dict[str, dict[str, str]] = {}
     for name, (seed, by) in REPEATED.items():

@@ -1,14 +1,14 @@
 """The suite ``gossip``: figures 1a, 1d, 2a and 2b of Assran et al. (2019) again, from runs of one topology.
 
-The same file under sync, async and gossip: only mode, number of learners and seed change, and the learning rate grows
-with the root of the number of learners, as in the paper; A3C's does not, as in Stooke and Abbeel (2018, section 5.3),
-whose variant and numbers the paper has. Learners that never mix are a case too: the difference is the value of mixing.
-Every run ends with its topology's steps, or when its seconds are over. Scores are compared after equal steps and after
-equal minutes, those of the run that was over first. A run is convergent when it is then, after equal steps, above half
-of what one learner reaches: half of the way from its first score, because not every game's scores begin at 0.
+Runs in modes sync, async and gossip differ only in mode, number of learners and seed. The learning rate grows with the
+root of the number of learners, as in the paper. That of A3C does not, as in Stooke and Abbeel (2018, section 5.3),
+whose variant and numbers the paper has. Learners that never mix are a case too, which shows the value of mixing. A run
+ends with its topology's steps, or when its seconds are over. Scores are compared after the steps, and after the
+minutes, of the run that ended first. A run is convergent if its score after these steps is at least half of the way
+from the first score of a single learner to its last.
 
-Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one. It is not run again unless
-its topology or keys were others, or it was ended after fewer seconds.
+Each run's result is a line of ``gossip.jsonl`` in the folder of the report, if there is one. A run is repeated only if
+its topology or keys have changed, or if it ended after fewer seconds than requested.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ WAYS = {
         ),
     ),
 }
-"""Mode -> how the rate grows with them, unless the request says otherwise, and the keys."""
+"""Mode -> how the learning rate grows with the learners (unless the request says otherwise), and the keys."""
 Case = tuple[str, int]
 """Mode, or another name of ``WAYS``, and number of learners."""
 
 
 @dataclass(frozen=True)
 class GossipRun(LearningRun):
-    """The learning curve and the logs of one run; its rows are READ of each report that has any."""
+    """The learning curve and the logs of one run; its rows have the columns READ of reports that have any."""
 
     mixed: frozenset[str] = frozenset()
     """Pairs of learners, as in the rows' ``gradient_cosine``, of which one mixes the other's weights."""
@@ -100,7 +100,7 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
     counts = COUNTS[:2] if request.quick else COUNTS
     loaded = load(request.topology, [given for given in request.overrides if _key(given) not in MODES.keys])
     cases = [(mode, count) for count in counts for mode in modes(count, counts[-1], _steps_of_a_batch(loaded))]
-    for case in cases:  # what is wrong with one of them is said before anything is measured
+    for case in cases:  # errors in keys are raised before the first run
         load(request.topology, overrides(request, loaded, case, 1))
     seeds = request.seeds
     asked = {
@@ -149,7 +149,7 @@ def gossip(request: BenchmarkRequest) -> SuiteReport:
 
 
 def modes(count: int, most: int, steps: int) -> tuple[str, ...]:
-    """Return the cases for a number of learners: alone for one, all for the most, and A2C and GALA between.
+    """Return the cases for a number of learners: sync for one, all for the most, sync and gossip for others.
 
     DiLoCo's learners exchange at the end of a batch, so it is compared only if a batch has several optimizer ``steps``.
     """

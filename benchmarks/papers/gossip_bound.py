@@ -96,7 +96,7 @@ class Bound:
             return
         if learner not in self._learners:
             if not self._equal or learner in self._left:
-                return  # where it stands is not known until it adopts weights, or all are measured
+                return  # its weights are unknown until it adopts some, or all are measured
             self._enter(learner, np.zeros(0))
         if record.kind == "stepped":
             self._step(learner, record.version, _finite(record.norm))
@@ -160,7 +160,7 @@ class Bound:
         rows = self._rows[:, :, : self._count]
         apart = rows.max((0, 1)) - rows.min((0, 1))
         kept = apart > AGREED
-        self._equal &= bool(kept.all())  # what is folded is in all weights, also those of whom nothing is known
+        self._equal &= bool(kept.all())  # folded updates count as in all weights; a learner without records lacks them
         self.remainder += float(apart[~kept] @ self._norms[: self._count][~kept])
         rows, norms = rows[:, :, kept], self._norms[: self._count][kept]
         self._count = len(norms)
@@ -246,7 +246,7 @@ def logs_of(run_dir: Path) -> dict[int, list[ExchangeRecord]]:
 
 
 def read(path: Path) -> list[ExchangeRecord]:
-    """Yield all records of one learner; an incomplete line stands for weights that came from elsewhere."""
+    """Return all records of one learner; an incomplete line counts as weights that came from elsewhere."""
     records: list[ExchangeRecord] = []
     for line in path.read_bytes().splitlines():
         try:

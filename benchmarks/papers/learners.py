@@ -1,7 +1,7 @@
 """Suites ``learners`` and ``learners-dqn``: hours to 50 million steps by number of learners (Stooke & Abbeel 2018).
 
-Tables 2 and 3. Rates are measured, interleaved; hours are worked out from them. The paper's figures stand below ours: a
-DGX-1 with 5 CPU cores to each of its GPUs, one learner to a GPU. Here all learners share this machine's cores.
+Tables 2 and 3. Cases are measured in turn, and hours are computed from rates. The table has the paper's hours below: of
+a DGX-1 with a learner and 5 CPU cores for each GPU. Here all learners share this machine's cores.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ class System:
 
 
 def values(batch: int, environments: int, *more: str) -> Callable[[int], tuple[str, ...]]:
-    """Value learning by DQN-Net with this batch and so many environments, of all learners; each has its part of both.
+    """Return a function of the number of learners, which returns the keys for value learning with DQN-Net.
 
-    Environments as in the paper's code (max(32, batch / 32), horizon 4), which leaves one or two updates to a rollout.
-    Of several learners the paper does not say; a batch that did not grow with them is why DQN-512 stopped gaining at
-    two. Learning begins at once, and a replay of a tenth costs the same.
+    ``batch`` and ``environments`` are divided among the learners. The paper does not say how its batch is divided; a
+    constant sum explains why its DQN-512 gains nothing from more than two. The number of environments is that of the
+    paper's code, max(32, batch / 32) with horizon 4, so that a rollout brings one or two updates. Learning begins at
+    once. The replay has a tenth of the paper's capacity, which costs as much time.
     """
 
     def keys(count: int) -> tuple[str, ...]:

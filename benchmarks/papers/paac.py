@@ -28,7 +28,7 @@ def keys(environments: int) -> tuple[str, ...]:
 
 
 def paac_environments(request: BenchmarkRequest) -> SuiteReport:
-    """Score by number of environments, the rate growing with it, beside PAAC's figures 3 and 4; --seconds a run."""
+    """Score by number of environments with a rate in proportion, beside PAAC's figures 3 and 4; --seconds a run."""
     counts = ENVIRONMENTS[::2] if request.quick else ENVIRONMENTS
     cases = {
         environments(count): (

@@ -2,7 +2,7 @@
 
 Four panels of the paper as four groups of runs: A2C with more environments and a rate that grows with the root of the
 batch; A3C with more learners of 16 environments; PPO with more environments and a horizon that shrinks, the batch
-staying 2,048 steps; APPO with more optimizer steps between two of the store. All runs get the same budget of seconds.
+staying 2,048 steps; APPO with more local steps between two exchanges. All runs get the same budget of seconds.
 """
 
 from __future__ import annotations

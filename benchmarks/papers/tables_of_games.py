@@ -2,7 +2,7 @@
 
 Games are those of MinAtar (Young and Tian 2019), and scores those of training games after equal steps; the papers play
 the best of several seeds. A3C, to which both are compared, has two learners with half of the environments
-each, and the rate of so many.
+each, and the learning rate for that number.
 """
 
 from __future__ import annotations

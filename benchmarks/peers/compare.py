@@ -85,7 +85,7 @@ def environment(name: str) -> Path:
     folder = PEERS.absolute() / name
     wanted, made = REQUIREMENTS / f"{name}.txt", folder / "requirements.txt"
     if not made.is_file() or made.read_bytes() != wanted.read_bytes():
-        found = "has other versions than" if made.is_file() else "has not what is listed in"
+        found = "has other versions than" if made.is_file() else "does not have the packages of"
         command = f"PYTHON={sys.executable} sh {HERE / 'install.sh'} {name}"
         raise FailedError(f"{folder} {found} {wanted}; install it, which takes minutes and a network: {command}")
     return folder / "bin" / "python"

@@ -50,7 +50,7 @@ _WAITING = (
 def desk(request: BenchmarkRequest) -> SuiteReport:
     """The desk's page of 20 runs of 10,000 reports: first picture, updates, memory, and a core's share of one run."""
     if find_spec("playwright") is None or shutil.which("chromium") is None:
-        raise FailedError("a browser draws the page: install chromium, and pip install playwright")
+        raise FailedError("desk needs a browser: install chromium, and pip install playwright")
     with tempfile.TemporaryDirectory(prefix="actorlearn-bench-") as folder, browser() as opened:
         runs = [make_run(Path(folder) / "runs", number) for number in range(RUNS)]
         firsts: list[float] = []
@@ -183,7 +183,7 @@ def _next_drawn(page: Any, after_ms: float) -> float:
 
 
 def _share_of_a_core(opened: Any, seconds: float) -> float:
-    """Return the share of a core that the desk takes while a page shows one living run in full."""
+    """Return the share of a core that the desk uses while a page shows one living run in full."""
     with (
         Running(shipped("catch.yaml"), _WAITING, report_every_s=EVERY_S) as run,
         served(run.run_dir.parent) as served_by,

@@ -1,7 +1,7 @@
 """The suite ``nodes``: rates of learners on several nodes of this machine, compared with the same learners on one.
 
-Each learner and its node are pinned to a core; more learners than cores share cores. Also measured is
-the processor time for a step, of all processes together: it varies less than rates on a machine that others use.
+Each learner and its node are pinned to a core; more learners than cores share cores. The processor time of all
+processes for a step is measured too, because it varies less than rates on a machine that others use.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def cases(overrides: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def nodes(request: BenchmarkRequest) -> SuiteReport:
-    """Rates of learners on nodes of this machine beside the same without nodes; keys of a case choose among cases."""
+    """Rates of learners with and without nodes on this machine; mode, gossip.graph and learners.count choose cases."""
     wanted = cases(request.overrides)
     turns: dict[str, Callable[[], float]] = {}
     cpu: dict[str, list[float]] = {}

@@ -43,7 +43,7 @@ FILE = "prediction.jsonl"
 """File in the output folder, with a line for the costs of each load and for each measurement."""
 LINK_MBIT_PER_S = 100
 _BUFFERS = "burst 16kb latency 1s"
-"""Buffers of links, which pass on at once few bytes beside those of a message, and lose none."""
+"""Buffers of links: few bytes pass at once beside those of a message, and the queue is too long to lose any."""
 
 STEP_S = 0.02
 """Seconds of a step of the environments that wait; a rollout of five steps takes a tenth of a second."""
@@ -254,7 +254,7 @@ def _price(request: BenchmarkRequest, common: Sequence[str], load_name: str) -> 
 
 
 def scenario(path: str, common: Sequence[str], case: NodesCase, priced: Priced) -> Scenario:
-    """Return the model's case: nodes share this machine's cores; those that compute have a core each, as a machine."""
+    """Return the case for the model: nodes share this machine's cores; those that compute are machines of one core."""
     kind = case.kind
     slow: dict[str, Any] = {"slow_learners": 1, "slow_factor": SLOWER} if kind.slow else {}
     machines, cores = 1, float(begun_cores())

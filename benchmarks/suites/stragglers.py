@@ -1,7 +1,7 @@
 """The suite ``stragglers``: rates of learners beside one slow learner, in each mode, measured in turn.
 
 A learner is made slow by stopping its trainer most of the time (SIGSTOP, SIGCONT), which no process can see coming.
-Without waiting for one another, learners lose at most what the slow one itself no longer does; in lock-step all of them
+Learners that do not wait for one another lose at most the slow learner's own part of the rate. In lock-step all of them
 become as slow, and the run names the straggler.
 """
 

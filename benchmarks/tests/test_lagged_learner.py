@@ -1,4 +1,4 @@
-"""Learning from experience of a held age: the age is as asked, and only the settings decide what is learned."""
+"""Learning with a fixed policy lag: the lag is the requested one, and the result depends only on the settings."""
 
 from __future__ import annotations
 

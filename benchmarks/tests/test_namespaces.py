@@ -1,4 +1,4 @@
-"""Network namespaces: what is said where there can be none. Those of tests/system/test_namespaces.py are real."""
+"""Errors where network namespaces cannot be made; tests/system/test_namespaces.py makes real ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CleanRL's ``ppo_continuous_action``, as its repository has it, timed from outside.
 
 Usage: SECONDS THREADS ENV ENVIRONMENTS HORIZON MINIBATCHES EPOCHS LEARNING_RATE. Its network has two hidden layers of
-64 with tanh for policy and value each. It says "SPS" once an update; the time between those lines is what counts,
+64 with tanh for policy and value each. It prints "SPS" once an update; the rate is measured between these lines,
 without its start. Its gymnasium has the environments of v4, which MuJoCo steps as those of v5. Prints one JSON line.
 """
 

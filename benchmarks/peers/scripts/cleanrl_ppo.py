@@ -1,7 +1,7 @@
 """CleanRL's ``ppo_atari_envpool``, as its package has it, timed from outside. Usage: SECONDS. Prints one JSON line.
 
-Its own settings: 8 environments, 128 steps, 4 epochs of 4 minibatches, the Nature network. It says "SPS" once an
-update; the time between those lines is what counts, without its start.
+Its own settings: 8 environments, 128 steps, 4 epochs of 4 minibatches, the Nature network. It prints "SPS" once
+an update; the rate is measured between these lines, without its start.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Usage: SECONDS THREADS ENV ENVIRONMENTS HORIZON MINIBATCHES EPOCHS LEARNING_RATE. Two hidden layers of 64 with tanh for
 policy and value each, which are its own default; observations and rewards normalised. The environments are in this
-process, one after the other, as it has them by default. Prints one JSON line.
+process, one after the other, which is its default. Prints one JSON line.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Usage: SECONDS ENV ENVIRONMENTS BATCH LEARNING_RATE THREADS LAYER…. An optimizer step for each step of an environment,
 beginning after 1,000 steps with random actions; all else is its own default, which is the paper's. The environments are
-in this process, one after the other, as it has them by default. Prints one JSON line.
+in this process, one after the other, which is its default. Prints one JSON line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stable-Baselines3 until a score, run inside a virtual environment of its own by ``benchmarks/peers/scores.py``.
 
 Usage: SECONDS WORK. WORK is JSON: a row of ``scores.yaml`` with the task and a seed. Ends at the score, at the row's
-steps or after the seconds. The environments are in this process, one after the other, as it has them by default. Prints
+steps or after the seconds. The environments are in this process, one after the other, which is its default. Prints
 one JSON line: when the score was reached, after how many steps, and the last score.
 """
 

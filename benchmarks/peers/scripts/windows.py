@@ -1,4 +1,4 @@
-"""Steps a second in windows of two seconds, counted by the scripts that lie beside it."""
+"""Steps a second in windows of two seconds, which the other scripts here count."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ WINDOW_S = 2.0
 
 
 class Windows:
-    """Rates of one window after the other; each ends with the first count after its time."""
+    """Steps a second of successive windows; each ends with the first count after WINDOW_S."""
 
     def __init__(self) -> None:
-        """The first window begins now."""
+        """Begin the first window."""
         self.rates: list[float] = []
         self._began_s, self._steps = time.monotonic(), 0
 
     def count(self, steps: int) -> None:
-        """So many more steps have been made."""
+        """Count ``steps`` more steps."""
         self._steps += steps
         now_s = time.monotonic()
         if now_s - self._began_s >= WINDOW_S:

@@ -40,7 +40,7 @@ EQUAL = (
     *("paac-environments", "accelerated-a2c", "accelerated-a3c", "accelerated-ppo", "accelerated-dqn-batches"),
     *("accelerated-secondary", "fast-dqn-learning", "gala-learning"),
 )
-"""Claims that scores are as good as others."""
+"""Claims that some scores are as good as others."""
 ENVS = {Game.CATCH: "actorlearn.envs.catch:Catch", Game.MINATAR: "MinAtar/Breakout-v1", Game.ATARI: "ALE/Breakout-v5"}
 OTHER_FORMS: Mapping[str, Callable[[Mapping[str, Sequence[Any]]], Any]] = {
     "found": lambda cases: {name: {"weights_sha256": values[0]} for name, values in cases.items()},
@@ -51,12 +51,12 @@ OTHER_FORMS: Mapping[str, Callable[[Mapping[str, Sequence[Any]]], Any]] = {
     },
 }
 OTHER_FORMS = {**OTHER_FORMS, "gradient_cosine_sync": OTHER_FORMS["gradient_cosine"]}
-"""Groups that reports have not as spreads -> what becomes of their repetitions."""
+"""Groups that are not spreads in reports -> function that converts the repetitions of their cases."""
 
 OFFSETS = (1.0, -1.0, 0.0)
-"""By which repetitions differ; neighbouring cells have them in another order, so that they do not cancel."""
+"""Differences between repetitions; neighbouring cells have them in another order, so that they do not cancel."""
 Cell = Callable[[Any, Any, int], Sequence[Any]]
-"""Makes repetitions of the paper's value, of that which refutes it, and the number of the cell."""
+"""Function of the paper's value, the refuting value and the cell's number that returns the cell's repetitions."""
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
@@ -64,9 +64,9 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def around(share: float, wide: float, repetitions: int = REPETITIONS) -> Cell:
-    """Return cells that lie on the way from the paper's value (0) to its negation (1), and vary by a part of it.
+    """Return cells at ``share`` of the way from the paper's value (0) to its negation (1), varied by ``wide`` of it.
 
-    Below 0 they are better than the paper's, by a power of the factor between both where both are positive.
+    A negative share is better than the paper; if both values are positive, by a power of the factor between them.
     """
 
     def cell(paper: Any, refuted: Any, number: int) -> Sequence[Any]:
@@ -85,13 +85,13 @@ def around(share: float, wide: float, repetitions: int = REPETITIONS) -> Cell:
 
 PAPER, BETTER, NEGATION = around(0.0, 0.001), around(-0.2, 0.001), around(1.0, 0.001)
 NOISE = around(0.5, 0.45)
-"""Seeds differ as much as the paper's result and its negation."""
+"""Repetitions differ as much as the paper's result and its negation."""
 OF_GAMES = {"paac-games": 12, "gala-games": 6}
-"""Claims about tables -> their games."""
+"""Claims about tables -> number of their games."""
 
 
 def result(claim: Claim, cell: Cell, sizes: Mapping[str, float] | None = None) -> SuiteResult:
-    """Return a report with the claim's numbers, of a setting of the paper's sizes but for those given."""
+    """Return a report with the claim's numbers as ``cell`` makes them, and the paper's sizes except for ``sizes``."""
     here = {size.key: size.paper for size in claim.sizes} | dict(sizes or {})
     report: dict[str, Any] = {key: env(claim, Game(int(size))) if key == "env" else size for key, size in here.items()}
     catch = here.get("env") == Game.CATCH
@@ -120,7 +120,7 @@ def of_breakout(cases: Mapping[str, Any], group: str) -> bool:
 
 
 def in_catch(score: float) -> float:
-    """Return a score of Breakout as one of Catch, as far on the way to a score short of the best."""
+    """Return a score of Catch for one of Breakout; ``LEARNED`` becomes a score that is below the best."""
     return -0.42 + (score - NOTHING) / (LEARNED - NOTHING) * 1.0
 
 
@@ -221,7 +221,7 @@ def test_the_smallest_setting_reproduces_no_more_than_the_shape(name: str) -> No
 
 
 def kinds(claim: Claim) -> set[bool]:
-    """Return whether numbers of the paper are compared, whether orders are."""
+    """Return True if the claim compares numbers of the paper, and False if it compares orders; or both."""
     return {one.number is not None for one in claim.compare(result(claim, PAPER))}
 
 

@@ -1,4 +1,4 @@
-"""Machines that a visit may be to, and requests for one."""
+"""Machines and requests for tests of a visit."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_one_that_is_too_large_is_refused_with_the_largest(tmp_path: Path) -> No
     for name, size in (("a.whl", 10), ("b.whl", 2000), ("c.whl", 500)):
         (tmp_path / name).write_bytes(b"x" * size)
     assert weigh(tmp_path, most=2510) == 2510
-    with pytest.raises(FailedError, match=r"largest are b\.whl .*, c\.whl .*, a\.whl"):
+    with pytest.raises(FailedError, match=r"largest files are b\.whl .*, c\.whl .*, a\.whl"):
         weigh(tmp_path, most=2509)
 
 

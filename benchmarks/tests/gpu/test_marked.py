@@ -1,4 +1,4 @@
-"""The tests marked gpu are found by their files, and told one by one."""
+"""The tests marked gpu are found by their files, and reported one by one."""
 
 from __future__ import annotations
 

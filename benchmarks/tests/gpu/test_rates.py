@@ -1,4 +1,4 @@
-"""Cases of a visit beside those of the suite gpu are topologies with the papers' and the shipped file's batches."""
+"""A visit's cases of DQN and Pong have the environments and batches of the paper and of the shipped topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of a part are measured while it has time, and what was kept by a call that was broken off counts."""
+"""Cases of a part are measured while it has time, and measurements of an interrupted call count."""
 
 from __future__ import annotations
 

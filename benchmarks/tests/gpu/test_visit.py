@@ -1,4 +1,4 @@
-"""A visit says first what is lacking, does its parts in turn, goes on after one that fails, and is gone on with."""
+"""A visit first reports what is missing, runs its parts in turn, also after a failed one, and can be continued."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_part_that_would_not_be_over_in_time_is_not_begun_and_a_shorter_one_is
     plan = [part("long", failing, minutes=5.0), part("short", measuring, minutes=1.0)]
     found = do(plan, asked(tmp_path, minutes=2.0), RICH)
     assert [each.state for each in found.values()] == ["not begun", "done"]
-    assert "the same command again goes on" in found["long"].reason
+    assert "give the same command again" in found["long"].reason
 
 
 def test_the_overview_has_the_parts_of_earlier_calls_too(host: GpuHost, tmp_path: Path) -> None:

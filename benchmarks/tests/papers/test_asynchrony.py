@@ -1,4 +1,4 @@
-"""The suite of held lags: its runs are the topologies they should be, and results that are there are not made again."""
+"""The suite of fixed policy lags: the topologies of its runs, and kept results, which are not measured again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def way_of(topology: Topology) -> tuple[str, ...]:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
-    """Proximal policy, lag and seed of what is run, in place of running it: lag costs 0.02, and decoupled half."""
+    """Fake scores, which each lag lowers by 0.02, or half of that if decoupled; return way, lag, seed of each run."""
     seen: list[tuple[str, int, int]] = []
 
     def learn(topologies: Sequence[Topology], lags: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -70,10 +70,10 @@ def test_results_of_the_same_topology_are_read_and_not_made_again(
     first = len(run)
     assert len((tmp_path / "asynchrony.jsonl").read_text().splitlines()) == first
     ask(1)
-    assert len(run) == first  # all were there
+    assert len(run) == first  # all results were kept
     rows = ask(2)
-    assert len(run) == len(set(run))  # seed 1 of two lags was there
+    assert len(run) == len(set(run))  # the results of seed 1 were kept
     assert rows == ask(2)
     count = len(run)
     ask(1, "total_steps=1000")
-    assert len(run) > count  # other keys, other runs
+    assert len(run) > count  # results of other keys do not count

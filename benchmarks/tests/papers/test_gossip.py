@@ -61,7 +61,7 @@ RUNS: dict[Case, list[GossipRun]] = {
     ("gossip", 4): [ran([-1.0, 0.9], ROWS, frozenset({"0-1"}), CONSENSUS), ran([-1.0, 0.7])],
     (NO_MIXING, 4): [ran([-1.0, -0.6]), ran([-1.0, 0.0])],
 }
-"""Other ways are like these."""
+"""Runs of some cases; the other cases of ``WAYS`` are treated like these."""
 
 
 def test_runs_are_convergent_from_half_of_the_way_that_one_learner_goes() -> None:

@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 
 
 class Fake:
-    """Learners in float64 that exchange by hand; what each does is followed at once."""
+    """Learners with weights in float64, which exchange when the test says so; each record is followed at once."""
 
     def __init__(self, graph: GraphSettings, learners: int, seed: int = 0) -> None:
         self.graph, self.random = graph, np.random.default_rng(seed)
@@ -40,7 +40,7 @@ class Fake:
         self.silent: set[int] = set()
         """Learners whose disk is full."""
         self.untold: set[int] = set()
-        """Learners of whose newest message there is no record."""
+        """Learners whose newest message has no record."""
 
     def log(self, learner: int, kind: Any, **what: Any) -> Drift | None:
         """Write a record, and follow it; nothing where the learner's disk is full."""
@@ -60,11 +60,11 @@ class Fake:
             (self.untold.add if learner in self.silent else self.untold.discard)(learner)
 
     def mix(self, learner: int, late: int = 0) -> bool:
-        """Mix messages that are so many versions old, if there are such that were not used."""
+        """Mix the in-peers' messages of ``late`` versions ago, if none of them was used before."""
         peers = in_peers(self.graph, self.members, learner, self.exchanges[learner])
         versions = {peer: len(self.messages[peer]) - 1 - late for peer in peers}
         if not peers:
-            self.exchanges[learner] += 1  # nobody's turn to wait for
+            self.exchanges[learner] += 1  # it has no in-peer in this exchange
         if not peers or any(version <= self.used.get((learner, peer), -1) for peer, version in versions.items()):
             return False
         mixed = np.mean([self.weights[learner], *(self.messages[p][v] for p, v in versions.items())], axis=0)
@@ -104,10 +104,10 @@ class Fake:
         told = [self.measure(learner) for learner in self.newest()]
         points = [point for point in told if point is not None]
         if (self.silent | self.untold) & self.newest().keys():
-            return np.zeros(0), np.zeros(0)  # what is known of the others is no bound on their distance from all
+            return np.zeros(0), np.zeros(0)  # without all records there is no bound
         assert len(points) == len(told)
         off, bounds = (np.array([getattr(point, name) for point in points]) for name in ("distance", "bound"))
-        allowed = 1e-9 * (1 + max(np.abs(message).max() for message in self.newest().values()))  # of rounding
+        allowed = 1e-9 * (1 + max(np.abs(message).max() for message in self.newest().values()))  # for rounding errors
         assert (off <= bounds + allowed).all(), (off, bounds)
         assert np.linalg.norm(off) <= points[-1].together + allowed * len(off)
         return off, bounds
@@ -245,7 +245,7 @@ def test_after_what_is_not_recorded_the_bound_begins_anew_from_the_measured_dist
     assert bounds.max() < 1e-2 < before.max()
     fake.mix(0)
     fake.step(0, np.ones(SIZE))
-    assert fake.check()[1].max() > 1  # and goes on from there
+    assert fake.check()[1].max() > 1  # the bound is followed from there
 
 
 def test_of_two_steps_to_one_message_the_later_one_led_to_it() -> None:
@@ -253,7 +253,7 @@ def test_of_two_steps_to_one_message_the_later_one_led_to_it() -> None:
     for learner in fake.members:
         fake.rejoin(learner)  # so that the distances are measured
     fake.step(1, np.zeros(SIZE))
-    fake.step(0, np.full(SIZE, 50.0), posted=False)  # it dies before
+    fake.step(0, np.full(SIZE, 50.0), posted=False)  # it dies before it posts
     fake.rejoin(0)
     fake.step(0, np.ones(SIZE))
     fake.mix(0)
@@ -276,7 +276,7 @@ def test_logs_of_learners_are_merged_by_time() -> None:
 def test_weights_of_unequal_checkpoints_are_measured() -> None:
     fake = Fake(GraphSettings(), 2, seed=0)
     for learner in fake.members:
-        fake.rejoin(learner)  # nobody has posted
+        fake.rejoin(learner)  # no learner has posted a message
     for learner in fake.members:
         fake.step(learner, np.zeros(SIZE))
     off, bounds = fake.check()
@@ -294,7 +294,7 @@ def test_updates_on_which_all_agree_are_folded_and_never_forgotten() -> None:
     _, bounds = fake.check()
     bound = fake.follower.bound
     assert bound.updates < 1000 and bound.coefficients <= 1024 * 3 * (HISTORY + 1)  # of 4500 updates
-    assert bounds.max() < 20  # the last rollout's, and nothing much besides
+    assert bounds.max() < 20  # hardly more than the last rollout's
     assert bound.remainder < 4500 * 10 * gossip_bound.AGREED
 
 
@@ -302,7 +302,7 @@ def test_more_updates_than_can_be_followed_begin_anew(monkeypatch: pytest.Monkey
     monkeypatch.setattr(gossip_bound, "MOST_COEFFICIENTS", 500 * 2 * (HISTORY + 1))
     fake = Fake(GraphSettings(), 2, seed=0)
     fake.step(1, np.zeros(SIZE))
-    for _ in range(600):  # learner 1 never comes again, so nothing is agreed upon
+    for _ in range(600):  # learner 1 does not mix again, so nothing is agreed upon
         fake.step(0, np.ones(SIZE))
     off, bounds = fake.check()
     np.testing.assert_allclose(bounds, off)
@@ -318,7 +318,7 @@ def test_many_learners_take_no_more_memory_than_few(monkeypatch: pytest.MonkeyPa
         for learner in range(64):
             bound.replay(learner, ExchangeRecord(0, "stepped", version, 1.0))
             sizes.append(bound.coefficients)
-    assert most < max(sizes) <= 1.5625 * most  # where it is seen, there is room for a quarter more, twice
+    assert most < max(sizes) <= 1.5625 * most  # when it is noticed, memory has grown by a quarter twice
     assert bound.lost and sizes[-1] == 0
 
 
@@ -336,7 +336,7 @@ def test_a_learner_that_starts_after_updates_were_folded_is_measured() -> None:
 
 
 def test_what_is_folded_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gossip_bound, "AGREED", 1.0)  # everything is
+    monkeypatch.setattr(gossip_bound, "AGREED", 1.0)  # all updates count as agreed upon
     monkeypatch.setattr(gossip_bound, "FOLD_AFTER", 3)
     fake = Fake(GraphSettings(), 2, seed=0)
     fake.step(1, np.zeros(SIZE))
@@ -406,7 +406,7 @@ def test_learners_are_never_farther_apart_than_their_bound_and_a_lost_one_is_soo
     members[:] = [0, 1, 2, 3]
     learners[1] = gossiping.learner(folder, 1, members, graph)
     learners[1].restore(state)
-    learners[1].weights += 100.0  # of long ago
+    learners[1].weights += 100.0  # an old checkpoint
     learners[1].join(0, 0)
     distances.clear()
     go_on(150)
@@ -473,4 +473,4 @@ def test_thousands_of_exchanges_with_delays_gaps_and_a_slow_learner(
             off, bounds = fake.check()
             ratios.append(bounds.max() / off.max())
     assert mixes > 500 and not anew
-    assert np.median(ratios) < 20  # near enough to say something
+    assert np.median(ratios) < 20  # tight enough to be of use

@@ -23,7 +23,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def installed(name: str, requirements: bytes) -> Path:
-    """The folders that install.sh leaves, as far as they are looked at."""
+    """Make those files of a peer's environment, as install.sh leaves them, that the code reads."""
     folder = PEERS / name
     folder.mkdir(parents=True)
     (folder / "requirements.txt").write_bytes(requirements)
@@ -31,7 +31,7 @@ def installed(name: str, requirements: bytes) -> Path:
 
 
 def test_a_peer_that_is_not_installed_is_named_with_the_command_that_installs_it() -> None:
-    with pytest.raises(FailedError, match=rf"\.peers/sb3 has not what.*sh {HERE / 'install.sh'} sb3$"):
+    with pytest.raises(FailedError, match=rf"\.peers/sb3 does not have.*sh {HERE / 'install.sh'} sb3$"):
         environment("sb3")
     assert not PEERS.exists(), "a suite installs nothing"
 

@@ -1,4 +1,4 @@
-"""The comparison neighbours: other programs on a topology's work beside what the suite neighbours puts beside ours."""
+"""The comparison neighbours: other programs do the work of a topology beside the load of the suite neighbours."""
 
 from __future__ import annotations
 

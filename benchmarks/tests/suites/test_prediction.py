@@ -1,4 +1,4 @@
-"""The cases of the suite ``prediction``, the model's cases that they are, and what is kept of them."""
+"""The suite ``prediction``: its cases, their scenarios for the model, and the measurements that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that is slowed on purpose is the one that the suite training names."""
+"""The suite training names the stage of a process that is slowed on purpose."""
 
 from __future__ import annotations
 
