@@ -38,7 +38,7 @@ def test_the_first_rollouts_are_of_the_initial_weights_and_the_others_as_old_as_
 
 def test_what_has_memory_or_learns_from_a_replay_is_refused() -> None:
     topology = loaded(CATCH, (*KEYS, "model.recurrence=gru"))
-    with pytest.raises(ValueError, match="only networks without memory"):
+    with pytest.raises(ValueError, match="need an algorithm without replay"):
         Lagged(settings_of(topology, describe(topology), 1))
     with pytest.raises(RunError, match="'dqn' learns from a replay"):
         loaded(CATCH, ("algorithm.name=dqn",))
