@@ -1,9 +1,9 @@
 """Benchmarks of this machine, in suites that ``actorlearn bench`` runs.
 
 A suite measures several cases, such as settings of a topology, and reports them with machine, versions and commit.
-Modules for all suites: ``running`` measures whole runs, ``parts`` each kind of work of a run alone, ``interleaved``
-several cases in turn, and ``report`` shows the results. The other modules are suites. A checkout also has the package
-``benchmarks``, which compares with papers and other programs.
+Each suite has a module of its name. Suites share ``running``, which measures whole runs, ``parts``, which measures each
+kind of work of a run alone, ``interleaved``, which measures several cases in turn, and ``report``, which shows results.
+A checkout also has the package ``benchmarks``, which compares with papers and other programs.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class SuiteRequest:
     names: tuple[str, ...] = ()
     """Names of the runs that a suite reads, or of the rows of its table that it runs; empty: all."""
     at_once: int | None = None
-    """Number of runs at once, for a suite that is a table; None: one for each core."""
+    """Most runs at once, for a suite that trains many runs; None: one for each core."""
     parts: tuple[str, ...] = ()
-    """Names of the parts to measure, for a suite in parts; empty: all."""
+    """Names of the parts to measure, for a suite that has parts; empty: all."""
     device: str | None = None
-    """Device that a suite in parts measures; None: cuda."""
+    """Device to measure, for a suite that has parts: cpu or cuda; None: cuda."""
 
     @property
     def file(self) -> str:
@@ -104,7 +104,7 @@ class Suite:
     """Fields of a SuiteRequest that this suite takes and most do not, such as ``score``."""
 
     def path(self) -> str:
-        """Return the path of the topology that it measures by default; that of pong.yaml if it has none."""
+        """Return the path of the topology that is measured by default; for a suite without one, that of pong.yaml."""
         return shipped(self.topology or "pong.yaml")
 
     def load(self) -> Callable[[Any], SuiteReport]:

@@ -26,7 +26,7 @@ class AtariGame(msgspec.Struct, frozen=True):
     human: float
     """Score of the human tester."""
     dqn: float
-    """Score in the best evaluation of a run; the same for ``fast_dqn``. Deviations are over its 30 games."""
+    """Score in a run's best evaluation, the mean of 30 games; ``dqn_std``: their deviation. Likewise ``fast_dqn``."""
     dqn_std: float
     fast_dqn: float
     fast_dqn_std: float

@@ -62,8 +62,8 @@ def alone(overrides: Sequence[str]) -> list[str]:
 def measure(path: str, overrides: Sequence[str], work: Work, weights: int, cores: float, seconds: float) -> Costs:
     """Measure all costs on this machine, mostly in a run of one learner for ``seconds``; raises FailedError.
 
-    ``path``: of the topology. ``work``: the work of an update. ``weights``: number of weights of the network.
-    ``cores``: cores of this machine.
+    ``path``: file of the topology. ``work``: work of an update. ``weights``: number of weights of the network.
+    ``cores``: number of cores of this machine.
     """
     with Running(path, learning_soon(path, alone(overrides))) as run:
         reading = run.read(seconds, WARMUP_S)
@@ -99,10 +99,11 @@ def _idle_s(reading: Reading) -> float:
 
 
 def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
-    """Return the standard deviation of the times of stages, divided by their means (``Costs.deviation``).
+    """Return the standard deviation of the times of a stage, divided by their mean (``Costs.deviation``).
 
-    It is assumed to be equal for all stages, and is the one that explains how the times of updates vary. ``times``:
-    when updates ended, in seconds, accurate to POLL_S; therefore short updates are timed several together.
+    The quotient is assumed to be equal for all stages, and is computed from the deviation of whole updates; it is 0.0
+    for fewer than ``_FEWEST`` updates. ``times``: when updates ended, in seconds, accurate to POLL_S. Because of this
+    accuracy, short updates are timed in groups.
 
     The deviation of updates is estimated from the mean difference of two of their times, which is 2 / sqrt(pi) standard
     deviations of normal samples. A prediction needs this difference: it is how long learners wait for one another.
@@ -128,7 +129,7 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     run had to wait for a core, this time is counted as work, so the costs are too high.
     """
     rows = [row for row in run.metrics().new() if "share_learn" in row and row.get("env_steps_per_s")]
-    if section_of(run.topology(), "algorithm").get("epochs") != 0:  # before learning, a replay is filled
+    if section_of(run.topology(), "algorithm").get("epochs") != 0:  # leave out the time in which the replay is filled
         rows = [*dropwhile(lambda row: row.get("minibatches") == 0, rows)]
     if not rows:
         raise RunError(f"{run.name} has no reports of learning with share_learn; let it run longer, or omit --from")
@@ -140,7 +141,7 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
     own = {section: share[section] * processes / learners for section in SECTIONS}  # in one second
     shares = [found for row in rows if (found := number(row, SIMULATION_LIMIT_SHARE)) is not None]
-    if shares:  # they leave out the play of an evaluator; earlier versions did not report them
+    if shares:  # without the time of evaluators; earlier versions did not report this
         own["simulate"] = statistics.fmean(shares) * counts["simulators"]
     simulating = ("simulate", "infer")
     spent = {
@@ -170,7 +171,7 @@ def _costs(
         return sum(spent[role].get(section, 0.0) for role in roles if role in spent) / updates
 
     def with_core(processes: int) -> float:
-        """Return the share of time in which each of so many processes has a core, 0 to 1."""
+        """Return the share of time, 0 to 1, in which each of ``processes`` processes has a core."""
         return min(1.0, cores / processes) if processes else 1.0
 
     simulators = work.simulators
@@ -237,7 +238,7 @@ def measure_wire() -> dict[str, float]:
 
 
 def _turns(dealer: Dealer, body: bytes, count: int) -> tuple[float, float]:
-    """Send ``count`` messages and wait for each answer; return mean seconds and processor seconds of both together."""
+    """Send ``count`` messages and wait for the answer to each; return mean seconds and processor seconds of a turn."""
     began_s, began_cpu_s = time.monotonic(), time.process_time()
     for _ in range(count):
         until_s = time.monotonic() + _TIMEOUT_MS / 1000

@@ -65,10 +65,11 @@ class Played:
     game: AtariGame
     frames: int
     best: float
+    """Mean raw score of the best evaluation; without evaluations, that of the last training games."""
     last: float
-    """Mean raw score of the last evaluation, as ``best`` is of the best; equal if there are no evaluations."""
+    """Mean raw score of the last evaluation; without evaluations, equal to ``best``."""
     over: str
-    """A text on the games over which ``best`` and ``last`` are means."""
+    """The number and kind of games of which ``best`` and ``last`` are means, in words."""
 
     @property
     def scores(self) -> dict[str, float]:

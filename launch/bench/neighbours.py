@@ -96,7 +96,7 @@ def compare(
 def table(seen: Mapping[Beside, Sequence[float]]) -> list[tuple[str, ...]]:
     """Return a row of text for each program and condition: median and lowest rate, also in percent.
 
-    ``seen``: the rates in all its reports. 100 percent is the median of the same program in the condition ``ALONE``.
+    ``seen``: the rates in all reports. 100 percent is the median of the same program in the condition ``ALONE``.
     """
     rows: list[tuple[str, ...]] = []
     for (name, what), rates in sorted(seen.items(), key=lambda item: list(seen).index((item[0][0], ALONE))):

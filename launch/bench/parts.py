@@ -82,7 +82,7 @@ class Parts:
         """
         path = self._write(part, threads, environments, seconds)
         command = [sys.executable, "-m", "actorlearn.processes", "measure", str(path)]
-        env = {**environment(threads), PARENT: str(os.getpid())}  # it ends with this process
+        env = {**environment(threads), PARENT: str(os.getpid())}  # each process ends when this one ends
         pipe = subprocess.PIPE
         running: list[subprocess.Popen[str]] = []
         try:
@@ -120,15 +120,18 @@ class Parts:
         except subprocess.TimeoutExpired:
             raise FailedError(f"measuring {part} alone gave no result within {seconds + _LIMIT_S:.0f} s") from None
         if process.returncode == -signal.SIGKILL:
-            raise FailedError(f"{part} alone: killed, or not ready within {_LIMIT_S:.0f} s")
+            raise FailedError(
+                f"measuring {part} alone: a process was killed, or was not ready within {_LIMIT_S:.0f} s; free memory "
+                "and cores, and try again"
+            )
         try:
             return float(answer(out, error, process.returncode)["steps_per_s"])
         except NoAnswerError as none:
-            raise FailedError(f"{part} alone: {none}") from None
+            raise FailedError(f"measuring {part} alone: {none}") from None
 
 
 def _begin_together(running: Sequence[subprocess.Popen[str]]) -> None:
-    """Let processes begin to measure when each has written that it is ready; kill all if one is not in ``_LIMIT_S``."""
+    """Start the measurement when all processes are ready; kill all if one is not ready within ``_LIMIT_S``."""
 
     def give_up() -> None:
         for process in running:

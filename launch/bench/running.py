@@ -101,9 +101,9 @@ class Running:
     ) -> None:
         """``topology``: path of its file. ``total_steps``: None keeps the value of the topology, and so its schedules.
 
-        ``engine``: starts the nodes; ``keys``: folder of the keys with which nodes join. ``start_limit_s``: seconds to
-        wait for a report. ``by``: a command, such as nice, to which the command of the run is appended. ``run_dir``:
-        folder of the run, which is kept; None: a temporary folder.
+        ``engine``: its name, if nodes are started by one. ``keys``: folder of the keys with which nodes join.
+        ``start_limit_s``: seconds to wait for a report. ``by``: a command, such as nice, to which the command of the
+        run is appended. ``run_dir``: folder of the run, which is kept; None: a temporary folder.
         """
         self._options = [*(("--engine", engine) if engine else ()), *(("--keys", str(keys)) if keys else ())]
         self._start_limit_s, self._by = start_limit_s, by
@@ -150,7 +150,7 @@ class Running:
             self._folder.cleanup()
 
     def read(self, seconds: float, warmup_s: float = 0.0) -> Reading:
-        """Measure the run for at least ``seconds`` after a warm-up, from the report of an update to that of another.
+        """Measure the run for at least ``seconds`` after a warm-up; reports of updates begin and end this interval.
 
         The warm-up of a run with a replay begins when the run learns; raises FailedError if it does not.
         """
@@ -241,12 +241,14 @@ class Running:
             self._process.wait(seconds)
 
     def _wait_for_report(self) -> None:
-        """Wait for the first report."""
         deadline_s = time.monotonic() + self._start_limit_s
         while not self.new_reports():
             self._check()
             if time.monotonic() > deadline_s:
-                raise FailedError(f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s")
+                raise FailedError(
+                    f"the run of {self._topology} reported nothing for {self._start_limit_s:.0f} s; start it with "
+                    "`actorlearn run` to see why"
+                )
             time.sleep(_TURN_S)
 
     def _wait_for_learning(self) -> None:
@@ -268,10 +270,10 @@ class Running:
             self.new_reports()
 
     def _update_after(self, when_s: float) -> int:
-        """Return the place in ``seen`` of the first report after a time of the monotonic clock with a new update.
+        """Wait for the first report with a new update after ``when_s`` (monotonic clock); return its place in ``seen``.
 
-        Waits for it. Trainers also report while they wait for a rollout; such a report has a later time than the one
-        before, but the same steps, so that no rate can be measured from it.
+        Trainers also report while they wait for a rollout. Such a report has a later time than the previous one, but
+        the same steps, so no rate can be measured from it.
         """
         deadline_s = when_s + self._start_limit_s
         while time.monotonic() < when_s:

@@ -51,7 +51,7 @@ def wanted(request: SuiteRequest) -> list[tuple[int, int, int]]:
 
 
 def sampling(request: SuiteRequest) -> SuiteReport:
-    """Measure the steps/s that simulators make without learning, by their number and that of their environments."""
+    """Measure the steps/s without learning, for several numbers of simulators and of environments in each."""
     rows: list[tuple[str, ...]] = []
     bars: dict[str, Spread] = {}
     for count, envs, groups in wanted(request):

@@ -29,7 +29,7 @@ HEADINGS = ("seed", "at the score", "steps", "best", "end", "steps at the end", 
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run had reached at one time."""
+    """The progress of a run at one time."""
 
     minutes: float
     """Minutes since the command was given, including the start of the processes."""

@@ -49,7 +49,7 @@ FILE = Path(__file__).with_name("zoo.csv")
 DEFAULT_SEEDS = "5"
 EVALUATIONS = "evaluations"
 TOPOLOGY = "base.yaml"
-"""Topology of a row; a folder with a file topology.yaml would be taken for a run (``launch/runs/find.py``)."""
+"""File name of a row's topology. A folder with the file topology.yaml counts as a run (``launch/runs/find.py``)."""
 GREEDY = "greedy"
 COLUMNS_OF_PICTURE = 4
 HEADINGS = ("row", "steps", "seeds", "IQM", "worst", "minutes", "table", "verdict")
@@ -282,8 +282,8 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
         notes.append(f"{good} of {judged} rows are at or above the table")
     notes += [
         "table: rl-baselines3-zoo, one trained agent after the same steps; IQM: interquartile mean of the final "
-        "evaluations of the seeds, with a bootstrap interval of 95 %; verdict: the table's score is below (above), in "
-        "(equal) or above (below) the interval; minutes: median of a run, with the others at once",
+        "evaluations of the seeds, with a bootstrap interval of 95 %; verdict: the interval is above the table's "
+        "score, contains it (equal) or is below it; minutes: median over the runs, of which several ran at once",
     ]
     with_curves = [folder for folder in folders if folder.scored()]
     return SuiteReport(

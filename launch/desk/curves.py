@@ -18,7 +18,7 @@ import numpy.typing as npt
 from launch.runs.jsonl import Decoded, numbers_of
 
 MOST_POINTS = 300
-"""Points of a curve after thinning; pictures are about as wide in pixels. At twice as many, the curve is thinned."""
+"""Points of a curve after thinning; a picture is about as many pixels wide. A curve with twice as many is thinned."""
 MOST_POINTS_WHOLE = 4 * MOST_POINTS
 """The same for a curve of all reports, so that one can zoom in."""
 _COLUMNS = ("time_s", "env_steps")
@@ -38,7 +38,7 @@ class CurvePoints(NamedTuple):
     """Whether a restore from a checkpoint has undone the point."""
 
     def that_count(self) -> CurvePoints:
-        """Return the points that were not undone, of several at the same steps the newest; their steps increase."""
+        """Return the points that were not undone; of several at equal steps, only the newest. Their steps increase."""
         counting = self._where(~self.undone)
         return counting._where(np.diff(counting.steps, append=np.inf) > 0)
 

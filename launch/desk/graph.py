@@ -100,7 +100,7 @@ def _lines(
 ) -> list[dict[str, Any]]:
     """Return the lines of one learner: experience to its trainer, and weights from it.
 
-    The first of each has a text; the rate of experience is that of all simulators of the learner.
+    The first line of each kind has a text; the rate of experience is that of all simulators of the learner.
     """
     own = {
         column: [box for box in boxes if (box["learner"], box["column"]) == (learner, column)] for column in range(3)

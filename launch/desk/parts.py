@@ -94,7 +94,7 @@ def desk(runs: Sequence[WatchedRun], shown: Sequence[str], **about: Any) -> Part
 
 
 def _curve_names(row: Mapping[str, Any]) -> list[str]:
-    """Return the names of the metrics in a report of which there may be curves; a value that was not finite is null."""
+    """Return the metrics in a report that may have curves; also those that are null, because they were not finite."""
     usable = (name for name, value in row.items() if value is None or is_number(value))
     return [name for name in usable if name not in ("time_s", "env_steps")]
 
@@ -238,7 +238,7 @@ def _value(value: object) -> float | str:
 def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
     """Return the curves of a run for the metrics ``shown``, and the events to mark on them.
 
-    ``whole``: the curves are made of all reports, also of a long run.
+    ``whole``: whether the curves are made of all reports; otherwise those of a long run are made of a sample.
     """
     metrics = {}
     for name in shown:

@@ -76,7 +76,7 @@ def _collect(runs: Sequence[RunFolder], metric: str) -> dict[str, Any]:
 
 
 def _inlined(text: str) -> tuple[str, dict[str, list[str]]]:
-    """Put the styles and scripts of the page into it; return it, and "style" or "script" -> hashes of their texts."""
+    """Return the page with its styles and scripts inside, and "style" or "script" -> hashes of their texts."""
     hashes: dict[str, list[str]] = {"style": [], "script": []}
 
     def put(kind: str, attributes: str, content: str) -> str:

@@ -35,7 +35,7 @@ FIND_EVERY_S = 2.0
 FIND_SHARE = 50.0
 """Least time between two searches, divided by the duration of a search: searching takes at most 1/50 of the time."""
 BEST_S = 0.1
-"""Most seconds of a look after which no other run is read whole, for its best score."""
+"""Seconds of a look after which it reads the best score of no further run."""
 MARKED = frozenset({"died", "gave up", "attached", "detached", "resumed", "lost", "joined", "failed", "silent"})
 """Kinds of events that are marked on curves."""
 MOST_MARKS = 200

@@ -17,7 +17,7 @@ from launch.errors import FailedError
 from launch.runs.find import RunFolder
 
 TIMEOUT_S = 5.0
-"""Seconds to wait for the reply to other requests. A supervisor replies within a second, unless it is stuck."""
+"""Seconds to wait for the reply to status, stop or kill. A supervisor replies within a second, unless it is stuck."""
 CHANGE_S = 75.0
 """Seconds to wait for the reply to attach, detach and save. The supervisor itself gives up on them after 60 s."""
 

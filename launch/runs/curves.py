@@ -39,7 +39,7 @@ class LearningCurve:
     """Points of each stretch: (environment steps, minutes, value of the column); minutes are NaN if unknown."""
     column: str = SCORE
     restores: Mapping[int, float] = field(default_factory=dict)
-    """Number of stretches before a restore -> least environment steps of the reports up to the next stretch."""
+    """Number of stretches before a restore -> steps of the first report after it; of several restores, the least."""
 
     @property
     def points(self) -> list[tuple[float, float, float]]:
@@ -95,7 +95,7 @@ class RunGroup:
         return [RunGroup([run], [seed], self.keys, [curve]) for run, seed, curve in members]
 
     def each_seed_once(self) -> tuple[RunGroup, list[str]]:
-        """Return the group with one run of each seed, that with the most steps, and for each other run the reason.
+        """Keep one run of each seed, the one with the most steps; return the group, and a reason for each other run.
 
         Runs with the same keys and the same seed learn the same weights, as a rule, so they are no independent
         evidence. All runs without a seed are kept.

@@ -110,10 +110,10 @@ class RunFolder:
         return sorted(found, key=lambda folder: (steps_of(folder), folder))
 
     def refuse_missing(self, purpose: str, at: str | int, learner: int | None = 0) -> None:
-        """Raise RunError, which lists the existing ones, if a learner has no checkpoint ``at``; None: if none has it.
+        """Raise RunError if a learner has no checkpoint ``at``; the message lists the checkpoints that exist.
 
-        ``purpose``: what the checkpoint is for, a verb. ``at``: "newest", "best", or the environment steps of a
-        checkpoint.
+        ``purpose``: a verb for the message, such as "export". ``at``: "newest", "best", or the environment steps of a
+        checkpoint. ``learner``: None checks whether any learner has it.
         """
         if not self.checkpoints():
             way_out = "its trainer writes the first one when it starts" if self.alive else "start another run"

@@ -69,7 +69,7 @@ class Decoded(Generic[Value]):
         yield from self.new() if lines is None else self._decoded(lines)
 
     def newest(self, begins: Callable[[Value], bool]) -> list[Value]:
-        """Return the lines from the last one on for which ``begins`` is true; ``new`` continues after them.
+        """Return the last line for which ``begins`` is true, and all later ones; ``new`` continues after them.
 
         If the last ``_AT_ONCE`` bytes of the file have no such line, all lines in them are returned.
         """

@@ -40,11 +40,11 @@ ANSWER_S = 2.0
 TREND_PARTS = 256
 """Number of equal parts into which ``total_steps`` is divided; ``RunView.trend`` has one score for each part."""
 _ABSENT_IF_NONE = frozenset({STATISTICS_MADE, STATISTICS_NEEDED, HEALTH, "update_in_s"})
-"""Metrics that each report has unless they have no value now, so they are not kept from the report before."""
+"""Metrics that a report lacks only if they have no value now, so they are not copied from the report before."""
 RATE_S = 120.0
 """Time constant, in seconds, of the moving average of the steps per second that gives the time left.
 
-The rates of single reports may differ by their half, because few updates are made between two reports.
+The rates of single reports may differ by half, because few updates are made between two reports.
 """
 
 
@@ -132,7 +132,7 @@ class RunView:
 
     @property
     def _share_of_rollout(self) -> float:
-        """Share, 0 to 1, of the rollout that is being played in the moving average of rates."""
+        """Weight, 0 to 1, that the rate of the rollout being played has in the moving average."""
         made, rate = self.row.get("update_steps_made") or 0, self.row.get("steps_made_per_s")
         return -expm1(-max(0.0, made / rate) / RATE_S) if rate else 1.0
 
@@ -181,7 +181,7 @@ class RunView:
         return replace(view, row=row, status=status, best_return=best, trend=trend)
 
     def _with_rate(self, row: Mapping[str, Any]) -> RunView:
-        """Return the snapshot with the rate of a report, which weighs as the time in which it was measured."""
+        """Return the snapshot with the rate of a report, weighted by the time over which it was measured."""
         if not (rate := row.get("env_steps_per_s")):
             return self
         known = self.row.get("env_steps") is not None  # else it is unknown for how long the rate was measured

@@ -83,7 +83,7 @@ class Children:
         return list(self._ended.values())
 
     def _drop_members(self, ids: Iterable[str]) -> None:
-        """Have the shared memory of ended simulators removed; while the run ends it stays, to count its last steps."""
+        """Remove the shared memory of ended simulators, but keep it while the run ends, to count its last steps."""
         for socket_id in ids:
             del self._ended[socket_id]
             if not self.ending:
@@ -152,7 +152,7 @@ class Children:
         return [child for child in self.named.values() if child.role.scope == "run" and child.role.needed == "each"]
 
     def list_processes(self) -> list[dict[str, Any]]:
-        """Return what users are shown of each process: name, role, learner, state, number of starts, pid, node."""
+        """Return for each process, for users: name, role, learner, state, number of restarts, pid, node."""
         return [
             {
                 "name": child.name,

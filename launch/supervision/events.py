@@ -67,16 +67,16 @@ class Exited(OfProcess, frozen=True):
 
 @dataclass(frozen=True)
 class Lost:
-    """A node (the run's processes on one machine) is lost."""
+    """Processes have ended, because their node was lost or their learner moves to another node."""
 
     node: str
     processes: tuple[tuple[str, int], ...]
-    """Name and incarnation of each process of the node."""
+    """Name and incarnation of each process that has ended."""
     elsewhere: bool
-    """Whether its processes are started again on another node; otherwise the run continues without their learners."""
+    """Whether the processes are restarted on another node; otherwise the run continues without their learners."""
     moved_to: str = ""
-    """Empty if the node is lost. Otherwise a learner has ended on ``node`` to move, and restarts on this node; this is
-    ``node`` itself if the other one has no room any more."""
+    """Node on which the learner restarts, which is ``node`` again if the other node has no room any more; empty if
+    ``node`` was lost."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Silent(OfProcess, frozen=True):
     seconds: float
     why: Text
     hangs: bool
-    """Whether the process hangs, so that Stalled follows; otherwise it is slow."""
+    """Whether the process hangs; Stalled follows unless it recovers. Otherwise it is slow."""
     stack: bool
     """Whether the process can write its stack."""
 
@@ -219,7 +219,7 @@ class Enlarge:
     overrides: tuple[str, ...] = ()
     learners: int = 0
     without: tuple[int, ...] = ()
-    """Learners that get none of the simulators, because they do not go on."""
+    """Learners that get no simulators, because they are attached or detached now, or have failed."""
 
 
 @dataclass(frozen=True)

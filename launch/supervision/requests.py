@@ -83,7 +83,7 @@ class Requests:
         if wrong := cannot_attach(request.simulators, request.learners, self._mode):
             self.answer(client, False, wrong)
         elif len(without) == len(trainers):
-            wrong = "no learner can take them, because no learner goes on; try again when one has started"
+            wrong = "each learner is being attached or detached, or has failed; try again when one is ready"
             self.answer(client, False, f"attach {request.simulators} simulators: {wrong}")
         else:
             self._do(ev.Enlarge(client, request.simulators, tuple(request.overrides), request.learners, without))

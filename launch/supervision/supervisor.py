@@ -50,7 +50,7 @@ TERMINATE_LIMIT_S = 5.0
 
 
 class Ending(NamedTuple):
-    """Limits that end a run, besides its number of steps."""
+    """Conditions that end a run, besides its number of steps."""
 
     drain_s: float
     """Longest time for trainers to finish their update and save, in seconds."""
@@ -92,7 +92,7 @@ class Supervisor:
         trainers = self._children.trainers()
         first = (*self._children.simulators(), *(trainers if trainers[1:] else ()))
         self._awaited = [child.name for child in first]
-        """Names of the processes that must be admitted or given up before phase ``running``: not a sole trainer."""
+        """Names of the processes that must be admitted or given up before phase ``running``, without a sole trainer."""
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring, self._unscored = 0, False, False
         """Number of interrupts; whether the run ends without a final evaluation; whether a user's stop caused that."""
@@ -107,7 +107,7 @@ class Supervisor:
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
         self._newest_rows: dict[str, Mapping[str, Any]] = {}
-        """Newest row of each trainer, by name; of one that has finished, its summary. Counters of all count."""
+        """Trainer -> its newest report, or its summary if it has finished. Totals include trainers that have left."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
@@ -140,7 +140,7 @@ class Supervisor:
             Finished: self._finished,
             Warned: lambda child, warned: self._children.note("warned", child, warned.text),
         }
-        """Type of an event or a message of a living process -> function that takes the child and either of them."""
+        """Type of an event or a message of a living process -> function of the child and this event or message."""
 
     def handle(self, event: ev.Event, now_s: float) -> list[ev.Action]:
         """Return the actions that follow from an event at the time ``now_s``; none after Done.
@@ -163,7 +163,7 @@ class Supervisor:
         return self._orders.newest
 
     def processes(self) -> list[dict[str, Any]]:
-        """Return what users are shown of each process (`Children.list_processes`)."""
+        """Return the state of each process, for users; see `Children.list_processes`."""
         return self._children.list_processes()
 
     def _do(self, action: ev.Action) -> None:
@@ -320,7 +320,7 @@ class Supervisor:
         return any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in self._children.trainers())
 
     def _drain(self, outcome: ev.Done) -> None:
-        """Wait for the trainers to finish. Dead processes are not restarted, except evaluators when they have."""
+        """Wait for the trainers to finish. Dead processes are not restarted, except evaluators after that."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
         self._children.restarting = False

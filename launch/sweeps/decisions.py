@@ -67,7 +67,6 @@ class Population(Search):
     sign: int
     """1 if a higher score is better, -1 if a lower one is."""
     generations: int
-    """Number of generations."""
 
     def choose(self, history: History) -> Choice:
         """Return the trial of the next member, or WAIT while a run of the previous generation has not ended.

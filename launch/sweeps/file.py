@@ -89,7 +89,7 @@ class Sweep:
     def overrides(self, values: Values, saved: bool = False) -> list[Override]:
         """Return the overrides with which a trial with these values runs the topology.
 
-        With ``saved``, they are for a topology that a run has saved, perhaps with other ``nodes``.
+        ``saved``: whether the trial continues a topology that a run has saved, whose ``nodes`` are then replaced.
         """
         nodes = [Override(text, Origin(str(self.path))) for text in self.overrides_of_nodes()] if saved else []
         pins = [Override(f"{key}={value}", Origin(str(self.path))) for key, value in self.pins.items()]
@@ -97,7 +97,7 @@ class Sweep:
         return [*nodes, *pins, *own, *_overrides("vary", values, self.origins)]
 
     def overrides_of_nodes(self) -> list[str]:
-        """Return an override of the whole section ``nodes``, which replaces that of a run that is continued."""
+        """Return an override that sets the whole section ``nodes``, so that a continued run uses the sweep's nodes."""
         return [f"{NODES}={literal(tree(self.base)[NODES])}"]
 
     def topology(self, values: Values) -> Topology:

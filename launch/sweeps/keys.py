@@ -124,7 +124,7 @@ class SweepKeys(Section, frozen=True, kw_only=True):
     goal: GoalKeys = GoalKeys()
     stopping: Annotated[
         MedianKeys | None,
-        Meta(description="rule that ends bad trials early: {name: median}; null = all runs are finished"),
+        Meta(description="rule that ends bad trials early: {name: median}; null = no trial is ended early"),
     ] = None
     at_once: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,

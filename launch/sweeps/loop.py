@@ -61,7 +61,7 @@ class Loop:
         self._left_out: set[str] = set()
         """Hosts on which the node of a run did not start; only the next execution of the sweep uses them again."""
         self._stranded = False
-        """Whether runs remain, but no host is left for them."""
+        """Whether the sweep ends with runs left to start, because no host is left for them."""
         self._starts: Counter[tuple[RunId, int]] = Counter()
         """Number of starts in this execution, by run and the steps from which it continued."""
         self._asked_s: dict[RunId, float] = {}
@@ -199,7 +199,7 @@ class Loop:
     def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool, from_steps: int) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         overrides = [override.text for override in self._sweep.overrides(trial.values, saved=trial.parent is not None)]
-        if from_steps > self._end_steps(trial):  # its last batch, or that of its parent, went beyond them
+        if from_steps > self._end_steps(trial):  # the last batch of the run or of its parent went beyond the end
             own.append(f"total_steps={from_steps}")
         keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
@@ -240,7 +240,7 @@ class Loop:
         started = self._history.starts[run][-1]
         if started.hosts:
             self._left_out |= {*started.hosts}
-            self._starts[run, started.from_steps] -= 1  # the hosts are to blame; their number bounds the repeats
+            self._starts[run, started.from_steps] -= 1  # the hosts are to blame; each repeat uses up hosts
         said = f"; no other run uses {', '.join(started.hosts)} until the next sweep of this file"
         self._say(run, f"lacks nodes at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 

@@ -36,7 +36,7 @@ from launch.topology.load import Topology
 from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
-"""Memory that is reckoned for a process besides shared memory: a process that has imported torch takes 200 MB."""
+"""Bytes of memory assumed for a process, besides shared memory: a process that has imported torch takes 200 MB."""
 _GIB = 1 << 30
 
 
@@ -69,7 +69,7 @@ class Slots:
     def free(self, living: Sequence[Started], left_out: Collection[str] = ()) -> Slot | None:
         """Return the slot for one more run besides the living ones; None if there is no room for it.
 
-        It has the GPU and the hosts with the fewest runs; a host that is listed n times may have n times as many runs.
+        The slot has the GPU and the hosts with the fewest runs; a host listed n times may have n times as many runs.
         ``living``: the last start of each living run. ``left_out``: hosts that no further run may use.
         """
         if len(living) >= self.at_once:

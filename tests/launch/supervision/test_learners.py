@@ -79,7 +79,7 @@ def test_simulators_are_not_attached_while_no_learner_goes_on() -> None:
     new = ProcessId("trainer", 2, 2), ProcessId("simulator", 2, 2)
     story.then(ev.Enlarged("cli-1", tuple(PlannedProcess(own, 4 + row) for row, own in enumerate(new))))
     lose(lose(story, "trainer-0"), "trainer-1").then(asked("attach", "cli-2", simulators=1))
-    said = "attach 1 simulators: no learner can take them, because no learner goes on; try again when one has started"
+    said = "attach 1 simulators: each learner is being attached or detached, or has failed; try again when one is ready"
     assert story.reply == Reply(ok=False, text=said)
 
 
