@@ -139,7 +139,7 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     learners = max(1, counts["learners"])
     processes = learners * (1 + counts["simulators"] + counts["inference"]) + counts["evaluator"]
     share = {section: statistics.fmean(row[f"share_{section}"] for row in rows) for section in SECTIONS}
-    own = {section: share[section] * processes / learners for section in SECTIONS}  # in one second
+    own = {section: share[section] * processes / learners for section in SECTIONS}  # per second and learner
     shares = [found for row in rows if (found := number(row, SIMULATION_LIMIT_SHARE)) is not None]
     if shares:  # without the time of evaluators; earlier versions did not report this
         own["simulate"] = statistics.fmean(shares) * counts["simulators"]

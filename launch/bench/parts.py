@@ -45,7 +45,7 @@ class Parts:
         loaded = load(path, overrides)
         folder = Path(self._folder.name)
         made = plan(loaded, describe(loaded), Addresses.of_run("bench", folder, folder))
-        self._plan = replace(made, pins=())  # all processes of a part read the same settings
+        self._plan = replace(made, pins=())  # nothing is pinned, as all processes of a part read the same settings
         self.topology = self._plan.topology
 
     def __enter__(self) -> Parts:

@@ -168,7 +168,7 @@ class RowFolder:
         try:
             status = process.wait()
         except BaseException:
-            process.terminate()  # its runs save and end
+            process.terminate()  # the sweep then lets its runs save and end
             process.wait()
             raise
         if status not in (0, 1):  # 1: a run failed or did not end; the table shows this

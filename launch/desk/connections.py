@@ -63,7 +63,7 @@ class LimitedProtocol(H11Protocol):
     @property
     def waits_for_header(self) -> bool:
         """Whether the connection waits for a header: no request on it is being answered."""
-        cycle: Any = self.cycle  # None before the first request, which its type does not say
+        cycle: Any = self.cycle  # may be None, before the first request
         return cycle is None or cycle.response_complete
 
     def deadline_s(self) -> float:

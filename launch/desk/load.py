@@ -41,7 +41,7 @@ class Load:
                 if measured is None or measured.pid != process.pid:
                     measured = self._measured[process.name] = psutil.Process(process.pid)
                     measured.cpu_percent()  # begins the interval that the next sample covers
-                    if process.name in self._samples:  # of the time before it was restarted
+                    if process.name in self._samples:  # from before its restart: mark the gap
                         self._samples[process.name].append((time.time(), None, None))
                     continue
                 with measured.oneshot():
@@ -64,7 +64,7 @@ class Load:
         Where it was restarted, there is a sample of None. The last sample has numbers.
         """
         rows = list(self._samples.get(name, ()))
-        while rows and rows[-1][1] is None:  # it was not measured again yet, or has ended before
+        while rows and rows[-1][1] is None:  # restarted, and not measured since
             del rows[-1]
         return _columns(rows)
 

@@ -86,7 +86,7 @@ def _unique_ends(folders: Sequence[tuple[str, ...]]) -> list[str]:
 
     At least the first two parts of each folder are kept; "" if no end is unique.
     """
-    from_end = zip(*(folder[:1:-1] for folder in folders), strict=False)  # as far as the shortest goes
+    from_end = zip(*(folder[:1:-1] for folder in folders), strict=False)  # up to the length of the shortest
     shared = sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, from_end))
     folders = [folder[: len(folder) - shared] for folder in folders]
     found = [""] * len(folders)

@@ -249,7 +249,7 @@ def curve(watched: WatchedRun, whole: bool, shown: Sequence[str]) -> Part:
             "by_minutes": [_rounded(timed.minutes), _rounded(timed.numbers)],
         }
     marked = list(watched.marks)
-    # All reports have steps, whichever metrics are shown; most runs have no marks, and need not read them.
+    # The curve of steps has a point for each report. Most runs have no marks, and do not need it.
     course = watched.curve("env_steps", whole).points if marked else None
     marks = [] if course is None else [_mark(course, one) for one in marked]
     return {"metrics": metrics, "marks": [mark for mark in marks if mark]}

@@ -82,7 +82,7 @@ class Guard:
     """Refuses requests without the token or for another host name; adds security headers to every answer."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        """``port``: the desk's port, which becomes a part of the cookie's name: all ports of a host share cookies."""
+        """``port``: the desk's port. It is in the cookie's name, because all ports of a host share cookies."""
         self._app, self._token = app, token
         self._cookie = f"actorlearn-desk-{port}"
 
@@ -125,7 +125,7 @@ class DeskServer:
     def __init__(self, runs: WatchedRuns, changes: bool) -> None:
         """``changes``: whether pages may attach, detach, save and stop."""
         self._runs, self._changes = runs, changes
-        self._index = (PAGE / "index.html").read_text()  # in memory: it needs no descriptor when none is left
+        self._index = (PAGE / "index.html").read_text()  # in memory, because file descriptors may run out
 
     def app(self, token: str, port: int) -> ASGIApp:
         """Return the web application, which answers only requests with the token."""
@@ -257,8 +257,8 @@ def _measure(runs: WatchedRuns, over: threading.Event) -> None:
     pause_s = 0.0
     while not over.wait(pause_s):
         pause_s = MEASURE_EVERY_S
-        with suppress(OSError):  # no descriptor is left; one may be at the next time
+        with suppress(OSError):  # no file descriptor is left now
             runs.look()
-            began_s = time.thread_time()  # processor time: by the clock, a busy machine would be measured less often
+            began_s = time.thread_time()  # wall time is longer on a busy machine
             runs.measure()
             pause_s = max(pause_s, MEASURE_SHARE * (time.thread_time() - began_s))

@@ -114,7 +114,7 @@ class WatchedRun:
         """Read the best score from all reports, unless it is known. For 10,000 reports this takes about 0.05 s."""
         if not self._reader.knows_best:
             self.view = self._reader.look(processes=False, best=True)
-            for curve in self._known_curves():  # a run that has ended is not looked at again
+            for curve in self._known_curves():  # ``look`` is not called for a run that has ended
                 curve.look()
             self.version += 1
 
@@ -211,7 +211,7 @@ class WatchedRuns:
             watched.measure()
 
     def kept(self, name: str, members: Sequence[WatchedRun], make: Callable[[], Any]) -> msgspec.Raw:
-        """Return what ``make`` returns, as JSON; kept under ``name`` for all pages until one of ``members`` changes."""
+        """Return the result of ``make`` as JSON, kept as ``name`` for all pages until one of ``members`` changes."""
         state = [(watched, watched.version) for watched in members]
         before, encoded = self._kept.get(name, (None, msgspec.Raw()))
         if before != state:

@@ -309,7 +309,7 @@ def _below(folder: Path, deeper: bool = True) -> Iterator[RunFolder]:
         if (run := read(path)) is not None:
             yield run
         elif deeper and os.path.isdir(path):
-            with suppress(OSError):  # it is another user's, or is being removed
+            with suppress(OSError):  # the folder is another user's, or is being removed
                 yield from _below(path, deeper=False)
 
 

@@ -81,7 +81,7 @@ class Decoded(Generic[Value]):
             self._offset = behind + end
             while end and not (found and begins(found[-1])):
                 start = text.rfind(b"\n", 0, end - 1) + 1
-                if start or not behind:  # else it is the rest of a line
+                if start or not behind:  # else the text begins inside this line
                     found += self._decoded([text[start:end]])
                 end = start
         return found[::-1]
@@ -119,7 +119,7 @@ def _spread(file: BinaryIO, end: int, most: int) -> tuple[list[bytes], int]:
     for place in (end * number // most for number in range(most)):
         if place > read_to:
             file.seek(place - 1)
-            file.readline()  # the rest of a line that began before
+            file.readline()  # skip the rest of the line before
             read_to = file.tell()
         if read_to < end:
             lines.append(file.readline())

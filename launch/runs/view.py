@@ -171,7 +171,7 @@ class RunView:
         best, trend, score = self.best_return, self.trend, row.get("episode_return_mean")
         if row.get(ENV_CHANGES) != self.row.get(ENV_CHANGES):
             best, trend = None, ()
-        if waits:  # sent while a rollout is played, without metrics of learning: they are kept from the report before
+        if waits:  # sent while a rollout is played: metrics of learning are copied from the report before
             kept = {name: value for name, value in self.row.items() if name not in _ABSENT_IF_NONE}
             row = _at_the_rate_of_steps_made({**kept, **row})
         if score is not None:
@@ -188,7 +188,7 @@ class RunView:
         measured_s = max(0.0, ((row.get("env_steps") or 0) - self.env_steps) / rate) if known else 0.0
         if self.steps_per_s is None:
             return replace(self, steps_per_s=rate, rated_s=measured_s)
-        rated_s = (self.rated_s or measured_s) + measured_s  # a first rate of unknown duration weighs as the second
+        rated_s = (self.rated_s or measured_s) + measured_s  # a first rate of unknown duration weighs the same
         share = max(-expm1(-measured_s / RATE_S), measured_s / rated_s if rated_s else 0.0)
         return replace(self, steps_per_s=self.steps_per_s + share * (rate - self.steps_per_s), rated_s=rated_s)
 
@@ -284,7 +284,7 @@ class RunReader:
         ``processes``: whether to ask the supervisor of a living run for its processes. ``best``: whether to read the
         scores of all reports, if ``best_return`` is not known yet.
         """
-        view, alive = self._view, self.run.alive  # asked before the files are read: those of an ended run are complete
+        view, alive = self._view, self.run.alive  # found out first: the files of an ended run are complete
         for row in chain(self._earlier, self._metrics.new()):
             view = view.with_row(row)
         self._earlier.clear()
@@ -340,7 +340,7 @@ def with_earlier_scores(view: RunView, run: RunFolder) -> RunView:
     now = count_env_changes(run.meta)
     if changes != now:  # there is no report of this environment yet
         best, trend = None, ()
-    # A next report with another number of changes of the environment would clear the scores.
+    # With this number in ``row``, the next report of the same environment does not clear the scores.
     return replace(view, row={ENV_CHANGES: now} if now else {}, best_return=best, trend=trend)
 
 
@@ -401,7 +401,7 @@ def _processes(run: RunFolder) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _elapsed_s(run: RunFolder, row: Mapping[str, Any], alive: bool, summary: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a run has taken; those of a living run go on from the newest report or the resume."""
+    """Return the seconds that a run has taken; if it is alive, with the time since its newest report or resume."""
     reported_s: float | None = row.get("time_s")
     if not alive:
         return summary.get("wall_time_s") or reported_s

@@ -347,7 +347,7 @@ class Children:
                 self._give_up(child, f"{why}, {_LEFT_OUT}")
 
     def _can_start(self, child: Child) -> bool:
-        """Return whether there is a node for a process that has ended: its own, or that of a trainer elsewhere."""
+        """Return whether a node is left for a process that has ended: its own, or another one that has a trainer."""
         elsewhere = (trainer for trainer in self.trainers() if trainer.node != child.node)
         return not child.went_with_node or any(not trainer.went_with_node for trainer in elsewhere)
 

@@ -116,7 +116,7 @@ class Requests:
         """Record a trainer's checkpoint for the save requests that were made before it."""
         for pending in self._pending:
             if isinstance(pending, PendingSave) and saved.order >= pending.number:
-                pending.saved.setdefault(trainer, saved)  # the first: learners in mode sync have it in common
+                pending.saved.setdefault(trainer, saved)  # keep the first, which is common to learners in mode sync
 
     def settle(self) -> None:
         """Answer the pending requests that are done, have failed or have reached their time limit."""
@@ -130,7 +130,7 @@ class Requests:
                 pending.give_up(self._children)
 
     def close(self) -> None:
-        """Answer all pending requests, because the run has ended: those that are not done with an error."""
+        """Answer all pending requests, because the run ends: with an error if they are not done."""
         self.settle()
         for pending in self._pending:
             self.answer(pending.client, False, "the run ended before the request was completed")

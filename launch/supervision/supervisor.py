@@ -77,7 +77,7 @@ class Supervisor:
         budget: Budget = BUDGET,
         jitter: Jitter = spread,
     ) -> None:
-        """``processes``: those of the plan, which are started in this order; ``mode``: how learners exchange.
+        """``processes``: all processes of the plan, in the order of their start; ``mode``: how learners exchange.
 
         ``expected_shape``: name -> value that simulators must report of their observations and actions. ``resume``:
         whether trainers continue from checkpoints. ``budget``: limits on restarts. ``jitter``: varies their delays.
@@ -182,7 +182,7 @@ class Supervisor:
         said = event.message if isinstance(event, ev.Received) else event
         if child is not None and (listener := self._listeners.get(type(said))):
             listener(child, said)
-        elif isinstance(event, ev.Spawned):  # it was given up in the meantime
+        elif isinstance(event, ev.Spawned):  # the child was given up in the meantime
             self._do(ev.Kill(event.name, event.incarnation, signal.SIGKILL))
 
     def _uneven(self, event: ev.Uneven) -> None:

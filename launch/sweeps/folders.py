@@ -50,7 +50,7 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
     if status == "finished" and metric.startswith(PREFIX) and _unscored(run):
-        status = "stopped" if summary else "died"  # a resume evaluates the final weights
+        status = "stopped" if summary else "died"  # so that a resume evaluates the final weights
     return RunOutcome(
         status=status,
         env_steps=int(steps) if is_number(steps) else saved,

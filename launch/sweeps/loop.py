@@ -76,7 +76,7 @@ class Loop:
     def retry(self) -> None:
         """Allow failed runs to be started again.
 
-        In a population, only the newest generation is retried, because it was chosen without the earlier failed runs.
+        In a population, only the newest generation is retried, because no later one depends on it yet.
         """
         search, newest = self._search, len(self._history.trials) - 1
         for run in [run for run, ended in self._history.ended.items() if ended.status == "failed"]:
@@ -175,7 +175,7 @@ class Loop:
             self._end(run, RunOutcome("failed", env_steps=from_steps, error=ended), "failed")
             return
         if not own:
-            shutil.rmtree(folder, ignore_errors=True)  # of a run that died before its first checkpoint
+            shutil.rmtree(folder, ignore_errors=True)  # left by a run that died before its first checkpoint
             if trial.parent is not None:
                 (parent,) = self._search.runs(self._history.trials[trial.parent])
                 try:
@@ -186,7 +186,7 @@ class Loop:
                         "restore it, or name another --folder"
                     ) from None
         self._starts[run, from_steps] += 1
-        learned = folders.saved_steps(RunFolder(folder, {}))  # a child has its parent's checkpoint now
+        learned = folders.saved_steps(RunFolder(folder, {}))  # after ``go_on_from``, those of its parent
         words = self._words(run, trial, slot.hosts, resumed=own, from_steps=learned)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
         if self._processes.start(folder, words, slot.gpu):

@@ -75,7 +75,7 @@ class Processes:
         """
         run = find.read(folder)
         if run is not None and run.alive:
-            with suppress(FailedError):  # it is just starting, or ending
+            with suppress(FailedError):  # the supervisor is just starting or ending
                 ask(run, "kill" if now else "stop", timeout_s=ANSWER_S)
         elif process := self._popened.get(folder):
             process.terminate()

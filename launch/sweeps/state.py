@@ -76,7 +76,7 @@ def read(path: Path) -> History:
     text = b""
     with suppress(FileNotFoundError):
         text = path.read_bytes()
-    for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):  # the rest is being written
+    for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(), start=1):  # without an unfinished line
         try:
             fact = msgspec.json.decode(line, type=AnyFact)
             if isinstance(fact, Begun) and fact.format != FORMAT:

@@ -70,9 +70,9 @@ def rows(search: Search, history: History, sign: int) -> list[TrialRow]:
 
 
 def lineage(history: History, trial: int) -> list[Trial]:
-    """Return the trials from whose checkpoints a member of a population descends, earliest first, and its own last.
+    """Return the ancestors of a trial of a population, earliest first, and the trial itself last.
 
-    Each continued from the checkpoint of the previous one.
+    Each trial continued from the checkpoint of the previous one.
     """
     found = [history.trials[trial]]
     while (parent := found[-1].parent) is not None:
