@@ -42,7 +42,6 @@ _OPTIMIZE_S = 1.0
 _TURNS = 200
 """Number of messages, each with an answer, for the measurement of messages."""
 _LARGE_BYTES = 1 << 20
-"""Size of the large messages."""
 _ADDITIONS = 21
 """Number of additions of vectors that are timed."""
 _TIMEOUT_MS = 5000
@@ -123,7 +122,7 @@ def deviation_of(times: Sequence[float], costs: Costs, work: Work) -> float:
 
 
 def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, float]) -> Costs:
-    """Compute the costs from the reports of a run on one machine; raises RunError if there are too few.
+    """Compute the costs from the reports of a run on one machine; raises RunError if none is of learning.
 
     ``work``: the work of an update. ``rest``: costs that reports do not show, from `measure_rest`. If processes of the
     run had to wait for a core, this time is counted as work, so the costs are too high.

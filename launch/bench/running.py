@@ -61,10 +61,9 @@ _STOP_LIMIT_S = 90.0
 
 @dataclass(frozen=True)
 class Reading:
-    """What was measured in one interval of a run."""
+    """Measurements of a run in one interval of time."""
 
     env_steps: int
-    """Environment steps in the interval."""
     seconds: float
     """Length of the interval."""
     wall: Mapping[str, Mapping[str, float]]
@@ -101,7 +100,7 @@ class Running:
     ) -> None:
         """``topology``: path of its file. ``total_steps``: None keeps the value of the topology, and so its schedules.
 
-        ``engine``: its name, if nodes are started by one. ``keys``: folder of the keys with which nodes join.
+        ``engine``: name of the engine that starts nodes. ``keys``: folder of the keys with which nodes join.
         ``start_limit_s``: seconds to wait for a report. ``by``: a command, such as nice, to which the command of the
         run is appended. ``run_dir``: folder of the run, which is kept; None: a temporary folder.
         """

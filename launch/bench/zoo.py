@@ -59,7 +59,6 @@ class ZooRow(msgspec.Struct, frozen=True):
     """A row of ``zoo.csv``: a task, how to train on it, and the published score."""
 
     row: str
-    """Name of the row."""
     topology: str
     """Name of a shipped topology; empty: ``keys`` are the whole topology."""
     keys: str

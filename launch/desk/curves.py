@@ -1,7 +1,7 @@
 """The curve of one metric of a run, thinned to a bounded number of points while the run adds reports.
 
-So neither memory nor time depends on the length of the run. Reads ``metrics.jsonl``: at first a sample of its lines,
-then the lines that are added.
+So memory does not depend on the length of the run. Reads ``metrics.jsonl``: at first a sample of its lines, or all of
+them, then the lines that are added.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import psutil
 from launch.desk.cast import Process
 
 KEPT_S = 600.0
-"""Seconds for which a sample is kept."""
 MOST_SAMPLES = 300
 """Most samples kept of each process: one every two seconds."""
 Sample = tuple[float, float | None, int | None]

@@ -64,7 +64,7 @@ class Overview:
         self._groups: parts.Part = None
         """The part about the groups, made again only if the list of groups changes."""
         self._places: dict[str, str] = {}
-        """By the id of a run: the text that tells it from other runs of its name."""
+        """Id of a run -> the text that tells it from other runs of its name."""
         self._version: tuple[int, int] | None = None
 
     @property

@@ -168,7 +168,7 @@ class WatchedRuns:
         self.groups: list[Group] = []
         """Newest group first."""
         self._numbers: dict[str, int] = {}
-        """By the id of a run: the number of its group."""
+        """Id of a run -> number of its group."""
 
     @property
     def has_news(self) -> bool:
@@ -245,9 +245,9 @@ class WatchedRuns:
             self.groups = self._numbered([[runs[index] for index in indices] for indices in alike])
 
     def _numbered(self, groups: Sequence[list[WatchedRun]]) -> list[Group]:
-        """Number the groups: one with a run that had a number keeps it; new groups get free ones, oldest first."""
+        """Number the groups: a group keeps the number that its runs had; new groups get free numbers, oldest first."""
         numbers: dict[int, int] = {}
-        """By the place of a group in ``groups``."""
+        """Index of a group in ``groups`` -> its number."""
         oldest_first = range(len(groups))[::-1]
         taken: set[int] = set()
         for place in oldest_first:

@@ -18,7 +18,6 @@ class Life(NamedTuple):
     resumed_at: int | None
     """Environment steps of the checkpoint from which the life began; None if it is the first life."""
     topology: Mapping[str, Any]
-    """The topology during this life."""
     meta: Mapping[str, Any]
     """Version, commit and machine of this life; see ``launch/runtime/metadata.py``."""
 

@@ -97,7 +97,6 @@ class RunView:
     rated_s: float = 0.0
     """Seconds over which the rates in ``steps_per_s`` were measured; 0.0 if this is unknown."""
     stop_at_steps: int | None = None
-    """Value of the key ``stop_at_steps``."""
 
     @property
     def env_steps(self) -> int:

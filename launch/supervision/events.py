@@ -248,7 +248,7 @@ class MetricsRow:
     name: str
     values: Mapping[str, Any]
     learner: bool = True
-    """Whether a trainer sent them. Metrics of other processes are added to the rows of the trainers that follow."""
+    """Whether a trainer sent them. The newest metrics of other processes are added to each later row of trainers."""
     incarnation: int = 0
 
 

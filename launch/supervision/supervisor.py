@@ -95,7 +95,7 @@ class Supervisor:
         """Names of the processes that must be admitted or given up before phase ``running``, without a sole trainer."""
         self._outcome = ev.Done("failed", 1)
         self._interrupts, self._skip_scoring, self._unscored = 0, False, False
-        """Number of interrupts; whether the run ends without a final evaluation; whether a user's stop caused that."""
+        """Number of interrupts; whether the final evaluation is skipped; whether a user's stop is the reason."""
         self._killed = self._abandoned = False
         """Whether SIGKILL was sent to all processes; whether the run ends without waiting for their ends."""
         self.best: Best | None = None
@@ -320,7 +320,7 @@ class Supervisor:
         return any(trainer.state is ChildState.RUNNING or trainer.finished for trainer in self._children.trainers())
 
     def _drain(self, outcome: ev.Done) -> None:
-        """Wait for the trainers to finish. Dead processes are not restarted, except evaluators after that."""
+        """Wait for the trainers to finish. Dead processes are not restarted, except evaluators afterwards."""
         self._outcome, self.phase = outcome, "draining"
         self._deadline_s = self._now_s + self._ending.drain_s
         self._children.restarting = False

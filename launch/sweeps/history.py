@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 FORMAT = 1
-"""Version of the format of facts."""
+"""Version of the format of sweep.jsonl."""
 
 
 class RunId(NamedTuple):

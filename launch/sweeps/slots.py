@@ -54,9 +54,8 @@ class Slots:
     """The number of runs that a sweep may have at once, and the GPUs and hosts that are divided among them."""
 
     at_once: int
-    """Most runs at once."""
     why: str
-    """The reason for this number, for messages."""
+    """The reason for this number of runs, for messages."""
     gpus: Sequence[str] = ()
     """GPUs, one of which each run sees; empty: all runs see all GPUs."""
     hosts: Sequence[str] = ()
