@@ -175,13 +175,13 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
 
 
 def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
-    """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at`` of the first learner.
+    """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at``, which comes first.
 
-    For every other learner, this is the checkpoint that is nearest in steps. With learners in mode sync (``in_step``),
-    only steps of complete checkpoints (`complete_steps`) can be chosen. A learner that is not in the complete one
-    continues from its newest one before, and so do learners with central weights (``central``), which would all
-    continue from the newest; a learner without any is left out. Raises ValueError if there is no such
-    checkpoint, and CheckpointError if one is damaged.
+    ``at`` names a checkpoint of the first learner and, for every other learner, the one that is nearest in steps. With
+    learners in mode sync (``in_step``), ``at`` names a complete checkpoint (`complete_steps`); a learner that is not in
+    it continues from its newest one before. So do learners with central weights (``central``), because each would take
+    the newest weights that any of them has. A learner without any checkpoint is left out. Raises ValueError if there is
+    no such checkpoint, and CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
@@ -191,16 +191,17 @@ def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = Fals
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}
     for folder in found.values():
         choose(folder.parent, steps_of(folder))
-    return found
+    return dict(sorted(found.items(), key=lambda item: steps_of(item[1]) != steps))
 
 
 @contextmanager
 def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> Iterator[None]:
     """As a context manager, move each learner's checkpoints that are newer than the chosen one to the folder ``aside``.
 
-    If the ``with`` block raises, they are moved back. The best score is moved too if it belongs to newer weights, and
-    so are the directories ``left`` of learners that the run no longer has, so that a later learner of the same number
-    does not continue from them. If ``chosen`` is not empty, all checkpoints of learners that it leaves out are moved.
+    If the ``with`` block raises, they are moved back. The best score is moved too if its weights are newer than the
+    first of the chosen checkpoints, which the user named. So are the directories ``left`` of learners that the run no
+    longer has, so that a later learner of the same number does not continue from them. If ``chosen`` is not empty, all
+    checkpoints of learners that it leaves out are moved.
     """
     moved: list[tuple[Path, Path]] = []
 
@@ -213,14 +214,14 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
         for directory in left:
             move(directory, directory.name)
         if chosen:
-            first, own = next(iter(chosen.items()))
-            root = own.parent if first == 0 else own.parent.parent
+            learner, named_by_user = next(iter(chosen.items()))
+            root = named_by_user.parent if learner == 0 else named_by_user.parent.parent
             for learner, directory in directories(root).items():
                 if directory not in left:
                     last = steps_of(chosen[learner]) if learner in chosen else -1
                     for newer in (each for each in folders(directory) if steps_of(each) > last):
                         move(newer, newer.name)
-            if (best := read_best(root)) and best.env_steps > max(map(steps_of, chosen.values())):
+            if (best := read_best(root)) and best.env_steps > steps_of(named_by_user):
                 move(root / BEST_FILE, BEST_FILE)
         yield
     except BaseException:

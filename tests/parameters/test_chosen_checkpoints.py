@@ -97,6 +97,17 @@ def test_the_best_score_stays_if_a_learner_that_went_on_without_the_first_is_res
         assert read_best(tmp_path) is not None
 
 
+def test_the_best_score_is_moved_if_it_is_newer_than_the_named_checkpoint_but_not_than_another_learners(
+    tmp_path: Path,
+) -> None:
+    """In mode gossip, learners save at different steps, and the nearest checkpoint of another learner may be newer."""
+    for directory, steps in (("", 500), ("", 600), ("learner-1", 540)):
+        save(tmp_path / directory, steps)
+    write_best(tmp_path, Best(530, 1.0, "evaluation"))
+    with newer_set_aside(choose_of_all(tmp_path, 500, in_step=False)):
+        assert read_best(tmp_path) is None
+
+
 def test_a_first_learner_with_newer_checkpoints_only_keeps_none_of_them(tmp_path: Path) -> None:
     """It was lost while the other went on, and came back; its older ones were removed since."""
     save(tmp_path / "learner-1", 900, learners=[1])
