@@ -350,7 +350,6 @@ def run(settings: EvaluatorSettings) -> None:
                 returns=returns,
                 secondary=means.pop(SECONDARY, None),
                 learners=means,
-                final=last,
             )
         )
     worker.control.close()

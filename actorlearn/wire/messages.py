@@ -31,7 +31,7 @@ from msgspec import Meta
 from actorlearn.address import Ipc, Pipe, Shm, Tcp
 from actorlearn.wire.identity import Count, Name, ProcessId
 
-PROTOCOL_VERSION = 14
+PROTOCOL_VERSION = 15
 """Version of the structs below. It is increased whenever one changes, and the supervisor refuses other versions."""
 
 LIMIT_BYTES = 256 * 1024
@@ -136,8 +136,6 @@ class Evaluated(Message, frozen=True):
     """Mean score of each learner's weights in the same games; empty if there is only one policy."""
     secondary: float | None = None
     """Mean score of the secondary learner's weights, if there is one."""
-    final: bool = False
-    """Whether these are the final weights of the run."""
 
 
 class Saved(Message, frozen=True):

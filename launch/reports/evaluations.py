@@ -29,9 +29,8 @@ def event_fields(message: Evaluated) -> dict[str, Any]:
         if not abs(score) <= MOST:  # NaN fails this test too
             raise ValueError(f"a score is {score}; it must be finite and at most {MOST:g}; check the rewards of env.id")
     games["mean"] = sum(message.returns) / max(len(message.returns), 1)
-    for name, absent in (("secondary", None), ("final", False)):
-        if games[name] is absent:
-            del games[name]
+    if games["secondary"] is None:
+        del games["secondary"]
     if not games["learners"]:
         del games["learners"]
         return games

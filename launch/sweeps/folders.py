@@ -49,7 +49,7 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     status = run.status
     if status == "died" and saved >= end_steps:
         status = "finished"  # killed after its last checkpoint, before its summary
-    if status == "finished" and metric.startswith(PREFIX) and _unscored(run):
+    if status == "finished" and metric.startswith(PREFIX) and _unscored(run, saved):
         status = "stopped" if summary else "died"  # so that a resume evaluates the final weights
     return RunOutcome(
         status=status,
@@ -61,16 +61,21 @@ def read_outcome(folder: Path, metric: str, end_steps: int) -> RunOutcome:
     )
 
 
-def _unscored(run: RunFolder) -> bool:
+def _unscored(run: RunFolder, saved: int) -> bool:
     """Whether a user stopped the run before its final weights were evaluated, or it was killed before that.
 
-    An evaluation that failed, or that took too long, is not repeated.
+    ``saved``: environment steps of the newest checkpoint. An evaluation that failed, or that took too long, is not
+    repeated.
     """
     if summary := run.summary():
         return summary.get("unscored") is True
-    events = [*run.events().new()]
-    final = max((place for place, event in enumerate(events) if event.get("final") is True), default=-1)
-    return final < 0 or any(event.get("kind") == "resumed" for event in events[final:])
+    scored = False
+    for event in run.events().new():
+        if event.get("kind") == "resumed":
+            scored = False
+        elif event.get("kind") == "evaluated" and event.get("env_steps", 0) >= saved:
+            scored = True
+    return not scored
 
 
 def saved_steps(run: RunFolder) -> int:

@@ -17,6 +17,8 @@ from actorlearn.learning.minibatches import Epochs
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
 from actorlearn.parameters.barrier import SharedBarrier
+from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import PeerLost, Stopped
 from launch.topology.load import Topology
 from tests.ledger import fibers
@@ -275,6 +277,36 @@ def test_an_update_that_a_signal_to_the_trainer_has_broken_off_is_continued(
     assert world.run() == 0, world.summary
     assert world.summary["deaths"] == 1
     assert {row: times for row, times in times_used(world).items() if times != 2} == {}
+
+
+def test_gossip_learns_a_whole_rollout_on_weights_that_have_learned_no_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted learner takes its neighbours' weights, which lack its minibatches since the last exchange."""
+    ppo = {"name": "ppo", "epochs": 2, "minibatches": 3}
+    several: dict[str, Any] = {"learners": {"count": 2, "local_steps": 6}, "total_steps": 180}
+    world = World(tmp_path / "run", topology(mode="gossip", algorithm=ppo, **several))
+    step, agree = Gossip.step, Gossip.agree
+    rollout, taken = [0], list[int]()
+
+    def agreeing(self: Gossip, env_steps: int, optimizer_steps: int, position: Position, *more: Any) -> Any:
+        if self.learner.number == 1:
+            rollout[0] = position.rollout
+        return agree(self, env_steps, optimizer_steps, position, *more)
+
+    def stopping(self: Gossip, *arguments: Any) -> Any:
+        if self.learner.number == 1:
+            taken.append(rollout[0])
+            if len(taken) == 14:  # the second of the third batch
+                world.signal("trainer-1", 0, signal.SIGTERM)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Gossip, "agree", agreeing)
+    monkeypatch.setattr(Gossip, "step", stopping)
+    monkeypatch.setattr(Epochs, "finish_s", 0.0)
+    assert world.run() == 0, world.summary
+    assert world.summary["deaths"] == 1
+    assert [taken.count(each) for each in (1, 2, 3)] == [6, 2 + 6, 6]
 
 
 def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:

@@ -124,4 +124,4 @@ def test_the_protocol_version_changes_with_the_messages() -> None:
         for name, kind in sorted(vars(messages).items())
         if isinstance(kind, type) and issubclass(kind, (Message, Member, Endpoint, ProcessId)) and kind is not Message
     }
-    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (14, 64, 19)
+    assert (messages.PROTOCOL_VERSION, sum(len(f) for f in fields.values()), len(fields)) == (15, 63, 19)

@@ -45,18 +45,20 @@ def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_pat
 @pytest.mark.parametrize(
     ("events", "status"),
     [
-        (["scoring", "final"], "finished"),
-        (["evaluated", "scoring"], "died"),
-        (["scoring", "evaluated"], "died"),  # an evaluation that was in progress when training ended
-        (["scoring", "final", "resumed", "evaluated"], "died"),
-        (["scoring", "resumed", "scoring", "final"], "finished"),
+        (["scoring", 104], "finished"),
+        ([104, "scoring"], "finished"),  # evaluated while the trainer saved
+        ([50, "scoring"], "died"),
+        (["scoring", 50], "died"),  # an evaluation that was in progress when training ended
+        (["scoring", 104, "resumed", 50], "died"),
+        (["scoring", "resumed", "scoring", 104], "finished"),
     ],
 )
 def test_a_run_that_was_killed_before_its_final_weights_were_evaluated_is_continued(
-    events: list[str], status: str, tmp_path: Path
+    events: list[str | int], status: str, tmp_path: Path
 ) -> None:
+    """Events by their kind; evaluations by the environment steps of the weights."""
     run = folder(tmp_path / "run", [50, 104], [0, 104])
-    told = [{"kind": "evaluated", "final": True} if kind == "final" else {"kind": kind} for kind in events]
+    told = [{"kind": kind} if isinstance(kind, str) else {"kind": "evaluated", "env_steps": kind} for kind in events]
     write_lines(run / "events.jsonl", told)
     assert read_outcome(run, "eval_return_mean", 100).status == status
     assert read_outcome(run, SCORE, 100).status == "finished", "a score of training games is there"
