@@ -264,18 +264,23 @@ def test_more_connections_than_there_may_be_are_not_accepted(
 ) -> None:
     monkeypatch.setattr(channel, "MOST_CONNECTIONS", 20)
     assert isinstance(router.address, Tcp)
-    strangers = []
-    for _ in range(60):
+    address, strangers, said = router.address, list[socket.socket](), list[str]()
+
+    def another_comes() -> None:
         stranger = socket.socket()
         stranger.setblocking(False)
         with suppress(BlockingIOError):
-            stranger.connect((router.address.host, router.address.port))
+            stranger.connect((address.host, address.port))
         strangers.append(stranger)
         router.recv(1)
+        said.extend(router.refusals())
+
+    until(lambda: said, another_comes)
+    assert said[0].startswith("more than 20 connections are open") and len(strangers) >= 20
+    for _ in range(20):
+        another_comes()
     goes_on(router, node)
-    refused(router, "more than 20 connections are open")
-    accepted = sum(map(is_connected, strangers))
-    assert 20 <= accepted < 40
+    assert not any(map(is_connected, strangers[-20:]))
     for stranger in strangers:
         stranger.close()
     other = Dealer(router.address, "node-1/other", own)
