@@ -19,7 +19,7 @@ OPTIONS = {
     "--part or --device": ("parts", "device"),
 }
 """Options that only some suites take -> their fields in a SuiteRequest."""
-_CHECKOUT = "papers and other programs are measured in a checkout, with python -m benchmarks"
+_CHECKOUT = "to compare with papers and other programs, run python -m benchmarks in a checkout"
 
 
 def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], json: bool) -> int:

@@ -268,7 +268,7 @@ _ASK_ZMQ = "import json, zmq; print(json.dumps([zmq.zmq_version_info(), zmq.__ve
 def _ask(code: str) -> Any:
     """Run Python code in a new interpreter, and return the JSON that it prints; raises NoAnswerError.
 
-    So a broken library cannot crash this process, and a changed scheduling class does not stay.
+    A broken library cannot crash this process then, and a changed scheduling class ends with the interpreter.
     """
     try:
         return ask([sys.executable, "-c", code], _TIMEOUT_S)

@@ -33,7 +33,7 @@ from launch.supervision.requests import OPEN
 from launch.topology.load import load
 
 BEHIND = 2
-"""Intervals between checkpoints by which a learner's newest checkpoint may be older than the newest of all learners.
+"""Most checkpoint intervals by which a learner's newest checkpoint may lag behind the newest one of all learners.
 
 A learner whose checkpoint is older has left the run, and is not evaluated.
 """
@@ -146,8 +146,8 @@ def settings(
 ) -> EvaluateSettings:
     """Return the settings of the evaluating process, from the run's files and the options; raises RunError.
 
-    Environment and network are not built, because the run has saved the shapes of observations and actions. Only for a
-    film the environment is asked for its speed.
+    The shapes of observations and actions are those that the run has saved. Environment and network are built only for
+    a film, to find the frames per step.
     """
     refuse_episodes(episodes)
     run.refuse_missing("evaluate", NEWEST)

@@ -12,7 +12,7 @@ from actorlearn.wire.keys import HEAD_FILE, LIST_FOLDER, make_keys, read_list, r
 
 
 def new(folder: Path, names: list[str]) -> int:
-    """Make a key for each node name, and the head's key if there is none; print to where each file must be moved.
+    """Make a key for each node name, and the head's key if there is none; print where to move each file.
 
     Return the exit status.
     """

@@ -117,7 +117,7 @@ def find_resumable(word: str, at: str | int = NEWEST) -> find.RunFolder:
         raise RunError(
             f"{run.name} was imported from another program and cannot be resumed; start a run with `actorlearn run`"
         )
-    run.refuse_missing("resume from", at, None)  # the mode, which may be changed, decides whose it must be
+    run.refuse_missing("resume from", at, None)  # None: overrides may change the mode, which decides whose it must be
     return run
 
 

@@ -1,6 +1,6 @@
 """Converts hyperparameters of another library into keys of a topology, by a table of the library's names. Pure.
 
-For each name, the table has its counterpart, the keys with the same meaning, and how its value becomes their values.
+For each name, the table has its counterpart, which is the keys with the same meaning, and the conversion of its value.
 The tables are used for ``actorlearn.from_stable_baselines3`` and ``actorlearn.from_cleanrl``, for hints in error
 messages, and for two pages of docs/.
 """
@@ -25,15 +25,15 @@ Values = Mapping[str, Any]
 Keys = dict[str, Any]
 """Dotted key of a topology -> value."""
 Convert = Callable[[Any, Values], Keys]
-"""Function that returns the keys for the value of a name, given also all values; may raise NoCounterpartError."""
+"""Function of a hyperparameter's value and of all values that returns keys; may raise NoCounterpartError."""
 
 
 class NoCounterpartError(Exception):
-    """No key has the effect of this value of a hyperparameter, though one may for other values. The text says why."""
+    """No key has the effect of this value of a hyperparameter; other values may have one. The text says why."""
 
 
 class OtherNameError(ValueError):
-    """A value cannot be converted because another hyperparameter is wrong; arguments: its name, and the rule."""
+    """A value cannot be converted because another hyperparameter is wrong; arguments: the other's name, the rule."""
 
 
 class Name(NamedTuple):
@@ -45,7 +45,7 @@ class Name(NamedTuple):
     keys: tuple[str, ...] = ()
     """The keys that are its counterpart; empty if it has none."""
     how: str = ""
-    """A remark on how its value becomes the values of the keys; without keys, why there are none."""
+    """A remark on the conversion of the value; without keys, the reason why there are none."""
     convert: Convert | None = None
     """Function that converts the value; None: the only key gets the same value."""
     default: Any = None
@@ -78,7 +78,7 @@ class Library:
     other_defaults: Mapping[str, dict[str, Any]]
     """Algorithm of the library (for CleanRL, its script) -> defaults that differ from those in the table, by name."""
     fixed: Mapping[str, Keys]
-    """Algorithm of the library -> keys for what it always does, without a name, and actorlearn not by default."""
+    """Algorithm of the library -> keys for its fixed behaviour that differs from the defaults of actorlearn."""
     names_here: Mapping[str, str]
     """Algorithm of the library -> value of ``algorithm.name``. It has all algorithms that can be converted."""
 

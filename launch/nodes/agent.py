@@ -56,7 +56,7 @@ TURN_S = 0.1
 JOIN_S = 1.0
 """Seconds between two requests to join."""
 TROUBLE_S = 5.0
-"""Seconds for which the head cannot be reached before this is shown."""
+"""Seconds without contact to the head after which the user is told the reason."""
 BEATS = 5
 """Number of heartbeats within a lease."""
 LAST_S = 10.0
@@ -112,7 +112,7 @@ class Epoch:
     def over(self) -> bool:
         """Whether the lease has run out; False after the head has ended the run, because no processes are left.
 
-        After Prepare, when no process has been started, the node waits for a whole lease for an answer of the head.
+        The lease lasts at least ``lease_s`` from the end of Prepare, which may itself take longer than a lease.
         """
         return self.ending_s is None and clock_s() - max(self.alive_s, self.ready_s) >= self.lease_s
 
@@ -160,7 +160,7 @@ class Agent:
         self._line, self._head, self._folder, self._patience_s, self._show = line, head, folder, patience_s, show
         self._agent_id = secrets.token_hex(8)
         self._session, self._joined_s, self._since_s = secrets.token_hex(8), -JOIN_S, clock_s()
-        """Id of this attempt to join; times at which Join was last sent, and since which there is no epoch."""
+        """Id of this attempt to join; time at which Join was last sent; time since which there is no epoch."""
         self._reason, self._stopping = "", False
         """Newest reason why this node has not joined; whether the agent was told to stop."""
         self._troubles: set[str] = set()
@@ -339,7 +339,7 @@ class Agent:
             epoch.outbox.put("logs", NodeEnded())
             epoch.ending_s = clock_s()
         elif isinstance(action, Start) and (epoch.leaves_s is not None or epoch.ending_s is not None):
-            pass  # the head reports its processes as lost when this node has left; after `End` it expects nothing
+            pass  # when this node has left, the head reports the process as lost; after `End` it expects no answer
         elif isinstance(action, Start) and epoch.workspace is None:
             own = action.process
             epoch.outbox.put(own.name, ev.NotSpawned(own.name, own.incarnation, f"cannot be started: {epoch.trouble}"))

@@ -51,7 +51,7 @@ class ControlSocket:
             try:
                 message = decode(body, "supervisor")
             except MessageError as error:
-                text = brief(f"{peer!a} was not understood: {type(error).__name__}: {error}")
+                text = brief(f"a message from {peer!a} was not understood: {type(error).__name__}: {error}")
                 if peer not in self._peers:
                     self.send(peer, Reply(ok=False, text=text))  # a command line waits for it
                 yield ProtocolWarning(text)

@@ -35,11 +35,11 @@ from launch.plan.roles import FILMS
 from launch.supervision import events as ev
 
 LINKED, ARRIVING = "outgoing", ".arriving"
-"""Folder, in that of the run, with hard links to files that are sent; beginning of the names of folders that arrive."""
+"""Folder in the run's folder with hard links to files that are being sent; prefix of folders being received."""
 CHECKPOINTS = "checkpoints"
-"""Folder, in that of the run, with checkpoints. Only folders in it and in ``FILMS`` are copied."""
+"""Folder in the run's folder with checkpoints. Only folders in it and in ``FILMS`` are copied."""
 SET_FILE = "set.json"
-"""File in the folder of checkpoints that names one checkpoint of each learner that belong together."""
+"""File in the folder of checkpoints that names one checkpoint of each learner, from which the run can be resumed."""
 FLUSHED_BYTES = 32 << 20
 """Bytes of a file after which the received bytes are flushed to disk, so that the flush at its end is short."""
 
@@ -155,7 +155,7 @@ class Arriving:
         return done.sizes
 
     def drop(self, folder: str) -> None:
-        """Remove the received pieces of a folder; raises CopyError if it has neither a checkpoint nor films."""
+        """Remove the received pieces of a folder; raises CopyError if its path is not a checkpoint's or films'."""
         beside = self._beside(folder)
         shutil.rmtree(beside, ignore_errors=True)
         self._hashes = {path: found for path, found in self._hashes.items() if path.parent != beside}

@@ -73,7 +73,7 @@ from launch.topology.modes import mode
 MARGIN = 1.5
 """Number of leases after which a node is lost; its agent ends the processes after one."""
 PREPARE_S = 120.0
-"""Seconds of silence, at least, after which a node is lost that has joined and is not prepared."""
+"""Least seconds of silence after which a node is lost that has joined and has not carried out Prepare yet."""
 MOST_MESSAGES = 1000
 """Most messages of nodes that are read in one turn of the loop."""
 END_S = 15.0
@@ -266,7 +266,7 @@ class Head:
         """Return the node for a process: that of its learner; if this is lost or leaving, choose another node.
 
         If no node has room, return None. Also return None while the learner has processes on a leaving node, because
-        that node sends the counts of the learner's steps only when these have ended. A process that belongs to no
+        that node sends the learner's step counts only after these processes have ended. A process that belongs to no
         learner goes to the node of the first learner that has one.
         """
         learner, role = start.process.learner, ROLES.spec(start.process.role)
@@ -306,7 +306,7 @@ class Head:
     def _bring_checkpoints(self, node: RemoteNode, learner: int) -> None:
         """Send a learner's checkpoints to a node, before any other message about this learner.
 
-        If it begins from those of learner 0, send only these, unless the node has got them before.
+        If the learner begins from the checkpoints of learner 0, send only these, unless the node has them already.
         """
         run_dir = self._addresses.run_dir
         root = run_dir / "checkpoints"
@@ -686,7 +686,7 @@ class Head:
             self._send()
             self._router.recv(10)
         for node in list(self.nodes.values()):
-            self._forget(node, f"node {node.name} did not send them within {END_S:g} s")
+            self._forget(node, f"node {node.name} did not send its step counts within {END_S:g} s")
         remove_unfinished(self._addresses.run_dir)
 
     def learner_steps(self) -> dict[int, LearnerSteps] | str:

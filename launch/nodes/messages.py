@@ -96,7 +96,7 @@ class NodeHeartbeat(Message, frozen=True):
 
 
 class NodeLeft(Message, frozen=True):
-    """Sent by a stopped agent when its processes have ended. If it is lost, the head waits for the lease's end."""
+    """Sent by a stopped agent whose processes have ended. Without this message, the head waits for the lease's end."""
 
     epoch: Count
     accounts: Accounts = msgspec.field(default_factory=dict)

@@ -20,7 +20,7 @@ class RemoteNode:
     """The head's record of a node, from its admission until it leaves or is lost."""
 
     name: str
-    """Name that its key gives it."""
+    """Name of the node, given by its key."""
     join: Join
     epoch: int
     joined_s: float
@@ -32,7 +32,7 @@ class RemoteNode:
     living: dict[Key, Start] = field(default_factory=dict)
     """Processes of the node, with the actions that started them, until the node reports their ends."""
     has: set[int] = field(default_factory=set)
-    """Learners that have processes on the node, or whose counts of steps are still only there."""
+    """Learners that have processes on the node, or whose final step counts the node has not sent yet."""
     brought: set[int] = field(default_factory=set)
     """Learners whose checkpoints are on the node, because they were copied to it or made on it."""
     following: set[int] = field(default_factory=set)
@@ -56,7 +56,7 @@ class RemoteNode:
 
     @property
     def machine(self) -> NodeResources:
-        """Resources of its machine."""
+        """Resources of the node's machine."""
         return self.join.machine
 
     def put(self, message: NodeMessage | Iterator[NodeMessage], learner: int) -> None:
@@ -64,7 +64,7 @@ class RemoteNode:
         self.outbox.put(f"learner-{0 if learner in self.following else learner}", message)
 
     def do(self, action: Start | ev.Kill | ev.ShowStack | ev.Send | ev.DropMembers | DropLearner, learner: int) -> None:
-        """Queue an action for its agent."""
+        """Queue an action for the node's agent."""
         if isinstance(action, Start):
             self.living[action.process.name, action.process.incarnation] = action
         self.put(action, learner)

@@ -25,7 +25,7 @@ BODY_BYTES = LIMIT_BYTES + 1024
 """Maximum bytes of a message: LIMIT_BYTES for a message of a process, and room for the name of the process."""
 RESEND_S = 0.5
 RESEND_MOST_S = 4.0
-"""The time until messages are sent again doubles from RESEND_S to this; an acknowledgement resets it."""
+"""Shortest and longest time until messages are sent again, in seconds; it doubles until an acknowledgement."""
 
 
 class StreamError(ValueError):

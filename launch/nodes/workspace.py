@@ -173,7 +173,7 @@ class NodeWorkspace:
     def _copy(self, event: ev.Received, saved: Saved) -> None:
         """Copy a checkpoint to the head.
 
-        The trainer's message that it has saved it, and the trainer's later messages, are sent after the copy.
+        The trainer's message Saved, and its later messages, are sent after the copy.
         """
         folder = Path(saved.path)
         try:
@@ -196,7 +196,7 @@ class NodeWorkspace:
                     self._outbox.put(evaluator, NodeWarning(f"{folder} cannot be copied: {error}"))
 
     def _new_bytes(self, path: Path) -> Iterator[bytes]:
-        """Yield what was added to a log since the last call, or only the end of it if that is too much."""
+        """Yield the new bytes of a log since the last call; if they are too many, a note and only the last of them."""
         sent = self._sent_bytes.get(path, 0)
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -39,7 +39,7 @@ With fewer rows, converting the weights to bfloat16 takes as much time as the pa
 
 @dataclass(frozen=True)
 class Choice:
-    """A value that actorlearn sets for a key, instead of ``auto`` or by machine or override, with the reason."""
+    """The value that a plan has for a key, with the reason."""
 
     key: str
     value: Any
@@ -221,7 +221,7 @@ def _precision(topology: Topology, device: str, rows: int, flags: Collection[str
 def _acting(topology: Topology, device: str, learning: str, flags: Collection[str]) -> tuple[str, str]:
     """Return the precision for acting, and the reason; ``learning``: the trainer's precision.
 
-    The two are equal if the algorithm uses probability ratios and both devices are of one kind. With different
+    Both precisions are equal if the algorithm uses probability ratios and both devices are of one kind. With different
     precisions the ratios of unchanged weights, which should be 1, are wrong by 0.001 to 0.004 on average and by 0.01 to
     0.15 at most; with both in bf16, by less than 1e-5. The pass takes about as long in either precision: 1.2 and 1.0 ms
     for 16 rows.

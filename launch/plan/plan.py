@@ -120,7 +120,7 @@ class Resumption:
     changed: Changes = field(default_factory=dict)
     """Keys of the topology that differ from those with which the run was last started."""
     stretched: str = ""
-    """The schedules that end at other steps than before, with the earlier and the new end; empty if there are none."""
+    """Warning about schedules that end at other steps than before the resume; empty if there are none."""
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class Plan:
 
     @property
     def expected_shape(self) -> dict[str, str]:
-        """Values, by key, that a simulator must report when it connects; a simulator with others is refused."""
+        """Values, by key, that a simulator must report when it connects; a simulator with other values is refused."""
         horizon, simulators = self.topology.algorithm.horizon, self.topology.simulators
         return shape_to_match(self.topology.env.id, self.description, horizon, simulators.blocks, simulators.groups)
 

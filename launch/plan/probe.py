@@ -37,7 +37,7 @@ class Description(EnvSpec, frozen=True, kw_only=True):
     unverified: str = ""
     """Reason why restoring the environment's state was not tested; empty if it was, or if restoring is not possible."""
     algorithm_inexact: str = ""
-    """How the algorithm keeps state that checkpoints do not contain; empty if it does not."""
+    """Reason why the algorithm cannot resume exactly: state that checkpoints lack; empty if there is none."""
     step_s: float = 0.0
     """Seconds of a step of the environment if it is slow (``actorlearn/tasks/rehearse.py``); else 0."""
 
@@ -65,8 +65,8 @@ class Description(EnvSpec, frozen=True, kw_only=True):
 def describe(topology: Topology, here: bool = True) -> Description:
     """Build environment and network in a child process, and return their description; raises TopologyError.
 
-    ``here``: whether processes of the topology are to run on this machine, which then must have their devices. With
-    several nodes, it need not have them: the nodes are chosen by what they have.
+    ``here``: whether the processes will run on this machine; then it must have their devices. Topologies of several
+    nodes are not checked for devices, because learners are placed on nodes that have them.
     """
     devices = {"inference.device": topology.inference.device, "trainer.device": topology.trainer.device}
     question = DescribeSettings(

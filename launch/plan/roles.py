@@ -44,7 +44,7 @@ FILMS = "films"
 FRAMES_PER_S = 60.0
 """Frame rate of the Atari console."""
 LEAST_FRAMES = 2
-"""Fewest frames that a step counts in a film, so that environments without frames are shown at 30 steps a second."""
+"""Fewest frames per step in a film: environments without frames are shown at 30 steps a second."""
 
 TypedRolePlan = RolePlan[Topology, Plan, Start]
 

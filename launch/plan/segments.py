@@ -62,7 +62,7 @@ def learner_segments(topology: Topology, description: Description) -> dict[str, 
         "weights": (weights, slots),
         "rollouts": (rollouts_fields(), "numbers of the rollouts that simulators may start"),
     }
-    kinds["account"] = (account_fields(), "account of the experience that it has learned from")
+    kinds["account"] = (account_fields(), "counts of the steps that the learner has used and dropped")
     for segment in mode(topology).learner_segments(asked(topology), _sizes(topology, description)):
         kinds[segment.name] = (segment.fields, segment.what)
     if shared := sharing(topology):

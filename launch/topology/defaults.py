@@ -8,7 +8,7 @@ first of these sources that has one:
 3. the algorithm, for the finer kind of environments (``FINER`` in ``actorlearn/envs/specs.py``)
 4. the algorithm, for the kind of environments that the id determines
 5. the kind of environments, then ``DEFAULTS`` in ``actorlearn/envs/specs.py``
-6. the algorithm's numbers for the optimizer, or else the optimizer's for the kind of environments
+6. the algorithm's numbers for the optimizer, or else the optimizer's numbers for the kind of environments
 7. the key itself (``schema.py``, and the settings of the other packages)
 
 Values that are present are not changed, even if they are wrong: ``launch/topology/validate.py`` checks them.
@@ -40,9 +40,9 @@ class Spaces(NamedTuple):
     """The properties of an environment's actions and observations on which defaults depend."""
 
     like: str = ""
-    """Kind of environments whose defaults apply (``FINER`` in ``actorlearn/envs/specs.py``); empty: that of the id."""
+    """Kind of environments whose defaults apply (``FINER`` in ``actorlearn/envs/specs.py``); empty: the id's kind."""
     images: tuple[Tree, ...] = ()
-    """Images among several parts of an observation (`ImagePart`), as plain values; else empty."""
+    """Images in an observation of several parts, each an `ImagePart` as plain values; empty if there are none."""
 
 
 Ask = Callable[[Tree], Spaces]

@@ -53,7 +53,7 @@ class Key(NamedTuple):
     """Meaning and unit of the value."""
     examples: tuple[Any, ...] = ()
     words: Mapping[str, str] = {}
-    """Parts of error messages: "rule" and "way_out", the remedy, of a pattern; "or": values besides ``examples``."""
+    """Parts of error messages: a pattern's "rule" and "way_out" (remedy); "or": values besides ``examples``."""
     default: Any = NODEFAULT
 
     @property
@@ -68,12 +68,12 @@ class Key(NamedTuple):
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
-_TOPOLOGY = Key(inspect.StructType(TOPOLOGY, ()))  # ``keys_of`` has its fields
+_TOPOLOGY = Key(inspect.StructType(TOPOLOGY, ()))  # no fields here: ``keys_of`` reads them from the struct
 
 
 @cache
 def keys_of(section: Struct) -> dict[str, Key]:
-    """Return the keys of a section in their order; if the section has a name, it comes first."""
+    """Return the keys of a section in their order; the key ``name`` comes first if the section has it."""
     described = inspect.type_info(section)
     assert isinstance(described, inspect.StructType)
     found = {}
@@ -174,7 +174,7 @@ def _kind_of_role(role: str) -> inspect.Type | None:
 
 
 def key_of(kind: inspect.Type) -> Key:
-    """Return the key that a type and its annotations describe; a union has those of its first annotated type."""
+    """Return the key that an annotated type describes; the first annotated type of a union describes the union."""
     if isinstance(kind, inspect.Metadata):
         schema, inner = kind.extra_json_schema or {}, key_of(kind.type)
         return Key(

@@ -91,7 +91,7 @@ def apply(override: Override, raw: Tree, origins: dict[Path, Origin], others: Se
         if not isinstance(target, dict):
             rule = f"{dotted(path[:depth])} is {show(target)}, not a mapping"
             raise fault(place, shown, rule, f"write {dotted(path[:depth])}={{...}}")
-    stored = str(section(raw, "env").get("id")).startswith(STORED)  # in a file (``envs/pickled.py``)
+    stored = str(section(raw, "env").get("id")).startswith(STORED)  # the environment is in a file (``envs/pickled.py``)
     if path == _ARGUMENTS and isinstance(value, dict) and stored:
         value = {name: found for name, found in section(target, "kwargs").items() if name in _FILE} | value
     target[str(path[-1])] = value
@@ -121,7 +121,7 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
             del raw[name][key]
             found[f"{name}.{key}"] = why
     if any(key.startswith("replay.") for key in found):
-        if left := raw["replay"]:  # overrides that are refused
+        if left := raw["replay"]:  # keys of overrides, which validation refuses
             origins[("replay",)] = origin(("replay", next(iter(left))), origins)
         else:
             del raw["replay"]

@@ -95,7 +95,7 @@ def servers_with_work(topology: Topology) -> Refusals:
 
 
 def evaluations_can_be_made(topology: Topology) -> Refusals:
-    """Keys of the evaluator need an Atari game, random no-ops in the environment, or PyAV."""
+    """``fire_after`` needs an Atari game, ``record`` PyAV, and ``noop_max`` must suit the environment."""
     evaluator = topology.evaluator
     if evaluator.fire_after and not isinstance(topology.env, AtariSettings):
         rule = f"only Atari games have the action FIRE, and {topology.env.id} is not an Atari game"
@@ -348,7 +348,7 @@ def replay_begins(topology: Topology) -> Refusals:
 
 
 def least_starts(topology: Topology) -> Iterator[tuple[int, str]]:
-    """Yield each lower limit of ``replay.learning_starts_steps``, in agent steps, with its reason; none without one."""
+    """Yield each lower limit of ``replay.learning_starts_steps``, in agent steps, with its reason."""
     if topology.replay is None or not isinstance(topology.algorithm, OffPolicySettings):
         return
     environments = topology.simulators.environments

@@ -25,9 +25,9 @@ MAX_VALUES = 2_000
 MAX_SHOWN = 60
 """Most characters of a value that an error message repeats."""
 MAX_FAULTS = 10
-"""Most faults of a topology that an error tells."""
+"""Most faults of a topology that one error reports."""
 COMMAND_LINE, ARGUMENT = "command line", "argument"
-"""Sources of values that are in no file, as errors name them: a command, and a call of a Python function."""
+"""How errors name the source of a value that is in no file: a command line, or an argument of a Python function."""
 
 Path = tuple[str | int, ...]
 
@@ -70,7 +70,7 @@ class Origin:
     override: bool = False
     """Whether an override gives the value."""
     over: bool = False
-    """Whether it overrides a value of the file: without it, the file's value would apply, and not the default."""
+    """Whether the override replaces a value of the file. Without it the file's value applies, not the default."""
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line and self.source != ARGUMENT else self.source
@@ -106,7 +106,7 @@ def fault(where: str, value: str, rule: str, way_out: str) -> TopologyError:
 
 
 def together(faults: Sequence[TopologyError], others: str) -> TopologyError:
-    """Return the first of several faults, with the number of the ``others`` as text, and with these as notes."""
+    """Return the first fault with its text extended by the number of ``others``; the other faults are its notes."""
     if len(faults) == 1:
         return faults[0]
     first = TopologyError(f"{faults[0]} (and {others} more)")

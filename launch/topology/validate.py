@@ -70,7 +70,7 @@ class Problem(NamedTuple):
     default_helps: bool = False
     """Whether leaving the key out is a remedy too."""
     siblings: tuple[str, ...] | None = None
-    """For an unknown key, the keys of its section: `explain` finds the remedy, which depends on the algorithm."""
+    """For an unknown key, the keys of its section; `explain` then finds the remedy. None for other problems."""
 
 
 def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
@@ -94,7 +94,7 @@ def problems(tree: Mapping[str, Any]) -> Iterator[Problem]:
 def settings(tree: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Convert the sections of a raw topology to structs.
 
-    Returns all values of the topology by key, and the problems that structs have found with their own section.
+    Returns all values of the topology by key, and the problems that the structs' own checks have found.
     """
     made, found = dict(tree), []
     for name, key in keys_of(TOPOLOGY).items():
@@ -145,7 +145,7 @@ def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
 
 
 def no_such_key(path: Path) -> str:
-    """Return the rule of the error for an unknown key, as text."""
+    """Return the rule that an unknown key breaks, as text."""
     parent, word = path[:-1], str(path[-1])[:MAX_SHOWN]
     return f"{f'section {dotted(parent)}' if parent else 'a topology'} has no key {show(word)}"
 
@@ -153,7 +153,7 @@ def no_such_key(path: Path) -> str:
 def nearest_key(path: Path, siblings: Iterable[str], resolved: Mapping[str, Any]) -> str:
     """Return the remedy for an unknown key: the most similar known key that the topology's algorithm reads.
 
-    ``siblings``: the keys of the section. If ``resolved`` names no algorithm that exists, keys of all are considered.
+    ``siblings``: the keys of the section. If ``resolved`` names no existing algorithm, keys of all algorithms count.
     """
     parent, word, known = path[:-1], str(path[-1])[:MAX_SHOWN], [*siblings]
     section = resolved.get("algorithm")
@@ -245,7 +245,7 @@ def problems_of(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path)
 
 
 def _unknown_keys(section: Mapping[str, Any], keys: Mapping[str, Key], path: Path) -> Iterator[Problem]:
-    """Yield problems for keys that a section does not have; the rule says if another choice has the key."""
+    """Yield a problem for each unknown key; if other algorithms (networks, ...) have the key, the remedy names them."""
     for name, value in section.items():
         if name in keys:
             continue
@@ -439,7 +439,7 @@ def _bounds(kind: inspect.IntType | inspect.FloatType) -> Iterator[tuple[str, fl
 
 
 def _wrong_type(path: Path, value: object, key: Key, what: str, way_out: str) -> Problem:
-    """Return a problem with a value of a wrong type; the remedy shows what was probably meant."""
+    """Return the problem of a value of a wrong type; for null, the remedy is to write a value."""
     way_out = "write a value after the key" if value is None else way_out
     return Problem(path, value, f"must be {what}{_unit(key)}", way_out, default_helps=True)
 
