@@ -46,7 +46,7 @@ def desk(folder: Path, port: int, changes: bool) -> int:
 def _share_one_heap() -> None:
     """Make all threads allocate from one heap, because glibc's heaps for each thread keep freed memory.
 
-    With these heaps, the memory of a desk grew by 6 MB in an hour.
+    With a heap for each thread, the memory of a desk grew by 6 MB in an hour.
     """
     with suppress(AttributeError, OSError):  # another C library has no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

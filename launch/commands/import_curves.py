@@ -30,7 +30,7 @@ from launch.topology.load import as_text
 
 @dataclass(frozen=True)
 class Said:
-    """What the user has stated about the logs on the command line; it replaces what the logs contain."""
+    """Facts about the logs that the user has given on the command line; they replace those in the logs."""
 
     env_id: str | None = None
     algorithm: str | None = None

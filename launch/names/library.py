@@ -1,6 +1,6 @@
 """Converts hyperparameters of another library into keys of a topology, by a table of the library's names. Pure.
 
-For each name, the table has its counterpart, which is the keys with the same meaning, and the conversion of its value.
+For each name, the table has its counterpart (the keys with the same meaning) and the conversion of its value.
 The tables are used for ``actorlearn.from_stable_baselines3`` and ``actorlearn.from_cleanrl``, for hints in error
 messages, and for two pages of docs/.
 """
@@ -33,7 +33,7 @@ class NoCounterpartError(Exception):
 
 
 class OtherNameError(ValueError):
-    """A value cannot be converted because another hyperparameter is wrong; arguments: the other's name, the rule."""
+    """A hyperparameter on which the conversion of another depends is wrong. Arguments: its name, and the rule."""
 
 
 class Name(NamedTuple):

@@ -202,9 +202,8 @@ def steps_beside(folder: Path) -> list[str]:
 def name_set(checkpoints: Path, learners: Collection[int], in_step: bool) -> list[Path]:
     """Write ``set.json``, and return the folders that it names; raises OSError.
 
-    If the run is in mode sync (``in_step``), these are the newest complete checkpoints (`complete_steps`), and older
-    ones of learners that are not in them; otherwise, the newest checkpoint of each learner. Without any checkpoint the
-    file is removed.
+    They are the newest checkpoint of each learner; in mode sync (``in_step``), the newest one with at most the steps of
+    the newest complete checkpoint (`complete_steps`). Without any checkpoint the file is removed.
     """
     saved = {learner: folders(directory_of(checkpoints, learner)) for learner in sorted(learners)}
     if in_step and saved:

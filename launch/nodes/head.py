@@ -85,7 +85,7 @@ NodeEvent = ev.Event | ev.Note | ProtocolWarning
 
 @dataclass
 class Moving:
-    """The move of a learner between nodes: its trainer saves and ends, the others are killed, its memory is removed."""
+    """The move of a learner: its trainer saves and ends, its other processes are killed, and its memory is removed."""
 
     learner: int
     node: str
@@ -263,7 +263,7 @@ class Head:
         return [ev.Note("warned", evaluator.name, evaluator.incarnation, said)]
 
     def _node_for(self, start: Start) -> RemoteNode | None:
-        """Return the node for a process: that of its learner; if this is lost or leaving, choose another node.
+        """Return the node for a process: its learner's node, or a new one if that node is lost or leaving.
 
         If no node has room, return None. Also return None while the learner has processes on a leaving node, because
         that node sends the learner's step counts only after these processes have ended. A process that belongs to no
@@ -294,7 +294,7 @@ class Head:
         return self.nodes[self.placed[learner]]
 
     def _node_in_turn(self, start: Start) -> RemoteNode | None:
-        """Return the node of a process whose role is distributed over the nodes: the same as before, or the next.
+        """Return the node of a process whose role is spread over the nodes: its earlier node, or one by its number.
 
         If all nodes are lost or leaving, return None.
         """

@@ -47,7 +47,7 @@ class Outbox:
         self._lanes[lane] = waiting
 
     def pump(self) -> None:
-        """Move messages to the stream while it has room, from one lane after the other."""
+        """Move messages to the stream while it has room, one from each lane in turn."""
         room = MOST_AHEAD - len(self._stream.waiting)
         while room > 0 and self._lanes:
             lane = next(iter(self._lanes))

@@ -21,7 +21,7 @@ ASK_EVERY_S = 1.0
 
 
 class EngineHead(Head):
-    """A head that has an engine start its nodes when it listens. The caller closes the engine after the head."""
+    """A head that lets an engine start its nodes. The caller closes the engine after the head."""
 
     def __init__(
         self,

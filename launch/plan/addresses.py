@@ -57,7 +57,7 @@ class Addresses(Folders):
         return directory_of(self.run_dir / "checkpoints", learner)
 
     def states(self, learner: int) -> Path:
-        """Return the folder in which snapshots of a learner's simulators wait until a checkpoint takes them."""
+        """Return the folder that holds snapshots of a learner's simulators until they become part of a checkpoint."""
         return self.checkpoints(learner) / ".states"
 
     def settings(self, process: ProcessId) -> Path:

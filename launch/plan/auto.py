@@ -84,7 +84,7 @@ def choose(topology: Topology, flags: Collection[str], cores: Cores) -> tuple[To
 def rows_learned(topology: Topology) -> int:
     """Return the number of observations in one forward pass of the trainer's network.
 
-    A single transition of a replay has two of them, because the network also sees the next observation.
+    A single transition of a replay counts as two, because the network also sees the next observation.
     """
     replay, algorithm = topology.replay, topology.algorithm
     if replay and isinstance(algorithm, OffPolicySettings):

@@ -73,7 +73,7 @@ def choose_exact(topology: Topology, description: Description) -> Choice:
 
 
 def reason(choices: Sequence[Choice]) -> str:
-    """Return why the checkpoints of a run are exact, or why they are not; ``choices``: those of its plan."""
+    """Return why the checkpoints of a run are exact, or why they are not; ``choices``: the choices of the plan."""
     return next(choice.why for choice in choices if choice.key == KEY)
 
 

@@ -14,7 +14,7 @@ ORDERED = ("x86_64", "AMD64")
 def disorder(machine: str = "") -> str:
     """Return why shared memory may be read wrongly on a processor that reorders stores; empty on a suitable one.
 
-    ``machine``: the processor's name as uname gives it; empty: that of this machine.
+    ``machine``: the processor's name as uname gives it; empty: this machine's.
     """
     machine = machine or platform.machine()
     if machine in ORDERED:

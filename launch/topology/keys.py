@@ -40,7 +40,7 @@ BASES: Mapping[str, Struct] = {
 
 
 def choice_key(name: str) -> str:
-    """Return the key that selects what a section of CHOSEN describes, such as ``name`` of ``algorithm``."""
+    """Return the key that makes the choice in a section of CHOSEN, such as ``name`` in ``algorithm``."""
     return "id" if name == "env" else "name"
 
 
@@ -64,7 +64,7 @@ class Key(NamedTuple):
 
     @property
     def is_mapping(self) -> bool:
-        """Whether there are keys below it: those of a section, or keyword arguments of user code."""
+        """Whether the value is a mapping: a section, or keyword arguments of user code."""
         return self.section is not None or isinstance(self.kind, inspect.DictType)
 
 
@@ -144,7 +144,7 @@ def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def integers_in(section: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return a copy of a section with integers as in ``with_integers``; ``keys``: all keys that it may have."""
+    """Do as ``with_integers`` with one section; ``keys``: all keys that it may have."""
     return {name: _integers(value, keys[name].kind) if name in keys else value for name, value in section.items()}
 
 
