@@ -37,6 +37,8 @@ from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
 """Bytes of memory assumed for a process, besides shared memory: a process that has imported torch takes 200 MB."""
+_BY = frozenset({"simulators", "learners", "env"})
+"""Sections with keys on which the number of simulators of a slow environment depends."""
 _GIB = 1 << 30
 
 
@@ -163,12 +165,15 @@ def _slots_here(sweep: Sweep) -> Slots:
 
 
 def with_simulators(sweep: Sweep) -> Sweep:
-    """Return the sweep with the number of simulators that a single run would have here, if its environment is slow."""
-    base = sweep.base
-    if base.nodes.several or {COUNT, ENVS} & base.written:
+    """Return the sweep with the number of simulators that a single run would have here, if its environment is slow.
+
+    If trials differ in a key on which this number depends, all have the simulators of a quick environment.
+    """
+    base, varied = sweep.base, sweep.keys.vary.keys()
+    if {COUNT, ENVS} & base.written or "algorithm.name" in varied or {key.partition(".")[0] for key in varied} & _BY:
         return sweep
     chosen = {choice.key: choice.value for choice in more_simulators(base, describe(base), Cores.here())}
-    return replace(sweep, pins={**sweep.pins, **chosen})
+    return replace(sweep, pins={**sweep.pins, COUNT: chosen[COUNT]} if COUNT in chosen else sweep.pins)
 
 
 @dataclass(frozen=True)

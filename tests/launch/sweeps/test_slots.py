@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from launch.plan.probe import describe
 from launch.sweeps.file import read
 from launch.sweeps.history import Started
 from launch.sweeps.slots import Room, Slot, Slots, count_at_once, find_slots, here, taken_by, with_simulators
+from launch.topology.load import load
 from tests.system.environments import PACED_VARIABLE
 
 
@@ -191,3 +194,32 @@ def test_runs_of_a_slow_environment_have_the_simulators_of_a_single_run_and_as_m
     assert run.simulators.count == plan(sweep.base, describe(sweep.base)).topology.simulators.count == 8
     assert run.simulators.environments == sweep.base.simulators.environments
     assert taken_by(run).cores == 8 + run.trainer.threads
+
+
+@pytest.mark.parametrize(
+    ("vary", "nodes"),
+    [
+        ({"simulators.count": [1]}, ""),
+        ({"simulators.groups": [8]}, ""),
+        ({"learners.count": [2]}, ""),
+        ({"optimizer.learning_rate": [0.1]}, "nodes: {listen: '127.0.0.1:0'}\n"),
+    ],
+)
+def test_trials_of_a_slow_environment_have_as_many_environments_as_single_runs(
+    vary: dict[str, list[Any]], nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
+    monkeypatch.setenv(PACED_VARIABLE, str(tmp_path / "seconds"))
+    (tmp_path / "seconds").write_text("0.006")
+    path = tmp_path / "slow.yaml"
+    path.write_text(f"env: {{id: 'tests.system.environments:Paced'}}\n{nodes}")
+    (tmp_path / "rates.yaml").write_text(f"topology: slow.yaml\nvary: {json.dumps(vary)}\n")
+    sweep = with_simulators(read(tmp_path / "rates.yaml"))
+    for key, values in vary.items():
+        for value in values:
+            single = load(path, [f"{key}={value}"])
+            single = plan(single, describe(single)).topology
+            trial = sweep.topology({key: value})
+            assert trial.simulators.environments == single.simulators.environments, value
+            if nodes:
+                assert trial.simulators.count == single.simulators.count == 8
