@@ -114,8 +114,8 @@ class Sync(Alone):
         self._batches: list[_NextBatch] = []
         """Description of each learner's present batch, by rank."""
         self._remaining = 0
-        """Number of optimizer steps that remain for all learners. One whose batch has fewer steps takes part only in
-        the last ones."""
+        """Number of optimizer steps that all learners still take. One whose batch has fewer steps takes part only in the
+        last ones."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of the present batch are not in the statistics yet."""
         local = settings.local_steps > 1 or learner.outer is not None
@@ -141,8 +141,8 @@ class Sync(Alone):
         """Wait for all learners, then copy all training state from the one whose weights have the most updates.
 
         If several have equally many, the one with the most optimizer steps since its last update is chosen. A learner
-        that has restored a checkpoint, and has not learned since, is chosen only if all have: its checkpoint may have
-        more updates, but from a part of the training that was lost, and that the others have replaced.
+        that has not learned since it restored a checkpoint is chosen only if no learner has. Its checkpoint may have
+        more updates, but they belong to a part of the training that was lost and that the others have replaced.
         """
         counts, consumed = self.learner.carried.counts(), self.consumed
         arrival = _Arrival(consumed.advanced, env_steps, updates, consumed.changes, self.learner.number, *position)
@@ -215,7 +215,7 @@ class Sync(Alone):
     def _announce(self, batch: _NextBatch) -> NDArray[np.int64]:
         """Send the description of this learner's batch, and the vector kept by `bring`; returns all descriptions.
 
-        The vectors of the others are kept for `merge` or `step`.
+        The vectors of all learners, or their sum, are kept for `merge` or `step`.
         """
         brought, self._brought, self._early = self._brought, None, None
         if brought is None or isinstance(self.barrier, SharedBarrier) or not self.learner.alive():
@@ -266,7 +266,7 @@ class Sync(Alone):
             gradients.fill_(torch.nan)
         among = self.taking_part
         self._average(gradients, among)
-        stepped = self.apply(gradients, learning_rates, usable)  # ``usable``: an early sum does not contain the nan
+        stepped = self.apply(gradients, learning_rates, usable)  # an early sum lacks the nan, so ``usable`` is checked
         hit("allreduce.stepped")
         self.consumed.step(self._numbers[rank] for rank in among)
         self._remaining -= 1

@@ -66,7 +66,7 @@ class Alone(Exchange):
         return stepped
 
     def apply(self, gradients: Tensor, learning_rates: Sequence[float], usable: bool = True) -> Stepped:
-        """Clip a gradient and take an optimizer step, which is not recorded as learned."""
+        """Clip a gradient and take an optimizer step; the caller records it in `consumed`."""
         norm = float(clip(gradients, self.groups))  # waits for a GPU, once
         taken = usable and isfinite(norm)
         if taken:

@@ -87,7 +87,7 @@ class Async(Exchange):
         return GroupedOptimizer(make, groups_within(self.groups, span), self.weights[span])
 
     def state(self) -> dict[str, Tensor]:
-        """Return a copy of the optimizer's state, joined from the chunks of the store; local steps are included."""
+        """Return the optimizer's state of all chunks as this learner has them, including its local steps."""
         parts = [optimizer.state() for optimizer in self.optimizers.values()]
         return {
             name: torch.cat([part[name] for part in parts]) if name in self.vectors else tensor
@@ -221,7 +221,7 @@ class Async(Exchange):
         return self.store.env_steps
 
     def pull(self) -> bool:
-        """Copy weights that others have changed, and repeat unmerged local steps on them; returns whether any were."""
+        """Copy chunks that others have changed, and repeat local steps on them; returns whether there were any."""
         waiting = [chunk for chunk in self.spans if self.store.version(chunk) != self._seen[chunk]]
         changed = bool(waiting)
         while waiting:
@@ -255,7 +255,7 @@ class Async(Exchange):
         self.pending, self._merged = 0, True
 
     def _update(self, rule: Callable[[int], None]) -> None:
-        """Copy each chunk from the store, call ``rule`` with its number, and write it back; free chunks come first."""
+        """Copy each chunk from the store, call ``rule(chunk)``, and write the chunk back; free chunks come first."""
         waiting = list(self.chunks)
         while waiting:
             with self.store.locked(waiting) as chunk:
@@ -273,7 +273,7 @@ class Async(Exchange):
         self._seen[chunk], self._applied[chunk] = self.store.version(chunk), self.store.applied(chunk)
 
     def _give(self, chunk: int, number: int = -1) -> None:
-        """Write a chunk's weights and optimizer state to the store, and the number of the optimizer step, -1 = none."""
+        """Write a chunk's weights and optimizer state to the store, and the number of its change; -1 = none."""
         for own, central in self._rows(chunk, self.store.spare(chunk)):
             central.copy_(own)
         self._seen[chunk] = self.store.commit(chunk, number)

@@ -1,13 +1,13 @@
 """The barrier of learners in mode sync on one machine, at which they exchange numbers and vectors.
 
 Each learner has a row in shared memory for its numbers, and one for its vector. It writes them, wakes the others, and
-waits until all have arrived at the barrier. All living learners therefore get all rows, or none does.
+waits until all have arrived at the barrier.
 
 A learner may wait for minutes, because another one is slow or has not started. It therefore gives signs of life, and
 the wait can be broken off. The wait also ends if a learner that has not arrived is dead. To detect this, each learner
 holds a file lock, which the kernel releases when the process ends, and waiting learners test these locks. The death of
-a learner that has already arrived is noticed at the next barrier. A barrier is therefore passed by all living
-learners, or by none.
+a learner that has already arrived is noticed at the next barrier. All living learners therefore pass a barrier and get
+all rows, or none does.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class SharedBarrier:
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Send integers and a vector to all learners; returns the integers of all, and a sum of vectors.
+        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ranks ``among``.
 
-        The sum is over the ranks ``among``, in their order, so that every learner gets the same bits. It is valid until
+        Vectors are added in the order of ``among``, so that every learner gets the same bits. The sum is valid until
         the next barrier, and ``own`` may be overwritten.
         """
         all_numbers, rows = self._exchange(own, numbers)
@@ -164,12 +164,12 @@ class SharedBarrier:
 
     def _miss(self) -> None:
         """Raise PeerLost if a learner that has not arrived at this barrier has died or left."""
-        gone = self.gone()  # read before `_met`: a learner that is gone now has either arrived already or never will
+        gone = self.gone()  # read before `_arrived`: a learner that is gone now has arrived already, or never will
         if awaited := [rank for rank in gone if self._arrived[rank] < self.arrivals]:
             raise PeerLost(f"learners {awaited} are gone and did not arrive at barrier {self.arrivals}")
 
     def gone(self) -> list[int]:
-        """Return the ranks of learners that have arrived at an earlier barrier, and have died or left since."""
+        """Return the ranks of learners that have died or left after they had arrived at a barrier."""
         others = ((rank, lock) for rank, lock in enumerate(self._locks) if rank != self.rank)
         return [rank for rank, lock in others if self._arrived[rank] and _free(lock)]
 

@@ -88,7 +88,7 @@ def seal(folder: Path, env_steps: int, state: Mapping[str, Any], beat: Beat = si
 def read_manifest(folder: Path, beat: Beat = silent, hashed: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Check the files of a checkpoint against its manifest, and return the manifest.
 
-    Raises ValueError or OSError if they differ. Files in ``hashed``, which has their SHA-256, are not read.
+    Raises ValueError or OSError if they differ. ``hashed`` has the SHA-256 of files by name; these are not read.
     """
     manifest = _manifest((folder / _MANIFEST).read_bytes())
     for name, listed in manifest["files"].items():
@@ -170,7 +170,7 @@ def newest_state(directory: Path) -> tuple[int, dict[str, Any]]:
 
 
 def nearest_state(directory: Path, env_steps: int) -> tuple[int, dict[str, Any]]:
-    """Return what `newest_state` does, of the checkpoint whose steps are nearest to ``env_steps``."""
+    """Do as `newest_state`, but for the checkpoint whose steps are nearest to ``env_steps``."""
     return _first_state(sorted(folders(directory), key=lambda folder: abs(steps_of(folder) - env_steps)))
 
 
@@ -226,8 +226,8 @@ def find_common(directories: Sequence[Path]) -> list[Found] | None:
     """Return the newest valid checkpoints of equal steps, one in each directory; None if there are none.
 
     Learners in mode sync continue exactly from these. There are none if some learners went on without others. Those of
-    step 0 are returned only if all have no others in common and no learner has more than two. A run thus never starts
-    from the beginning because of damaged checkpoints.
+    step 0 are returned only if they are the only common ones, and no learner has more than two checkpoints. A run thus
+    never starts from the beginning because of damaged checkpoints.
     """
     common = find_common_steps(directories)
     before_all_saved = common == {0} and all(len(folders(d)) <= 2 for d in directories)
@@ -243,8 +243,8 @@ def find_common(directories: Sequence[Path]) -> list[Found] | None:
 def complete_steps(directories: Sequence[Path]) -> Iterator[int]:
     """Yield the steps of the complete checkpoints of learners in mode sync, newest first.
 
-    A checkpoint is complete if all learners have it. If a learner was lost and the others went on without it, theirs
-    is complete without it: a checkpoint names the learners that had learned together (``learners`` in its state).
+    A checkpoint names the learners that had learned together (``learners`` in its state), without those that were lost
+    before. It is complete if all learners that it names have it, or if all learners in ``directories`` have it.
     """
     own = {learner_of(directory): {steps_of(each): each for each in folders(directory)} for directory in directories}
     for steps in sorted(set().union(*own.values()), reverse=True):
@@ -252,7 +252,7 @@ def complete_steps(directories: Sequence[Path]) -> Iterator[int]:
         if len(having) == len(own):
             yield steps
             continue
-        with suppress(*_DAMAGE):  # also where an earlier version has saved, which named no learners
+        with suppress(*_DAMAGE):  # also if an earlier version of actorlearn saved it, which named no learners
             learners = _manifest((next(iter(having.values())) / _MANIFEST).read_bytes())["state"]["learners"]
             if learners and having.keys() >= {*learners}:
                 yield steps

@@ -81,8 +81,8 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
 def best_of_each(root: Path, in_step: bool) -> list[Path]:
     """Return the best checkpoint of each learner that has one.
 
-    With learners in mode sync (``in_step``), also return the best checkpoints of those steps at which all learners have
-    one, which are other steps if a learner has lost a checkpoint that another still has.
+    In mode sync (``in_step``), also return the first checkpoints, from the best score on, that all learners have. These
+    are later ones if a learner has lost a checkpoint that another still has.
     """
     best = read_best(root)
     at, own = best.env_steps if best else None, directories(root)
@@ -123,8 +123,8 @@ def choose(directory: Path, at: str | int) -> Found:
 def directory_of_equals(root: Path, at: str | int) -> Path:
     """Return the directory that has the checkpoint ``at`` of learners with equal weights; of several, the first.
 
-    The newest is looked for at the steps of the newest complete checkpoint (`complete_steps`), because the first
-    learner may have been lost. Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
+    ``newest`` means the newest complete checkpoint (`complete_steps`), because the first learner may have been lost.
+    Raises ValueError if there is no checkpoint ``at``; the text lists those that exist.
     """
     own = directories(root)
     having = {steps_of(folder): directory for directory in reversed([*own.values()]) for folder in folders(directory)}
@@ -175,13 +175,13 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
 
 
 def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
-    """Return the checkpoint of each learner from which to resume a run at the checkpoint ``at``, which comes first.
+    """Return the checkpoint of each learner that belongs to the checkpoint ``at``, which comes first.
 
-    ``at`` names a checkpoint of the first learner and, for every other learner, the one that is nearest in steps. With
-    learners in mode sync (``in_step``), ``at`` names a complete checkpoint (`complete_steps`); a learner that is not in
-    it continues from its newest one before. So do learners with central weights (``central``), because each would take
-    the newest weights that any of them has. A learner without any checkpoint is left out. Raises ValueError if there is
-    no such checkpoint, and CheckpointError if one is damaged.
+    ``at`` names a checkpoint of the first learner or, in mode sync (``in_step``), a complete one (`complete_steps`). For
+    every other learner, it is the one that is nearest in steps. In mode sync, and with central weights (``central``), it
+    is the newest one that is not later: central weights are those of the newest checkpoint of all learners. A learner
+    without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, and CheckpointError if
+    one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
@@ -198,10 +198,10 @@ def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = Fals
 def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> Iterator[None]:
     """As a context manager, move each learner's checkpoints that are newer than the chosen one to the folder ``aside``.
 
-    If the ``with`` block raises, they are moved back. The best score is moved too if its weights are newer than the
-    first of the chosen checkpoints, which the user named. So are the directories ``left`` of learners that the run no
-    longer has, so that a later learner of the same number does not continue from them. If ``chosen`` is not empty, all
-    checkpoints of learners that it leaves out are moved.
+    If ``chosen`` is not empty, all checkpoints of learners that it leaves out are moved. The best score is moved if its
+    weights are newer than the first of the chosen checkpoints, which the user named. ``left`` has the directories of
+    learners that the run no longer has. They are moved too, so that no later learner of the same number continues from
+    them. If the ``with`` block raises, all are moved back.
     """
     moved: list[tuple[Path, Path]] = []
 
@@ -229,7 +229,7 @@ def newer_set_aside(chosen: Mapping[int, Path], left: Collection[Path] = ()) -> 
             if there.exists():
                 there.rename(path)
         for aside in {there.parent for _, there in moved}:
-            with suppress(OSError):  # of an earlier resume: it is not empty
+            with suppress(OSError):  # it is not empty: an earlier resume has used it
                 aside.rmdir()
         raise
 

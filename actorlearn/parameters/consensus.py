@@ -38,7 +38,7 @@ class Measured(NamedTuple):
 
 
 def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:
-    """Measure how much the weights [size] differ that ``learners`` have sent last; each must have sent some.
+    """Measure how much the newest messages of ``learners``, weights [size], differ; each must have sent one.
 
     ``take(learner, out)`` copies a learner's weights to ``out``, and returns their version.
     """

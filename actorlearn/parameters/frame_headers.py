@@ -47,7 +47,7 @@ class FrameHeader:
 
 
 class MovedBytes:
-    """Counts the bytes of sent and received messages, without encryption; a message sent again counts again."""
+    """Counts the bytes of sent and received messages before encryption; a message that is sent again counts again."""
 
     def __init__(self) -> None:
         self.sent = self.received = 0

@@ -76,7 +76,7 @@ class Gossip(Alone):
         self._ages: list[float] = []
         """Ages of the weights of others averaged since the last report; 1 is the time between two exchanges."""
         self._averaged = 0
-        """Number of learners in the mean that was taken since local steps were last logged; 0 = there was no mean."""
+        """Number of learners in the newest mean whose rounding error is not logged yet; 0 = there is none."""
         self._used: dict[int, int] = {}
         """Version of the newest message of each peer that was used."""
         self._near_end = False
@@ -89,7 +89,7 @@ class Gossip(Alone):
         self._staleness: list[int] = []
         """For each exchange since the last report, the value of ``_unmixed`` after it."""
         self._refused: dict[int, int] = {}
-        """Number of each peer's messages that could not be used."""
+        """Number of unusable messages, by peer."""
         self._refused_since_report = 0
         self._waited_s = 0.0
         """Seconds of waiting for messages since the last report."""
@@ -319,7 +319,7 @@ class Gossip(Alone):
             )
 
     def _adopt(self) -> None:
-        """Replace the weights by the mean of those that the neighbours have sent last, if there are any.
+        """Replace the weights by the mean of the neighbours' newest usable messages, if there are any.
 
         Messages that are sent over sockets may not have arrived yet, so the learner waits up to FIRST_MESSAGE_S.
         """

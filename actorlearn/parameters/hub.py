@@ -1,14 +1,14 @@
 """The protocol by which learners in mode sync on several machines exchange numbers and vectors, through a hub.
 
 The first learner of a generation (the learners that began together) runs the hub. At a *barrier*, each learner sends
-the hub a contribution: some numbers, and possibly a vector. When all learners have contributed, the hub sends all the
-same answer. It has the numbers of all learners, and their vectors or, for gradients, the sum of the vectors in the
+the hub a contribution: some numbers, and possibly a vector. When all learners have contributed, the hub sends each of
+them the same answer: the numbers of all learners, and their vectors or, for gradients, the sum of the vectors in the
 order of ranks. If a learner has sent no vector, the answer has none.
 
 **Lost messages.** Learners repeat a contribution until it is answered. The hub keeps each contribution once, and the
 newest answer until all learners have arrived at the next barrier. Lost and repeated messages therefore change nothing.
 
-**Lost learners.** If a learner is gone that has not arrived at a barrier, the generation ends, and the hub tells all
+**Lost learners.** If a learner that has not arrived at a barrier is gone, the generation ends, and the hub tells all
 waiting learners. If the hub itself dies while it answers, only some learners have the answer. Their weights become
 equal again in the next generation, when all take the state of the learner with the most updates (``allreduce.py``).
 
@@ -70,22 +70,22 @@ def decode(run: bytes, body: bytes) -> HubFrame | None:
 
 
 class Hub:
-    """The hub's state: collects numbers and vectors of all learners, and answers all when the last has come."""
+    """State of the hub: collects the contributions to a barrier, and answers them when the last one has arrived."""
 
     def __init__(self, learners: int, generation: int) -> None:
         self._learners, self._generation = range(learners), generation
         self._barrier = 1
-        """Number of the barrier that is completed next."""
+        """Number of the present barrier, for which the hub collects contributions."""
         self._contributions: dict[int, HubFrame] = {}
-        """Contributions to that barrier, by rank."""
+        """Contributions to the present barrier, by rank."""
         self._answer = HubFrame(CONTRIBUTION, generation, 0)
-        """The answer of the last complete barrier."""
+        """The newest answer: that of the last complete barrier."""
         self._received = set(self._learners)
-        """Ranks of the learners that are known to have that answer."""
+        """Ranks of the learners that are known to have received the newest answer."""
         self._left: set[int] = set()
         """Ranks of the learners that have left."""
         self._lost: HubFrame | None = None
-        """The message that tells why the exchange has ended; None while it has not."""
+        """The message with the reason why the generation has ended; None before."""
 
     def take(self, rank: int, frame: HubFrame) -> dict[int, HubFrame]:
         """Process a learner's message; returns the messages to send, by rank. An invalid message is dropped."""
@@ -124,9 +124,9 @@ class Hub:
         return dict.fromkeys(self._learners, self._answer)
 
     def miss(self, gone: Collection[int]) -> dict[int, HubFrame]:
-        """Tell all learners that the exchange has ended if one is lost that the present barrier still waits for.
+        """End the generation if a learner for which others wait at the present barrier has died or left.
 
-        ``gone`` has the ranks of learners that have died. Returns the messages to send, by rank.
+        ``gone`` has the ranks of learners that have died. Returns the messages to the waiting learners, by rank.
         """
         awaited = [rank for rank in self._learners if rank not in self._contributions and rank in {*gone, *self._left}]
         if not awaited or self._lost is not None or not self._contributions:

@@ -2,8 +2,8 @@
 
 The first learner of a generation runs the hub in a thread, and all learners, including the first, connect to it
 (``wire/endpoints.py``). If a connection is lost, contributions are sent again until they are answered. A learner stops
-waiting when the newest order shows that a learner it waits for, or the learner with the hub, is gone or has begun a
-newer generation, or that the hub is closed.
+waiting when the supervisor's newest order shows that a learner it waits for, or the learner with the hub, is gone or
+has begun a newer generation, or that the hub is closed.
 """
 
 from __future__ import annotations
@@ -179,11 +179,11 @@ class HubBarrier:
     def exchange(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-        """Send integers and a vector to all learners; returns the integers of all, and vectors.
+        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ranks ``among``.
 
-        These are the sum over the ranks ``among`` or, if ``among`` is empty, the vectors of all learners; None if a
-        learner has sent no vector. A learner that is told to end still waits for the others, because they may use its
-        vector. Raises ValueError for a vector that is too long.
+        If ``among`` is empty, all vectors are returned instead of the sum, and None if a learner has sent no vector. A
+        learner that is told to end still waits for the others, because they may use its vector. Raises ValueError for a
+        vector that is too long.
         """
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)

@@ -109,8 +109,8 @@ class Learner:
 
 
 NEAR_END = 10
-"""Number of batches that each learner has left, at most, when learners begin to ask for exact counts of steps, so that
-the run ends in time."""
+"""Learners begin to ask for exact counts of steps when each has at most this many batches left, so that the run ends in
+time."""
 
 
 class PeerLost(RuntimeError):
@@ -118,7 +118,7 @@ class PeerLost(RuntimeError):
 
 
 class Stopped(RuntimeError):
-    """This process was told to end while it waited for other learners."""
+    """A wait for other learners or parameter servers was broken off, usually because this process was told to end."""
 
 
 class Disagreement(RuntimeError):
@@ -247,7 +247,7 @@ class Exchange(ABC):
     saves = 0
     """Number of saves requested so far, as this learner knows it; set before `agree`.
 
-    In mode sync, `agree` sets it to the highest number that a learner knows: the checkpoint of all answers these."""
+    In mode sync, `agree` sets it to the highest number that a learner knows, because all save together."""
 
     def ending(self, asked: bool) -> bool:
         """Return whether to stop a batch before its last step. `asked`: this learner was told to end.

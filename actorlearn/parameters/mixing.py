@@ -28,7 +28,7 @@ FREE_AGE = 0.5
 0.44 was measured with four learners on two cores, in a ring (benchmarks/results/gossip.md).
 """
 _NOTHING = 1e-12
-"""Share of the differences between learners below which the rest counts as rounding errors, and so as zero."""
+"""Factors of the differences between learners (`_spectral_radius`) below this number are rounding errors of 0."""
 
 
 class GraphSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,11 +125,11 @@ def mixing_matrix(graph: GraphSettings, learners: Sequence[int], exchange: int) 
 
 
 def speed(others: float, age: float) -> float:
-    """Return how fast the weights of learners move that all learn in one direction, relative to a single learner.
+    """Return how fast learners move their weights, relative to a single learner, if all learn in one direction.
 
     ``others`` is the share of the other learners in a mean: 1/2 in a ring. A message that was sent ``age`` exchanges
-    ago lacks what its sender has learned since then, and the mean loses ``others`` times that. The speed v therefore
-    satisfies v = 1 - others * age * v.
+    ago lacks its sender's steps since then, a distance of age * v at the speed v. The mean lacks ``others`` times this
+    distance, so v = 1 - others * age * v.
     """
     return 1.0 / (1.0 + others * age)
 

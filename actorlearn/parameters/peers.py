@@ -1,4 +1,4 @@
-"""Connects a learner with its peers (the other learners): joins them, follows changes of them, and leaves them.
+"""Connects a learner with its peers (the other learners): joins them, joins again when they change, and leaves them.
 
 The supervisor's orders list the learners of the run. In mode sync, a learner joins when all listed learners are
 present, and again after each change of the list. In other modes it joins at any time. The exchange
@@ -54,10 +54,10 @@ class Peers:
         self.exchange: Exchange = make(AloneExchangeSettings(), learner)
         """The exchange that turns gradients into new weights. Until `join` succeeds, it is that of a single learner."""
         self._joined = self._lost = self._warned = Generation()
-        """The list of learners that this one exchanges with, one of which was lost, and one that could not be joined
-        for lack of shared memory."""
+        """The list of learners that this one exchanges with; the last list from which a learner was lost; and the last
+        list that could not be joined for lack of shared memory."""
         self._lost_s = 0.0
-        """Time at which that learner was lost."""
+        """Time at which a learner was last lost."""
         self._stragglers = StragglerWarnings()
         self._leaving_s = inf
         """Time at which `going_on` first saw that this learner has to finish; infinite before."""
@@ -146,7 +146,7 @@ class Peers:
         before.close()
 
     def part(self) -> None:
-        """Leave learners of which one was lost; `join` succeeds once the supervisor has listed the present learners."""
+        """Leave the learners after one was lost; `join` succeeds once the supervisor has listed those that remain."""
         self._lost, self._lost_s, self._joined = self._joined, time.monotonic(), Generation()
 
     def leave(self) -> None:

@@ -129,7 +129,7 @@ class Served(Alone):
         self._take(self._ask(ShardFrame(PULL, shard) for shard in self.spans))
         self._joined = True
         row, own = self._resumed(position), self.learner.carried.counts()
-        self.learner.carried.adopt(np.array([row.counts, own], np.int64), 0)  # its replay may be older than its row
+        self.learner.carried.adopt(np.array([row.counts, own], np.int64), 0)  # a restored replay may be older
         self._settle(row)
         return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
 
@@ -283,7 +283,7 @@ class Served(Alone):
                 self._versions[shard] = answer.version
 
     def _take_rows(self, answer: ShardFrame) -> None:
-        """Copy the newer counts of learners from an answer, and the counts from which they are counted (``_base``).
+        """Copy the newer counts of learners from an answer, and the counts to which they are added (``_base``).
 
         If a shard was filled from a newer checkpoint since this learner joined, all learners count from that one.
         """

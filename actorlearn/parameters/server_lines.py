@@ -115,6 +115,6 @@ class ServerLines:
         """Raise Stopped if the wait for answers, which has taken ``waited_s`` seconds, must end."""
         alive = self._alive()
         if waited_s >= patience_s or (not alive and patience_s == inf):
-            raise Stopped("this process was told to end while it waited for parameter servers")
+            raise Stopped(f"parameter servers did not answer within {waited_s:.1f} s, or this process was told to end")
         if not self._present().stays and self._missed_s and time.monotonic() - min(self._missed_s.values()) > MISSED_S:
             raise Stopped(f"{ROLE}-{min(self._missed_s)} is gone, and no server is restarted while the run ends")

@@ -64,8 +64,8 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     outer_learning_rate: Annotated[
         Rate,
         Meta(
-            description="learning rate of the outer optimizer: fraction of the way to the mean of each step, without "
-            "momentum"
+            description="learning rate of the outer optimizer: without momentum, the share of the way from the "
+            "previous weights to the mean"
         ),
     ] = 0.7
     outer_momentum: Annotated[

@@ -190,7 +190,7 @@ class Shard:
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def take(self, learner: int, frame: ShardFrame, now_s: float) -> Answers:
-        """Process a request of a learner; returns answers to send, by learner. Requests that do not fit are ignored."""
+        """Process a request of a learner; returns answers to send, by learner. Invalid requests are ignored."""
         if not self._fits(learner, frame):
             return {}
         counts_on = self.filled and frame.base[1] >= self._base[1]  # otherwise its row counts from an older checkpoint
@@ -205,10 +205,10 @@ class Shard:
         return {learner: self._answer(frame)}
 
     def due(self, present: Collection[int], now_s: float) -> Answers:
-        """Return answers that need no further request: to offers of weights, or to gradients if a quorum is complete.
+        """Fill the shard when all learners have offered weights or OFFERS_S is over, or apply a complete quorum.
 
-        ``present`` has the learners that the supervisor lists. A learner that is not listed was lost, because all
-        learners are listed once they have connected; the shard does not wait for it.
+        Returns the answers. ``present`` has the learners that the supervisor lists. A learner that is not listed was
+        lost, because all learners are listed once they have connected; the shard does not wait for it.
         """
         late = now_s - self._offered_s >= OFFERS_S
         if self._offers and (late or self._offers.keys() >= set(present)):

@@ -121,7 +121,7 @@ class SharedCounts:
         return int(self._claimed[self._learner])
 
     def claim(self, rollout: int) -> None:
-        """Record that weights which have learned from this rollout may be sent; called before they are."""
+        """Record, before weights are sent, that they have learned from this rollout of this learner."""
         self._claimed[self._learner] = rollout + 1
         hit("shared_counts.claimed")
 

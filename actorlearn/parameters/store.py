@@ -52,7 +52,7 @@ class LearnerRecord(NamedTuple):
     began: int
     """Value of ``used`` when the learner first joined."""
     optimizer_steps: int
-    """Number of all optimizer steps that the learner has taken."""
+    """Number of all optimizer steps that the learner has taken (Adam's count); 0 for an optimizer without a count."""
     steps_before: int
     """Value of ``optimizer_steps`` before this rollout."""
     counts: tuple[int, ...] = ()
@@ -195,7 +195,7 @@ class SharedStore:
         return int(self._filled[2] + self._recorded("updates").sum())
 
     def _recorded(self, *words: str) -> NDArray[np.int64]:
-        """Return these counts of every learner, [fields, learners]; those of one learner fit together."""
+        """Return these counts of every learner, [fields, learners]; those of one learner were written together."""
         columns = [LearnerRecord._fields.index(word) for word in words]
         return np.array([record.read(columns)[0] for record in self._records]).T
 

@@ -20,7 +20,7 @@ NAME_EVERY_S = 30.0
 
 
 class Stragglers:
-    """Counts how often each learner was the last to begin an update, and how long the others waited for it."""
+    """Counts how often each learner was the last to be ready for an update, and how long the others waited for it."""
 
     def __init__(self, learners: int) -> None:
         self._last = np.zeros(learners, np.int64)
@@ -34,10 +34,9 @@ class Stragglers:
         self._cost_s[last] += came_s[last] - came_s[before]
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics since the last call.
+        """Return metrics since the last call, of the learner for which the others waited longest.
 
-        These are the rank of the learner for which the others waited longest, the share of updates to which it came
-        last, and the seconds for which the others waited.
+        These are its index, the share of updates for which it was the last, and the seconds that the others waited.
         """
         straggler = int(self._cost_s.argmax())
         found = {
