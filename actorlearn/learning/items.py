@@ -37,8 +37,8 @@ def batch_of(sample: Sample, weight: NDArray[np.float32], staging: Staging) -> B
 def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outputs:
     """Return the network's outputs for next observations, for target values: {head: [R - burn_in - 1, B, size]}.
 
-    The batch has R time steps; the first ``burn_in`` are not learned from. The outputs begin with the second step after
-    them. A recurrent network passes over all steps to compute them.
+    The batch has R time steps, of which the first ``burn_in`` are not learned from. The outputs begin with the second
+    step after the burn-in. A recurrent network passes over all R steps.
     """
     rows = slice(burn_in + 1, None)
     if not network.state_size:
@@ -50,8 +50,8 @@ def following_outputs(batch: Batch, network: FlatNetwork, burn_in: int) -> Outpu
 def without_burn_in(batch: Batch, network: FlatNetwork, burn_in: int) -> Batch:
     """Return a batch without its burn-in steps, with the recurrent state after them.
 
-    The state is computed by a pass over these steps. The state stored before them was computed by older weights, and
-    the new one is closer to what the present weights would have computed (Kapturowski et al. 2019, section 3).
+    The state is computed by a pass over the burn-in, from the stored state, which older weights have computed. It is
+    therefore closer to the state of the present weights (Kapturowski et al. 2019, section 3).
     """
     if not burn_in:
         return batch

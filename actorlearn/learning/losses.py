@@ -76,11 +76,11 @@ class SingleLoss(Gradient):
 MOST_GRAPHS = 4
 """Number of shapes of minibatches that are captured; minibatches of further shapes are computed without a graph."""
 SMALLEST_SHARE = 0.05
-"""Least share of the norm of the whole gradient that counts as the norm of a network's gradient in a comparison.
+"""In a comparison, each network's gradient counts as having at least this share of the norm of the whole gradient.
 
-Without it, rounding would differ too much in a network with almost no gradient."""
+Otherwise rounding errors would exceed LARGEST_ERROR in a network whose gradient is almost 0."""
 LARGEST_ERROR = 0.02
-"""Largest distance of a graph's gradient from the gradient without a graph, as a share of its norm, in each network.
+"""Largest accepted distance between a network's gradients with and without a graph, as a share of their norm.
 
 Chosen above what rounding in bf16 is expected to cause; the error of a right graph has not been measured."""
 
@@ -93,10 +93,10 @@ class CapturedLoss:
     """
 
     def __init__(self, loss: Gradient, detached: Gradient, network: FlatNetwork, warn: Callable[[str], object]) -> None:
-        """Capture the computation of ``detached``, and compare each graph with ``loss``, which computes the same.
+        """Capture ``detached`` in graphs, and check their gradients with ``loss``, which computes the same.
 
-        It is compared at its uses 1, 2, 4, 8 and so on. Both write the gradient of ``network``. If the loss cannot be
-        captured, or the gradients differ, ``warn`` is called with the reason, and ``loss`` computes all gradients.
+        Each graph is checked at its uses 1, 2, 4, 8 and so on. Both losses write the gradient of ``network``. If the
+        loss cannot be captured, or gradients differ, ``warn`` gets the reason, and ``loss`` computes all gradients.
         """
         self._loss, self._detached, self._gradients, self._warn = loss, detached, network.gradients, warn
         self._parts = [*spans(network.module).values()] or [slice(None)]
@@ -120,14 +120,14 @@ class CapturedLoss:
             compares = shape not in self._graphs or uses & (uses - 1) == 0  # at the uses 1, 2, 4, 8, ...
             if not compares or self._compare(shape, minibatch, progress):
                 return self._graphs[shape](minibatch, progress)
-        except Exception as error:  # whatever a loss raises for tensors of a capture; the plain one comes next
+        except Exception as error:  # a loss may raise anything in a capture; it is then computed without a graph
             self._captures = False
             self._graphs.clear()
             self._warn(f"trainer.cuda_graphs: gradients are computed without CUDA graphs, because {error}")
         return self._loss.compute_gradient(minibatch, progress)
 
     def _is_full(self) -> bool:
-        """Whether no further shape is captured; warns when that becomes so."""
+        """Whether MOST_GRAPHS shapes have been captured; warns at the first further shape."""
         if len(self._graphs) < MOST_GRAPHS:
             return False
         if not self._full:
@@ -139,10 +139,10 @@ class CapturedLoss:
         return True
 
     def _compare(self, shape: tuple[object, ...], minibatch: Minibatch, progress: float) -> bool:
-        """Compare the gradient of the graph for this shape, which is captured if there is none, with the loss's own.
+        """Compare the gradient of this shape's graph with the gradient without a graph; captures a missing graph.
 
-        Returns False if the loss's gradient is useless for that, because it is 0 or not finite. Raises RuntimeError if
-        the gradients differ.
+        Returns False if this minibatch cannot be used for it, because the gradient is 0 or not finite. Raises
+        RuntimeError if the gradients differ.
         """
         self._loss.compute_gradient(minibatch, progress)
         expected = self._gradients.clone()
@@ -168,9 +168,9 @@ class _LossGraph:
     """A CUDA graph of loss, metrics and gradient, for minibatches of one shape."""
 
     def __init__(self, loss: Gradient, minibatch: Minibatch) -> None:
-        """Capture the computation with other observations than the minibatch's.
+        """Capture the computation, with the minibatch's observations in another order.
 
-        The comparison then detects a graph that computes nothing new.
+        The comparison then detects a graph that repeats the results of its capture.
         """
         self._inputs: Batch = minibatch.batch.map(torch.clone)
         self._inputs.observation.copy_(self._inputs.observation.flip(1))

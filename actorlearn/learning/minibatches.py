@@ -56,8 +56,8 @@ class Gathered:
     returns: RunningReturns | None = None
     """State of the reward scale after this rollout; None if rewards are not scaled."""
     shared: Batch | None = None
-    """``batch`` and, beside its environments, those of other learners (``gossip.experience``); minibatches are then
-    made from this batch. None without them."""
+    """``batch`` with more environments, those of other learners (``gossip.experience``); minibatches are then made
+    from this batch. None if learners share no experience."""
 
 
 class Minibatch(NamedTuple):
@@ -184,7 +184,7 @@ class Epochs(Minibatches):
     def skipped_steps(self, prepared: Batch, gathered: Gathered) -> int:
         """Do what `Minibatches.skipped_steps` says."""
         alone = self._skipped & ~self._taken
-        if gathered.shared is not None:  # in both forms of a batch, [T, B] and [1, T * B], B environments alternate
+        if gathered.shared is not None:  # the index modulo B is the environment, for a batch [T, B] and for [1, T * B]
             own, all_of_them = gathered.batch.valid.shape[1], gathered.shared.valid.shape[1]
             alone &= torch.arange(len(alone)) % all_of_them < own
         return int(prepared.valid[:, alone.to(prepared.valid.device)].sum()) if alone.any() else 0

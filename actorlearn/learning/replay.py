@@ -71,7 +71,7 @@ def minibatches_due(steps: int, starts: int, intensity: float, batch: int) -> in
 
 
 class _Kept(NamedTuple):
-    """What minibatches change in `Replayed`, besides priorities."""
+    """State of `Replayed` that minibatches change, besides priorities."""
 
     ahead: int
     period: int
@@ -185,7 +185,7 @@ class Replayed(Minibatches):
             self.replay.add(part.owner, rollout, block)
         self.replay.flush(rollout + 1)
 
-    # How much, and when ------------------------------------------------------------------------------------------
+    # The minibatches of a rollout --------------------------------------------------------------------------------
 
     def prepare(self, batch: Batch) -> Batch:
         """Return the batch unchanged: minibatches are drawn from the replay instead."""
@@ -208,7 +208,7 @@ class Replayed(Minibatches):
         return max(0, due - credited - self._ahead)
 
     def draw(self, prepared: Batch, rollout: int, remaining: int, env_steps: int) -> Iterator[Minibatch]:
-        """Yield minibatches one by one. Before each, update the target network if it is time."""
+        """Yield minibatches one by one. Before each, renew the target network if its period is over."""
         count = self._ahead + remaining
         for number in range(self._ahead, count):
             if self._keeps:
@@ -222,7 +222,7 @@ class Replayed(Minibatches):
             yield self.draw_one(env_steps)._replace(seed=mix(seed, 1 + self.settings.learner))
 
     def note_learned(self, minibatch: Minibatch, taken: bool, metrics: Mapping[str, Tensor]) -> None:
-        """Count the minibatch, update its priorities, and move a target network with Polyak averaging."""
+        """Count the minibatch, update its priorities, and move the target network if it uses Polyak averaging."""
         self._ahead += 1
         self.target.follow()
         if not (taken and self._prioritises and minibatch.sample is not None):

@@ -93,7 +93,7 @@ class Early(NamedTuple):
 
 
 NOTHING = Early()
-"""Stands for an update in which everything is computed after the agreement."""
+"""For an update in which everything is computed after the agreement."""
 
 
 class Learning:
@@ -170,8 +170,7 @@ class Learning:
         self._rows_needed = rows_before_learning(settings.policy.model, settings.total_steps)
         """Number of observations that the statistics must have before learning begins."""
         self._opened_before = 0
-        """Number of rollouts still to come that simulators could begin before the statistics had enough
-        observations."""
+        """Number of coming rollouts that simulators may have begun when the statistics had too few observations."""
 
     @property
     def exchange(self) -> Exchange:

@@ -10,9 +10,9 @@ mean is the outer gradient, with which the outer optimizer takes a step. The rul
                with a learning rate of 0.7 and momentum 0.5
 
 NoLoCo's outer gradient has a second term: gamma times the distance from a learner's weights after its last exchange to
-the mean of these weights of both learners. The paper gives a range for gamma. Its code uses the outer learning rate, as
-does this one. Both terms together are then the distance to the mean of both learners' present weights, so a single
-message of weights is enough.
+the mean of both learners' weights after their last exchanges. The paper gives a range for gamma. The paper's code and
+this module use the outer learning rate as gamma. The two terms then add up to the distance to the mean of both
+learners' present weights, so a single message of weights is enough.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
     learning_rate_final: Annotated[
         FinalRate | None,
-        Meta(description="reached at schedule_steps; null = in proportion, as the optimizer's"),
+        Meta(description="at schedule_steps; null = the same share of learning_rate as in section optimizer"),
     ] = None
     epsilon: Annotated[
         Epsilon | None, Meta(description="number that is added to the denominator of the optimizer's step")
