@@ -114,8 +114,7 @@ class Sync(Alone):
         self._batches: list[_NextBatch] = []
         """Description of each learner's present batch, by rank."""
         self._remaining = 0
-        """Number of optimizer steps that all learners still take. One whose batch has fewer steps takes part only in the
-        last ones."""
+        """Number of optimizer steps that remain for all learners. A learner with fewer takes part only in the last."""
         self._merging: list[int] = []
         """Ranks of the learners whose moments of the present batch are not in the statistics yet."""
         local = settings.local_steps > 1 or learner.outer is not None

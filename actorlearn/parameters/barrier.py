@@ -136,10 +136,10 @@ class SharedBarrier:
     def add(
         self, own: NDArray[np.float32], among: Sequence[int], numbers: Sequence[int] = ()
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ranks ``among``.
+        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ``among``.
 
-        Vectors are added in the order of ``among``, so that every learner gets the same bits. The sum is valid until
-        the next barrier, and ``own`` may be overwritten.
+        Vectors are added in the order of the ranks in ``among``, so that every learner gets the same bits. The sum is
+        valid until the next barrier, and ``own`` may be overwritten.
         """
         all_numbers, rows = self._exchange(own, numbers)
         vectors = [rows[rank, : own.size] for rank in among]

@@ -179,11 +179,11 @@ class HubBarrier:
     def exchange(
         self, numbers: Sequence[int], vector: NDArray[Any], among: Sequence[int]
     ) -> tuple[NDArray[np.int64], NDArray[Any] | None]:
-        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ranks ``among``.
+        """Send integers and a vector to all learners; returns all integers, and the sum of the vectors of ``among``.
 
-        If ``among`` is empty, all vectors are returned instead of the sum, and None if a learner has sent no vector. A
-        learner that is told to end still waits for the others, because they may use its vector. Raises ValueError for a
-        vector that is too long.
+        ``among`` has ranks. If it is empty, all vectors are returned instead of the sum; None if a learner has sent no
+        vector. A learner that is told to end still waits for the others, because they may use its vector. Raises
+        ValueError for a vector that is too long.
         """
         answer = self._ask(content_of(numbers, vector), sum(1 << rank for rank in among), stay=True)
         return numbers_in(answer, self.learners), vectors_in(answer, self.learners, vector.dtype)
