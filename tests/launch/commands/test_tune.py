@@ -1,4 +1,4 @@
-"""Which ways are tried, and how the fastest is found among them."""
+"""``actorlearn tune``: which candidates are measured, how the fastest is found, and what is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launch.topology.load import TopologyError, load, parse
 TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
 
 
-def test_every_way_keeps_the_environments_and_is_a_valid_topology() -> None:
+def test_every_candidate_keeps_the_number_of_environments_and_is_a_valid_topology() -> None:
     ways = candidates(parse(TEXT), cores=4)
     assert len(set(ways)) == len(ways) > 10
     for keys in ways:
@@ -29,7 +29,7 @@ def test_learners_share_the_cores() -> None:
     assert threads == {"trainer.threads=1", "trainer.threads=2"}
 
 
-def test_the_topologys_own_way_is_tried_first() -> None:
+def test_the_first_candidate_is_the_topology_itself() -> None:
     topology = parse(TEXT)
     first = parse(TEXT, list(candidates(topology, cores=4)[0]))
     assert (first.simulators, first.inference, first.trainer) == (
@@ -39,7 +39,7 @@ def test_the_topologys_own_way_is_tried_first() -> None:
     )
 
 
-def test_the_fastest_wins_although_the_first_heat_is_noisy() -> None:
+def test_the_fastest_candidate_wins_although_the_first_heat_is_noisy() -> None:
     ways: list[Keys] = [(f"seed={n}",) for n in range(20)]
     measured: list[tuple[Keys, float]] = []
 
@@ -55,7 +55,7 @@ def test_the_fastest_wins_although_the_first_heat_is_noisy() -> None:
     assert [sum(s == seconds for _, s in measured) for seconds in heat_s] == [20, 6, 3]
 
 
-def test_what_was_found_is_said_where_it_cannot_be_written(
+def test_the_fastest_keys_are_printed_if_they_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
@@ -83,7 +83,7 @@ def test_overrides_that_were_written_to_a_pipe_are_not_proposed_for_a_run(
     assert said.endswith(f"; use it with: actorlearn run {tmp_path}/cart.yaml @{tmp_path}/tuned.keys\n")
 
 
-def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_written_if_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     (tmp_path / "old.keys").write_text("seed=3\n")
     monkeypatch.setattr(tune, "describe", lambda _topology: None)
@@ -95,7 +95,7 @@ def test_no_file_is_left_where_no_candidate_ran(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "old.keys").read_text() == "seed=3\n"
 
 
-def test_ways_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     measured = []
 
@@ -109,7 +109,7 @@ def test_ways_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkeypatch:
     assert set(measured) == {1}
 
 
-def test_what_check_refuses_is_refused_before_anything_is_measured(
+def test_a_topology_that_check_refuses_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pendulum.yaml").write_text("env: {id: Pendulum-v1}\nalgorithm: {name: pqn}\n")
