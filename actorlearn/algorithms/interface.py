@@ -188,10 +188,10 @@ class KeepsState(Protocol):
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` only bootstraps from a minibatch's last observations: their outputs are constants."""
+    """An algorithm whose `loss` only bootstraps from the last observations, and needs no gradient of their outputs."""
 
     bootstrap_rows: int
-    """Number of these observations; 0: none. On a CPU a pass without gradient for them saves time."""
+    """Number of these observations; 0: none. On a CPU, a forward pass without gradient for them saves time."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]

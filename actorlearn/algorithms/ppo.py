@@ -98,7 +98,7 @@ class PPO(ActorCritic):
         log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
         weight_clip = self.settings.weight_clip
         if self.settings.proximal == "behaviour" and weight_clip is None:
-            unclipped = ratio + log_weight  # which is 0, or NaN for a recorded probability of 0: the step is skipped
+            unclipped = ratio + log_weight  # log_weight: 0, or NaN for a recorded probability of 0: the step is skipped
         else:
             log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
             unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()

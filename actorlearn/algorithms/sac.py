@@ -42,7 +42,7 @@ class SAC:
     def __init__(self, settings: SACSettings) -> None:
         self.settings = settings
         self.target_entropy = settings.target_entropy or 0.0
-        """Entropy in nats to which the temperature is adjusted; `heads` sets it if the settings do not."""
+        """Entropy, in nats, towards which the temperature steers the policy; `heads` sets it if the settings do not."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
         """Return the output "policy", a mean and a log standard deviation for each of the n numbers of an action.

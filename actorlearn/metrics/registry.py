@@ -1,6 +1,6 @@
 """The definitions of all metrics, by name (``actorlearn/metric.py`` describes a definition).
 
-Processes report plain mappings of names to numbers. Code that merges, writes or shows them finds the definitions here.
+Processes report plain mappings of names to numbers. Code that merges, writes or shows reports uses these definitions.
 Metrics of a single algorithm are defined in the algorithm's spec. This file does not import torch.
 ``docs/metrics.md`` is generated from it.
 """
@@ -141,7 +141,7 @@ _STEPS = (
 DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 """Metrics that sum to ``steps_dropped``."""
 DROPPED_STATISTICS = "dropped_statistics"
-"""The one of ``DROPPED`` whose steps are no loss: the statistics of observations are computed from them."""
+"""The metric in ``DROPPED`` whose steps are no loss: the statistics of observations are computed from them."""
 _LAG = (
     Metric(
         "policy_lag_mean",
@@ -210,7 +210,7 @@ _LEARNING = (
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
-"""Metric with the names of the health rules that have fired; reports do not have it if none has."""
+"""Metric with the names of the health rules that have fired; absent from reports if no rule has."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
@@ -242,7 +242,7 @@ _NORMS = tuple(
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
 STALENESS_SHOWN = 8
-"""Staleness of a gradient, in changes by others, from which on all gradients are counted by a single metric."""
+"""All gradients of this staleness (changes by other learners) or more are counted by a single metric."""
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
 """For counts that each learner sets to 0 after each report."""

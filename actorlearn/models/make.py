@@ -200,8 +200,8 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
 def autocast(device: str, precision: str, keep_casts: bool = True) -> torch.autocast:
     """Return the context for a forward pass: with "bf16" torch computes most layers in bfloat16; "fp32": no change.
 
-    In a context in which a network is called without gradient, and then with it, ``keep_casts`` must be False: earlier
-    releases of torch (before pytorch/pytorch#165068) use the weights again that were cast without gradient.
+    ``keep_casts`` must be False if a network is called without and then with gradient in the same context. Releases of
+    torch before pytorch/pytorch#165068 would use the weights again that were cast without gradient.
     """
     enabled = precision == "bf16"
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=enabled, cache_enabled=keep_casts)

@@ -42,7 +42,7 @@ _WARMUP_S = 1.0
 
 
 def run(settings: MeasureSettings) -> dict[str, float]:
-    """Measure one part and return the result."""
+    """Measure one part; return its speed as {"steps_per_s": number}."""
     measure = {"simulate": simulate, "infer": infer, "learn": learn, "optimize": optimize}[settings.part]
     return {"steps_per_s": measure(settings)}
 

@@ -29,7 +29,7 @@ def shape_to_match(env_id: str, env: EnvSpec, horizon: int, blocks: int, groups:
 
 
 def _short(text: str) -> str:
-    """Shorten a text, such as an action space with thousands of parts; texts that differ still do afterwards."""
+    """Shorten a text, such as an action space with thousands of parts; different texts stay different."""
     if len(text) <= _CHARACTERS:
         return text
     return f"{text[: _CHARACTERS // 2]}… with SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"

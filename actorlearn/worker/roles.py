@@ -9,8 +9,8 @@ processes there are, and the settings of each. The spec is registered by an entr
 
 A run has processes of a plug-in's role if its topology names the role: ``roles: {auditor: {count: 1}}``.
 
-This module imports neither torch nor ``launch``. A spec only names the function and the plan: the process imports the
-one, and the supervisor the other. The plans of built-in roles are in ``launch/plan/roles.py``.
+This module imports neither torch nor ``launch``. A spec only names the function, which the process imports, and the
+plan, which the supervisor imports. The plans of built-in roles are in ``launch/plan/roles.py``.
 """
 
 from __future__ import annotations

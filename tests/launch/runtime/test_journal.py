@@ -73,5 +73,5 @@ def test_a_tracker_that_takes_too_long_at_the_end_is_told(tmp_path: Path, monkey
     journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Slow"], time.monotonic())
     with closing(journal):
         journal.row({"env_steps": 1})
-    said = "the process that sends rows to slow had not sent all after 0.2 s, and was killed"
+    said = "the process that sends rows to slow had not sent all rows after 0.2 s, and was killed"
     assert [text.partition(": ")[2] for text in told] == [f"{said}; see {tmp_path}/logs/slow.log"]
