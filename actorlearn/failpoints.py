@@ -14,7 +14,7 @@ kill       SIGKILL to this process
 stop       SIGSTOP to this process, until it gets a SIGCONT
 sleep:S    sleep for S seconds
 nospace    raise OSError ENOSPC
-short      pass on only the first half of the bytes, as a kernel may write it; for callers that check the count written
+short      write only the first half of the bytes, as a kernel may do; for callers that check the number written
 flip       invert one bit in the middle of the bytes
 =========  =============================================================================================================
 

@@ -210,7 +210,7 @@ def make_folder(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Move a finished folder to ``path``, replacing an older folder there.
+    """Move a finished folder to ``path``, replacing an older folder there. The caller must flush the parent folder.
 
     Where the file system can exchange paths, the older folder is then at ``new``, and ``path`` exists at every moment.
     Otherwise the older folder is renamed to ``.<name>.before``, and ``path`` is missing between the two renames. If

@@ -160,7 +160,7 @@ def _module_of_distribution(name: str) -> str:
 
 @functools.cache
 def _distribution(root: str) -> str:
-    """Return the distribution of a top-level package; takes 0.1 s or more, as it reads the metadata of all."""
+    """Return the distribution of a top-level package; reads the metadata of all packages, which takes 0.1 s or more."""
     return next(iter(metadata.packages_distributions().get(root, ())), root)
 
 

@@ -118,8 +118,7 @@ class SAC:
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:
         """Return the critics' targets [B]: r + discount * (min(target Q1, target Q2) - alpha log pi).
 
-        Q and pi are those of an action that is drawn from the present policy for the next observation. Where discount
-        is 0 the target is r.
+        The action is drawn from the present policy for the next observation. Where discount is 0 the target is r.
         """
         following, discount = batch.observation[1], batch.columns["discount"][0]
         action, log_prob = TanhGaussian(networks["actor"](following)["policy"]).sample(generator)

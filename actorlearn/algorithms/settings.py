@@ -173,7 +173,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """Schedule of the random actions that replace those of `act`; None: no actions are replaced."""
+        """Schedule of random actions that replace the actions from `act`; None: no actions are replaced."""
         return None
 
 

@@ -61,9 +61,9 @@ _PROGRESS = (
     ),
 )
 STATISTICS_MADE, STATISTICS_NEEDED = "statistics_rows_made", "statistics_rows_needed"
-"""Metrics of the collection of statistics of observations; only rows from before learning begins have them."""
+"""Metrics of the collection of statistics of observations; only in reports sent before learning begins."""
 ENV_CHANGES = "env_changes"
-"""Metric that counts the resumes that changed the environment; reports before the first of them do not have it."""
+"""Metric that counts the resumes that changed the environment; absent from reports before the first such resume."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),

@@ -3,7 +3,7 @@
 A stored time step is a *row*, and what is drawn, a transition or a sequence, is an *item* (``replay/rows.py``). ``add``
 writes only to the margin of a ring, the part that cannot be drawn. So it may run while another thread samples.
 ``flush`` makes the added rows drawable, and drops as many of the oldest. With a flush after each rollout this is an
-ordinary replay. With a flush every C steps it is that of Fast DQN, whose temporary buffers are the margins.
+ordinary replay. With a flush every C steps it is the replay of Fast DQN, and the margins are its temporary buffers.
 
 A flush is atomic, even if its process is killed (``replay/flushed.py``). The next process that opens the segment calls
 ``recover``. Environments then keep their rings, and new rows continue those that are stored.
@@ -65,9 +65,9 @@ class Replay:
     """
 
     def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
-        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler for as many cells as it has.
+        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler for all its cells.
 
-        ``settings`` determine returns. Raises ValueError if a ring is too short for the margin and one sequence.
+        ``settings`` say how returns are computed. Raises ValueError if a ring is too short for the margin and one item.
         """
         least = shape.margin + shape.stack + settings.n_step + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
@@ -103,7 +103,7 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Number of rollouts of which all time steps can be drawn: all with a smaller number."""
+        """Number of rollouts that have been stored: all with a smaller number."""
         return int(self._flushed.now.rollouts[0])
 
     @property
@@ -195,7 +195,7 @@ class Replay:
     ) -> dict[str, NDArray[Any]]:
         """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier steps.
 
-        ``first`` [T + 1, B] is that of the block. Step 0 overwrites the cell ``head`` where ``again`` [B] is True.
+        ``first`` [T + 1, B] is the block's array. Step 0 overwrites the cell ``head`` where ``again`` [B] is True.
         """
         most = self.shape.stack - 1
         same = again & ~first[0]

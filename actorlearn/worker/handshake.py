@@ -11,7 +11,7 @@ import hashlib
 from actorlearn.envs.interface import EnvSpec
 
 _CHARACTERS = 1000
-"""Limit on a text of these shapes, far below that of a text in a message."""
+"""Longest text of a shape, far below the limit on texts in messages."""
 
 
 def shape_to_match(env_id: str, env: EnvSpec, horizon: int, blocks: int, groups: int) -> dict[str, str]:

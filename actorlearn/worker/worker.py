@@ -40,7 +40,7 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Report to the supervisor that this process is ready; ``shape`` is that of a simulator's environments.
+        """Report to the supervisor that this process is ready. A simulator passes ``shape`` (``worker/handshake.py``).
 
         From now on the process must call `poll` within ``hang_s``, instead of the longer limit for a start.
         """
