@@ -107,8 +107,8 @@ class Prioritised:
         """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted.
 
         A new cell gets the largest priority so far, as in the paper, which is 1 before the first update. ``memory`` has
-        the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a
-        later process can ``recover`` priorities.
+        the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a later process
+        can ``recover`` priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")
