@@ -819,6 +819,26 @@ def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Pat
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()
 
 
+@pytest.mark.parametrize(
+    ("summary", "resumed"),
+    [({}, True), ({"status": "finished", "unscored": True}, True), ({"status": "finished", "unscored": False}, False)],
+)
+def test_a_run_that_has_learned_all_steps_is_resumed_only_if_its_final_weights_may_not_have_been_evaluated(
+    summary: dict[str, Any], resumed: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    with runner(folder, None, False, "total_steps=20"):
+        saved(folder / "checkpoints" / "30")
+    if summary:
+        (folder / "summary.json").write_text(json.dumps(summary))
+    if resumed:
+        with runner(folder, None, True, "total_steps=20") as run:
+            assert (run.plan.resumption.env_steps, run.plan.topology.total_steps) == (30, 20)
+    else:
+        with pytest.raises(RunError, match="total_steps = 20: run has already learned from 30 steps"):
+            runner(folder, None, True, "total_steps=20").__enter__()
+
+
 @pytest.mark.parametrize("at", ["newest", "best", 30_000])
 def test_fewer_total_steps_are_refused_before_the_environment_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str | int
