@@ -90,7 +90,7 @@ def test_a_process_is_watched_and_reaped(started: Path, tmp_path: Path) -> None:
 def test_close_ends_all_processes_and_signals_no_process_group_by_number(
     started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once close() killed the groups of processes that had been reaped; another process may have such a number by then."""
+    """Once close() killed groups of reaped processes, whose numbers another process may have by then."""
     processes = Spawner(tmp_path, "run-1")
     for n in range(3):
         processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1)
