@@ -1,4 +1,4 @@
-"""The project's own small game."""
+"""Catch, the project's own small game."""
 
 from __future__ import annotations
 

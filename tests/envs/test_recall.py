@@ -1,4 +1,4 @@
-"""The project's own memory task."""
+"""Recall, the project's own memory task."""
 
 from __future__ import annotations
 

@@ -617,7 +617,7 @@ def refusal(text: str | bytes, overrides: list[str], source: str = "t") -> str:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_bad_file(kind: str) -> None:
+def test_a_wrong_topology_is_refused_with_place_value_rule_and_remedy(kind: str) -> None:
     text, fragments = FILES[kind]
     line = refusal(text, [])
     assert line.startswith(fragments[0])
