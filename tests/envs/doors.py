@@ -76,7 +76,7 @@ class Doors(gymnasium.Env):
 
 
 class Strict(Doors):
-    """The same; an action that is not valid is an error."""
+    """Doors whose invalid actions raise an error."""
 
     def step(self, action):
         seen = super().step(action)

@@ -103,5 +103,5 @@ def synchronous(num_envs: int, name: str, mode: str, max_episode_steps: int | No
 
 
 def limitless(num_envs: int, name: str, mode: str) -> SyncVectorEnv:
-    """The same without an argument for the time limit, so that actorlearn counts the steps."""
+    """Like ``synchronous``, but without an argument for the time limit, so that actorlearn counts the steps."""
     return synchronous(num_envs, name, mode)

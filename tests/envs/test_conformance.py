@@ -31,7 +31,7 @@ class Ours(EnvironmentContract):
         observation = column(self.rows, "observation")
         assert (observation[:, 0] != observation[:, 1]).any()
 
-    def test_a_step_is_as_many_frames_as_its_kind_says(self) -> None:
+    def test_a_step_has_as_many_frames_as_frame_skip_says(self) -> None:
         skip = getattr(self.settings, "frame_skip", 1)
         assert self.env.spec.frames_per_step == skip == (4 if "ALE/" in self.settings.id else 1)
 

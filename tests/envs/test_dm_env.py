@@ -124,7 +124,7 @@ class Listed(Walk):
 
 
 class Nested(Walk):
-    """Specs in a list, one of them of an array that is returned as a list."""
+    """Has a list of specs, and returns the observation of an array as a list."""
 
     def observation_spec(self) -> Any:
         return [Array((2,), np.dtype(np.float64)), {"door": Array((), np.dtype(bool))}]

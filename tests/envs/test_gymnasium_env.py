@@ -464,7 +464,7 @@ def test_environments_of_one_run_with_different_spaces_are_refused(name: str, sa
         make(GymnasiumSettings(id=f"{__name__}:{name}"), [0, 1])
 
 
-def test_slow_environments_send_heartbeats_between_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_environments_send_heartbeats_between_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: Slow.now_s)
     beats: list[float] = []
     env = make(named.env(id=f"{__name__}:Slow"), range(64), lambda: beats.append(Slow.now_s))

@@ -16,7 +16,7 @@ from tests.envs.playing import opened
 
 
 class Shows(gymnasium.Env[Any, int]):
-    """Shows one observation."""
+    """Always shows the same observation."""
 
     action_space = Discrete(2)
 

@@ -234,7 +234,7 @@ def test_runs_of_a_sweep_are_found_by_name(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["cart-2", "cart", "runs/cart-2"])
-def test_commands_to_a_run_that_is_starting_say_so(word: str, runs: Path) -> None:
+def test_a_command_to_a_run_that_is_starting_is_refused_with_this_reason(word: str, runs: Path) -> None:
     folder = runs / "cart-2"
     folder.mkdir(parents=True)
     with pytest.raises(RunError, match="there are no runs in runs/"):

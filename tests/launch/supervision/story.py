@@ -90,7 +90,7 @@ class Story:
 
     @property
     def started(self) -> list[tuple[str, int, bool]]:
-        """Starts of the last event: name, incarnation, and whether from a checkpoint."""
+        """Starts of the last call: name, incarnation, and whether from a checkpoint."""
         return [(start.name, start.incarnation, start.resume) for start in self.did(Start)]
 
     @property

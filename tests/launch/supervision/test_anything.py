@@ -161,13 +161,13 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 class AnyHistoryOfTwo(AnyHistory):
-    """The same with two learners."""
+    """Random events in a run of two learners."""
 
     roles = TWO
 
 
 class AnyHistoryOfGossip(AnyHistoryOfTwo):
-    """The same with learners that are attached and detached."""
+    """Random events in a run whose learners are attached and detached."""
 
     mode = "gossip"
 

@@ -30,7 +30,7 @@ def started(now_s: float = 0.0, admitted: bool = True) -> Child:
     return child
 
 
-def test_the_table_knows_every_state_and_ends_in_two_of_them() -> None:
+def test_the_table_of_transitions_has_every_state_and_two_final_ones() -> None:
     assert set(TRANSITIONS) == set(ChildState)
     assert {state for state, steps in TRANSITIONS.items() if not steps} == {ChildState.EXITED, ChildState.FATAL}
 

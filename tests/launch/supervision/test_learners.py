@@ -149,7 +149,7 @@ def gossip(resume: bool = False) -> Story:
 
 
 def bringing(resume: bool = False) -> Story:
-    """The same, while a third learner is being attached."""
+    """A run of two learners that gossip, while a third one is being attached."""
     story = gossip(resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", 0, ("env.id=X",), 1)]
     return story.then(ev.Enlarged("cli-1", THIRD))

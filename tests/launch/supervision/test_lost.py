@@ -171,7 +171,7 @@ def test_a_trainer_that_waits_for_a_node_is_not_awaited_when_the_run_ends(end: e
     assert story.done is not None and story.done.status != "failed"
 
 
-def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if_the_run_is_stopped() -> None:
+def test_a_learner_whose_node_leaves_restarts_and_is_in_the_summary_if_the_run_is_stopped() -> None:
     story = two().at(2, finished("trainer-1", "stopped", env_steps=50))
     assert story.done is None and story.supervisor.phase == "running"
     story.at(3, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())

@@ -52,7 +52,7 @@ def test_the_games_of_a_learner_that_was_given_up_count_in_the_summary() -> None
     assert summary == {"env_steps": 500, "episodes": 390, "episode_return_mean": 4.0}
 
 
-def test_the_newest_games_of_a_learner_that_was_stopped_restarted_and_given_up_count_in_the_summary() -> None:
+def test_the_newest_games_of_a_learner_that_was_restarted_and_given_up_count_in_the_summary() -> None:
     story = two().at(1, finished("trainer-1", "stopped", episodes=100), ev.Exited("trainer-1", 0, 0))
     story.at(5, ev.Tick(), *up("trainer-1", incarnation=1))
     story.then(received("trainer-1", Report(row={"episodes": 200, "episode_return_mean": 1.0}), 1))
@@ -74,7 +74,7 @@ def test_a_process_that_does_not_end_is_killed_after_5_s() -> None:
     assert ("ended", REST[0], 0, late) in story.notes
 
 
-def test_a_process_that_is_told_to_end_by_a_signal_ends_as_told() -> None:
+def test_an_exit_by_the_signal_that_was_sent_is_reported_as_an_end_and_no_death() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), *exits(REST[:1], -15))
     assert ("ended", REST[0], 0, "as told, by SIGTERM") in story.notes
 
@@ -102,7 +102,7 @@ def test_ctrl_c_lets_the_trainer_finish() -> None:
     assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
 
 
-def test_a_run_that_stops_before_its_first_update_says_what_it_made() -> None:
+def test_a_run_that_stops_before_its_first_update_reports_the_steps_it_made() -> None:
     story = running().at(2, ev.Interrupted())
     story.at(3, finished("trainer", "drained", env_steps=0, updates=0, steps_made=1212, steps_in_flight=1212))
     story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))

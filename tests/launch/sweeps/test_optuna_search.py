@@ -23,7 +23,7 @@ def begun() -> History:
 
 
 def search_on(search: OptunaSearch, history: History, trials: int, sign: int = 1) -> list[Trial]:
-    """Add trials up to this number; of six, one is dropped, one still runs, and the others are finished."""
+    """Add trials up to the number ``trials``; of six, one is dropped, one still runs, and the others are finished."""
     for number in range(len(history.trials), trials):
         trial = search.choose(history)
         assert isinstance(trial, Trial) and trial.number == number

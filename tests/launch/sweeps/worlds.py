@@ -29,7 +29,7 @@ class World:
     def __init__(self, score: Score, slots: Slots) -> None:
         self.lines: list[bytes] = []
         self.alive: dict[RunId, int] = {}
-        """Living runs, and how often each has been started."""
+        """Living runs; the number is always 0."""
         self.over: dict[RunId, float | None] = {}
         """Runs that have ended, with their scores, as their folders would show them."""
         self.begun: list[RunId] = []

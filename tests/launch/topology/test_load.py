@@ -475,7 +475,7 @@ def test_a_topology_is_immutable() -> None:
         parse(CARTPOLE).seed = 3  # type: ignore[misc]
 
 
-def test_load_reads_a_file_and_names_it(tmp_path: Path) -> None:
+def test_load_reads_a_file_and_its_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(CARTPOLE, encoding="utf-8")
     assert load(path) == load(str(path)) == parse(CARTPOLE)
