@@ -51,9 +51,7 @@ _SHAPED_BY = {
 """Part of a ReplayShape -> keys that set it; a part that determines other parts comes before them."""
 
 
-def find_resumption(
-    plan: Plan, detached: Collection[str], before: Mapping[str, Any], only_scores: bool
-) -> Resumption:
+def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any], only_scores: bool) -> Resumption:
     """Return the checkpoints from which a run continues; ``detached``: names of processes that the user has detached.
 
     ``before``: the topology with which the run was last started, as plain values. ``only_scores``: whether the run may
