@@ -1,5 +1,5 @@
-"""Random faults over living runs, judged by a ledger that is part of the environment and of the weights.
+"""Random faults in living runs; environments and weights count rows, which shows what was lost or used twice.
 
-``make chaos FAULTS=1000 SEED=7`` is ``python -m tests.chaos``; ``schedule.py`` draws the faults, ``trial.py`` inflicts
-them on one run, ``judge.py`` says what was lost or used twice, ``census.py`` what was left, ``results.py`` keeps it.
+``make chaos FAULTS=1000 SEED=7`` calls ``python -m tests.chaos``. ``schedule.py`` draws the faults, ``trial.py``
+inflicts them on one run, ``judge.py`` checks the counts, ``census.py`` finds leftovers, ``results.py`` keeps findings.
 """

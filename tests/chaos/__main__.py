@@ -1,4 +1,4 @@
-"""``python -m tests.chaos``; what it does is in a module that the processes of its pool can import by name."""
+"""``python -m tests.chaos``; ``main`` is in a module that the processes of its pool can import by name."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos --faults 1000 --seed 7``: a campaign, from where it was left; 1 if it found anything."""
+"""Run a campaign of faults, or continue it; the exit status is 1 if there are violations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.sizes import ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try what is left to be tried, and show what all has come to."""
+    """Run the trials that are left, and print a table of all trials."""
     wanted = _parsed(arguments)
     only = "-".join(["", *filter(None, wanted.modes)])
     path = wanted.results or ROOT / "runs" / "chaos" / f"seed-{wanted.seed}{only}.jsonl"
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for done in as_completed(going):
             try:
                 *faults, run = done.result()
-            except Exception as error:  # of ours; this trial is tried again another time
+            except Exception as error:  # of the tests; the next call repeats this trial
                 print(f"a trial failed: {type(error).__name__}: {error}", flush=True)
                 continue
             results.add([*faults, {**run, **about}])
@@ -63,15 +63,15 @@ def _silent(said: str) -> None:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--faults", type=int, default=1000, help="in the whole campaign")
-    parser.add_argument("--seed", type=int, default=None, help="of all that is drawn; another one each time without")
+    parser.add_argument("--faults", type=int, default=1000, help="faults of the whole campaign")
+    parser.add_argument("--seed", type=int, default=None, help="seed of all that is drawn; random by default")
     parser.add_argument("--each", type=int, default=84, help="faults of one run")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--most", type=int, default=None, help="runs to try now; the others are left for another time")
+    parser.add_argument("--most", type=int, default=None, help="runs of this call at most; the next call continues")
     parser.add_argument("--verbose", action="store_true", help="a line for each fault")
-    parser.add_argument("--modes", nargs="*", default=[""], help="draw only modes that begin so, as nodes")
+    parser.add_argument("--modes", nargs="*", default=[""], help="draw only modes with this prefix, such as nodes")
     parser.add_argument("--summary", type=Path, default=None, help="JSON lines to write: one for each run so far")
-    parser.add_argument("--results", type=Path, default=None, help="JSON lines; what is there is not tried again")
+    parser.add_argument("--results", type=Path, default=None, help="JSON lines; trials in it are not repeated")
     wanted = parser.parse_args(arguments)
     wanted.seed = secrets.randbelow(10**6) if wanted.seed is None else wanted.seed
     return wanted

@@ -45,13 +45,13 @@ def survivors(run: Living) -> dict[str, Survivor]:
 
 
 def survivor(pid: int, but: str = "no such folder") -> Survivor:
-    """Descriptors of a process, but for files of a folder: those are ours, and opened when they are first needed."""
+    """Return what a process has, without files of the folder ``but``, which tests open when they first need them."""
     folder = Path(f"/proc/{pid}")
     fds = []
     for handle in (folder / "fd").iterdir():
         with suppress(OSError):
             target = os.readlink(handle).partition(":[")[0]
-            if not target.startswith(but) and "/tensorboard/" not in target:  # which is opened with its first number
+            if not target.startswith(but) and "/tensorboard/" not in target:  # opened with the first number
                 fds.append(target)
     maps = (folder / "maps").read_text().splitlines()
     deleted = {line.split(None, 5)[5] for line in maps if "/dev/shm/actorlearn" in line and "(deleted)" in line}
@@ -68,7 +68,7 @@ def _state(pid: str) -> str:
 
 
 def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
-    """Names of those that were there all the time and have more than before."""
+    """Return what processes that were there all the time have more of than before."""
     found = []
     for name in before.keys() & after.keys():
         was, now = before[name], after[name]
@@ -92,10 +92,9 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
 
 
 def _of_the_living(fd: str) -> bool:
-    """Whether it is of what is opened when it is first needed: a segment that is there, a wakeup, also one that was
-    cut.
+    """Whether a descriptor is of an existing segment or of any wakeup, which are opened when they are first needed.
 
-    Of each there may be one. A segment that is gone is not among them, as whoever used it is to have closed it.
+    There may be one of each. A removed segment is not among them, because its users must have closed it.
     """
     wakeup = fd.removesuffix(GONE).endswith(".wakeup")
     return wakeup or ("/dev/shm/actorlearn" in fd and not fd.endswith(GONE))
@@ -138,7 +137,7 @@ def left(run: Living) -> list[str]:
 
 
 def files_left(run: Living, keep: int, learners: int) -> list[str]:
-    """In the run's folder: what begins with a dot, temporary files, more checkpoints than are to be kept."""
+    """Return temporary files in the run's folder, and a line if it has more checkpoints than it should keep."""
     found: list[str] = []
     checkpoints: dict[Path, list[int]] = {}  # steps by the folder of a learner's checkpoints
     for folder, names, files in os.walk(run.folder):

@@ -1,4 +1,4 @@
-"""Runs as in tests/system."""
+"""Fixtures for whole runs, from tests/system."""
 
 from tests.system.conftest import command, environment, launched, sockets_root
 

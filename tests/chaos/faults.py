@@ -1,4 +1,4 @@
-"""Kinds of faults: each inflicts one, and watches until the run has got over it."""
+"""Kinds of faults: each method inflicts a fault, and watches until the run has recovered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chaos.schedule import HANG_S, Fault, Trial
 from tests.chaos.stage import Stage
 
 Watch = Iterator[None]
-"""Goes on for as long as the run has not got over a fault."""
+"""Yields until the run has recovered from a fault."""
 Record = dict[str, Any]
 """Numbers and names that are written down of a fault, or of a run."""
 
@@ -28,15 +28,15 @@ class Faults:
         """``violations`` are appended to."""
         self.trial, self.stage, self.run, self.violations = trial, stage, run, violations
         self.expected: set[tuple[str, int]] = set()
-        """Names and incarnations of who is to die of a hang."""
+        """Names and incarnations of processes that are expected to die of a hang."""
         self.harmed: list[str] = []
-        """Nodes that are to be lost, and are not yet."""
+        """Nodes that are expected to be lost, and are not yet."""
         self._random = random.Random(f"inflict {trial.seed}")
 
     # Getting over it ------------------------------------------------------------------------------------------------
 
     def goes_on(self, record: Record, since_ns: int) -> Watch:
-        """Until a gradient is worked out after this moment."""
+        """Wait for a gradient that is computed after now; record the time since ``since_ns``."""
         now_ns = time.monotonic_ns()
         while self.run.learned_last_ns() <= now_ns:
             yield
@@ -53,7 +53,7 @@ class Faults:
         return seconds(mark.last_ns - mark.first_ns) / mark.count * parts
 
     def _replaced(self, record: Record, targets: list[Process], since_ns: int) -> Watch:
-        """Until newer incarnations of all of them do what they are for; of other roles, until they are there."""
+        """Wait until newer incarnations of all targets work; of roles without marks, until they are ready."""
         for target in targets:
             while not self._works_again(target):
                 yield
@@ -93,7 +93,7 @@ class Faults:
         yield from self.goes_on(record, since_ns)
 
     def stop(self, fault: Fault, record: Record, target: Process | None = None) -> Watch:
-        """A short one: nobody is restarted because of it."""
+        """Stop a process for a short time, after which it must not have been restarted."""
         assert self.run.process is not None
         named = {"guardian": self.run.guardians, "agent": self.run.agents}
         if target:
@@ -120,7 +120,7 @@ class Faults:
         return now is not None and now.incarnation == target.incarnation
 
     def agent(self, fault: Fault, record: Record) -> Watch:
-        """A node is lost, and its learners go on elsewhere; when it is back, one of them returns to it."""
+        """Lose a node: its learners continue elsewhere, and when it is back, one of them returns to it."""
         node, pid = _chosen(fault, self.run.agents())
         record["target"] = node
         there = [process.pid for process in self.run.life.processes.values() if process.node == node]
@@ -146,7 +146,7 @@ class Faults:
         yield from self.goes_on(record, since_ns)
 
     def freeze(self, fault: Fault, record: Record) -> Watch:
-        """All processes stand still for longer than a hang may last, and nobody is restarted because of it."""
+        """Stop all processes for longer than the hang limit; none may be restarted because of it."""
         assert self.run.process is not None
         before = {name: p.incarnation for name, p in self.run.life.processes.items()}
         pids = self.run.all_pids()
@@ -161,14 +161,14 @@ class Faults:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
         yield from self.goes_on(record, since_ns)
-        for _ in range(100):  # longer than it takes to be found to hang
+        for _ in range(100):  # longer than a hang takes to be found
             yield
         after = {name: p.incarnation for name, p in self.run.life.processes.items()}
         if before != after:
             self.violations.append(f"restarted after a freeze of all: {before} to {after}")
 
     def hang(self, fault: Fault, record: Record, target: Process) -> Watch:
-        """Stopped for good: replaced within the limit, and the old incarnation never writes again."""
+        """Stop a process for good: it is replaced within the limit, and the old incarnation never writes again."""
         self.expected.add((target.name, target.incarnation))
         since_ns = time.monotonic_ns()
         with suppress(ProcessLookupError):
@@ -184,7 +184,7 @@ class Faults:
         yield from self.goes_on(record, since_ns)
 
     def wakeup(self, fault: Fault, record: Record, target: Process) -> Watch:
-        """The wakeup of a process is gone, another's, or full: it looks by itself, later."""
+        """Remove, replace or fill the wakeup of a process, which then looks by itself, later."""
         since_ns = time.monotonic_ns()
         with suppress(OSError):
             found = self.run.stage.sockets.glob(f"*/{target.name}.wakeup")
@@ -192,7 +192,7 @@ class Faults:
             if fault.how == "full":
                 handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
                 with suppress(OSError):
-                    for _ in range(32):  # twice what it holds: who listens may read meanwhile
+                    for _ in range(32):  # twice its size: its reader may read meanwhile
                         os.write(handle, bytes(4096))
                 os.close(handle)
             else:
@@ -207,7 +207,7 @@ class Faults:
         yield from self.goes_on(record, since_ns)
 
     def full(self, fault: Fault, record: Record) -> Watch:
-        """No room in a file system for a while, in which somebody may die; when there is room again all is well."""
+        """Fill a file system for a while, in which a process may be killed; then the run recovers."""
         folder = self.run.folder.parent if fault.kind == "disk" else self.stage.shared
         since_ns, until_s = time.monotonic_ns(), time.monotonic() + fault.lasts_s
         self.stage.fill(folder)
@@ -226,7 +226,7 @@ class Faults:
 
 
 def _chosen(fault: Fault, pids: dict[str, int]) -> tuple[str, int]:
-    """Which of these, by node, it hits."""
+    """Return the node and the process id that a fault hits."""
     return sorted(pids.items())[min(int(fault.which * len(pids)), len(pids) - 1)]
 
 

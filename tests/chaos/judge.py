@@ -1,10 +1,10 @@
-"""Whether every step was used exactly once or is accounted for: what environments, weights and counters say, compared.
+"""Whether every step was used exactly once or is accounted for, by environments, weights and counters.
 
-* The weights say in how many surviving gradients each row was (``witness.py``): never more than its algorithm learns
-  from it, and as many rows are in all of them as ``steps_used`` says.
-* Environments say what they have produced: used + dropped + in flight, but for what was made after the last look.
-* A replay has every row at most once.
-* A run says that it does not know its steps only if it has lost a node without its counts, and then says which.
+* Weights count the surviving gradients of each row (``witness.py``): never more than its algorithm makes of it, and as
+  many rows are learned from as ``steps_used`` says.
+* Environments count what they produced: used + dropped + in flight, except for steps made after the last count.
+* A replay has each row at most once.
+* A run reports unknown steps only if it has lost a node without its counts, and then it names the node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Rollback:
     abrupt: bool
     """Whether steps may be lost with it: it was killed, or had lost a node."""
     lost: int
-    """Steps produced that no count of the checkpoints knows of: made since."""
+    """Number of steps produced since the checkpoints, which do not count them."""
 
 
 def summary(run: Living) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def summary(run: Living) -> dict[str, Any]:
 
 
 def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
-    """The newest of each learner."""
+    """Return the newest checkpoint of each learner."""
     root = run.folder / "checkpoints"
     several = topologies.split(run.mode)[0] != "alone"
     folders = [directory_of(root, learner) for learner in range(topologies.learners(run.mode))] if several else [root]
@@ -55,9 +55,9 @@ def checkpoints(run: Living) -> list[checkpoint.Checkpoint]:
 
 
 def rollback(run: Living, abrupt: bool) -> Rollback:
-    """Steps that are lost with this life, as the checkpoints have it that the next one goes on from."""
+    """Return the steps that are lost with this life, by the checkpoints from which the next life continues."""
     root, known = run.folder / "checkpoints", 0
-    together = read_object(root / SET_FILE).get("checkpoints")  # that are at the head, where learners are on nodes
+    together = read_object(root / SET_FILE).get("checkpoints")  # at the head, if learners are on nodes
     for saved in map(checkpoint.load, map(root.joinpath, together.values())) if together else checkpoints(run):
         counts = saved.state["account"]
         known += counts["used"] + sum(counts["dropped"].values()) + saved.state.get("in_flight", 0)
@@ -65,7 +65,7 @@ def rollback(run: Living, abrupt: bool) -> Rollback:
 
 
 def unknown(said: dict[str, Any], screen: str, lost: Mapping[str, str]) -> tuple[bool, list[str]]:
-    """Whether a summary says of its steps that they are not known, and violations.
+    """Return whether a summary says that its steps are not known, and violations.
 
     ``screen``: what the run printed in this life; ``lost``: nodes that it lost, and the newest cause of each.
     """
@@ -86,14 +86,14 @@ def unknown(said: dict[str, Any], screen: str, lost: Mapping[str, str]) -> tuple
 
 
 def produced(rows: Rows) -> npt.NDArray[np.int64]:
-    """Rows that were steps taken from, by simulators: the origins of all steps."""
+    """Return the rows from which simulators took steps: the origins of all steps."""
     simulators = [n for n, (_, name, _) in rows.processes().items() if name.startswith("simulator")]
     steps = np.flatnonzero((rows.kind == STEP) & np.isin(rows.made_by, simulators))
     return np.asarray(rows.origin[steps], np.int64)
 
 
 def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
-    """Violations, and the numbers that they were found by."""
+    """Return violations, and the numbers that were compared."""
     kind, algorithm = topologies.split(run.mode)
     taken, said, found = produced(run.rows), summary(run), []
     is_unknown, more = unknown(said, run.said, run.life.lost_nodes)
@@ -136,7 +136,7 @@ def judge(run: Living, rollbacks: list[Rollback]) -> dict[str, Any]:
 def exactly_once(
     rows: Rows, taken: npt.NDArray[np.int64], tally: npt.NDArray[np.float32], used: int | None, kind: str, epochs: int
 ) -> list[str]:
-    """Violations: rows in more gradients than there may be, rows of nobody, and what was shown to others twice.
+    """Return violations: rows in too many gradients, rows that no simulator made, and rows shown to others twice.
 
     ``used``: what the run says; None if it does not know.
     """
@@ -162,10 +162,10 @@ def exactly_once(
 
 
 def counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
-    """All rows in the final weights are counted.
+    """Check that all rows in the final weights are counted, and no others.
 
-    Not where a run in mode async was resumed: it goes on from one learner's checkpoint, whose weights have rollouts of
-    others that these saved before or after in their own, from which they count on.
+    This does not hold for a resumed run in mode async: its weights are those of one learner's checkpoint, but the other
+    learners count from their own checkpoints, which were saved earlier or later.
     """
     if used != (learned := int((tally > 0).sum())):
         return [f"steps_used is {used}, and {learned} rows are in the final weights"]
@@ -173,9 +173,9 @@ def counted(tally: npt.NDArray[np.float32], used: int) -> list[str]:
 
 
 def not_more(tally: npt.NDArray[np.float32], used: int, room: int) -> list[str]:
-    """No more rows are counted than are in the final weights, but for a change of each life that died with its server.
+    """Check that at most ``room`` more rows are counted than the final weights have: updates that died with a server.
 
-    Of a run in mode async that was resumed, where fewer may be counted.
+    This is for resumed runs in mode async, in which fewer rows may be counted.
     """
     if used > (learned := int((tally > 0).sum())) + room:
         return [f"steps_used is {used}, and only {learned} rows are in the final weights"]
@@ -183,7 +183,7 @@ def not_more(tally: npt.NDArray[np.float32], used: int, room: int) -> list[str]:
 
 
 def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:
-    """Every row that a saved replay holds, once."""
+    """Check that a saved replay holds each row once."""
     found = []
     for one in saved:
         numbers: list[int] = []
@@ -202,7 +202,7 @@ def _stored_once(run: Living, saved: list[checkpoint.Checkpoint]) -> list[str]:
 
 
 def _conserved(made: int, used: int, dropped: int, in_flight: int, rollbacks: list[Rollback], run: Living) -> list[str]:
-    """produced = used + dropped + in flight; what was made after the last count of a life is no more than fits."""
+    """Check that produced = used + dropped + in flight, apart from steps made after the last count of a life."""
     known = used + dropped + in_flight
     horizon = 8 if run.mode.endswith("dqn") else topologies.HORIZON
     simulators = 2 if run.mode.startswith("alone") else topologies.learners(run.mode)
@@ -218,7 +218,7 @@ def _conserved(made: int, used: int, dropped: int, in_flight: int, rollbacks: li
 
 
 def _words(rows: Rows, numbers: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> str:
-    """The first of these rows: when they were made, by whom, and how often they count."""
+    """Describe the first four of these rows: the process that made each, its count, and its gradients."""
     processes = rows.processes()
     said = []
     for number in numbers[:4]:

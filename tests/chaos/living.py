@@ -24,14 +24,14 @@ TOKEN_VARIABLE = "ACTORLEARN_TEST_CHAOS_TOKEN"
 """In the environment of every process that such a run starts, and of no other."""
 PACE_S = 0.012
 NODES_PACE_S = 0.03
-"""More, because to get over the loss of a node takes many seconds, and a run has a limited number of rows."""
+"""Longer, because recovery from the loss of a node takes many seconds, and a run has a limited number of rows."""
 GONE = ("died", "ended", "detached", "refused", "gave up")
 STOPPED = "its agent was stopped"
-"""Cause for which a node is lost that has sent its counts before."""
+"""Part of the cause of a lost node that had sent its counts."""
 EXCHANGED = 10
-"""Gradients after which a trainer has opened its lines to those on other nodes."""
+"""Gradients after which a trainer has opened its connections to trainers on other nodes."""
 MARKED = ("simulator", "inference", "trainer")
-"""Roles whose processes say when they do what they are for."""
+"""Roles whose processes mark their work (``rows.Mark``)."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Life:
     run_id: str = ""
     processes: dict[str, Process] = field(default_factory=dict)
     died: list[dict[str, Any]] = field(default_factory=list)
-    """Their events."""
+    """Events of deaths."""
     head: dict[str, Any] = field(default_factory=dict)
     """The event by which it said where nodes can join."""
     joined: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Life:
 
     @property
     def lost_nodes(self) -> dict[str, str]:
-        """Causes for which nodes were lost, by node; of one that was lost again, the one that leaves counts unknown."""
+        """Causes of the loss of nodes, by node; of a node that was lost twice, the cause that leaves counts unknown."""
         causes = sorted((event["cause"] for event in self.lost), key=lambda cause: STOPPED not in cause)
         return {cause.removeprefix("node ").partition(":")[0]: cause for cause in causes}
 
@@ -101,7 +101,7 @@ class Living:
     # Starting and ending --------------------------------------------------------------------------------------------
 
     def start(self, *changes: str) -> None:
-        """Begin, or go on from the newest checkpoint."""
+        """Start the run, or resume it from the newest checkpoint."""
         if self.lives:
             arguments = ["resume", str(self.stage.run_dir), *changes]
         else:
@@ -109,7 +109,7 @@ class Living:
             arguments += ["--run-dir", str(self.stage.run_dir)]
         if topologies.over_nodes(self.mode):
             arguments += ["--engine", "local"]
-        list(self._events.new())  # those of the life before are not of this one
+        list(self._events.new())  # skip those of the life before
         self.life = Life(screen=len(self.screen()))
         self.lives += 1
         self.process = self._started(arguments, self.stage.folder / "screen")
@@ -165,7 +165,7 @@ class Living:
         self._replacements.clear()
 
     def clear_away(self) -> None:
-        """End what there is, for want of a better end."""
+        """Kill all processes that are left."""
         if self.process is not None and self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ class Living:
     # What it says ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take in what has happened since the last look."""
+        """Read the events since the last look."""
         life = self.life
         if not life.run_id and self.process is not None:
             meta = read_object(self.folder / "meta.json")
@@ -236,7 +236,7 @@ class Living:
 
     @property
     def names(self) -> list[str]:
-        """All processes that there should be, but for supervisor and guardian."""
+        """All processes that the run should have, except supervisor and guardian."""
         n, several = topologies.learners(self.mode), topologies.split(self.mode)[0] != "alone"
         trainers = [f"trainer-{k}" for k in range(n)] if several else ["trainer"]
         simulators = range(n if several else 2)
@@ -247,7 +247,7 @@ class Living:
 
     @property
     def all_up(self) -> bool:
-        """Whether nobody is missing, or still starting."""
+        """Whether no process is missing or still starting."""
         known = self.life.processes
         return all(name in known and known[name].up_s is not None for name in self.names)
 
@@ -264,7 +264,7 @@ class Living:
 
     @property
     def marked_names(self) -> list[str]:
-        """Names of the processes that say when they do what they are for."""
+        """Names of the processes that mark their work."""
         return [name for name in self.names if name.startswith(MARKED)]
 
     def guardians(self) -> dict[str, int]:
@@ -288,7 +288,7 @@ class Living:
     # Whether it works -----------------------------------------------------------------------------------------------
 
     def mark(self, name: str, incarnation: int) -> Mark | None:
-        """When one incarnation of this life did what it is for; None while it has not begun to."""
+        """Return the mark of an incarnation of this life; None before its first work."""
         key = f"{self.lives}.{name}.{incarnation}"
         if key not in self._marks:
             path = self.rows.folder / "marks" / key
@@ -298,7 +298,7 @@ class Living:
         return self._marks[key]
 
     def first_use_ns(self, name: str, newer_than: int) -> int:
-        """When an incarnation newer than this first did what it is for; 0 while none has."""
+        """Return when an incarnation newer than this first worked; 0 while none has."""
         known = self.life.processes.get(name)
         for incarnation in range(newer_than + 1, (known.incarnation if known else newer_than) + 1):
             if (mark := self.mark(name, incarnation)) and mark.first_ns:
@@ -306,17 +306,17 @@ class Living:
         return 0
 
     def used_last_ns(self, name: str) -> int:
-        """When the incarnation that there is did it last; 0 if never."""
+        """Return when the present incarnation last worked; 0 if never."""
         known = self.life.processes.get(name)
         mark = self.mark(name, known.incarnation) if known else None
         return mark.last_ns if mark else 0
 
     def learned_last_ns(self) -> int:
-        """When a trainer last worked out a gradient."""
+        """Return when a trainer last computed a gradient."""
         return max((self.used_last_ns(name) for name in self.names if name.startswith("trainer")), default=0)
 
     def gradients(self) -> int:
-        """Worked out in this life, by all trainers there are."""
+        """Return the number of gradients that the present trainers have computed."""
         known = [self.life.processes.get(name) for name in self.names if name.startswith("trainer")]
         marks = [self.mark(process.name, process.incarnation) for process in known if process]
         return sum(mark.count for mark in marks if mark)

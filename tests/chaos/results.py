@@ -18,7 +18,7 @@ from launch.runs.jsonl import Lines
 
 Record = dict[str, Any]
 STEPS = 5
-"""A replaced process is to be of use within the time that its start takes, and so many rollouts of its learner."""
+"""A replaced process is in time if it works after the time of its start and this number of rollouts of its learner."""
 
 
 class Results:
@@ -48,7 +48,7 @@ class Results:
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:
-    """Records; of a trial that was tried again, those of the last time."""
+    """Return the records; of a trial that was repeated, only the newest."""
     kept: dict[int, list[Record]] = {}
     running: dict[int, list[Record]] = defaultdict(list)
     for record in records:
@@ -59,7 +59,7 @@ def _newest(records: Iterable[Record]) -> list[Record]:
 
 
 def summarised(records: list[Record]) -> Iterator[Record]:
-    """A line for each run: what was tried on it, what it came to, and how long each fault took to be got over."""
+    """Yield a line for each run: its faults, its outcome, and the times to recover from each kind of fault."""
     for trial in (record for record in records if record["kind"] == "trial"):
         tried: Counter[str] = Counter()
         times: dict[str, list[list[float | None]]] = defaultdict(list)
@@ -116,9 +116,9 @@ def table(records: list[Record]) -> str:
 
 
 def _recovery(kind: str, role: str, faults: list[Record]) -> list[str]:
-    """Times of all those faults, and beyond what a start took; the bar is for those that no other one was beside."""
+    """Return a row of recovery times of these faults; only faults without another one beside them count as in time."""
     times = sorted(f["recovery_s"] for f in faults if f.get("recovery_s"))
-    if not times:  # nobody was to be replaced: until the run learned on
+    if not times:  # no process was replaced: the times until the run learned again
         times = sorted(f["stalled_s"] for f in faults if f.get("stalled_s"))
     if not times:
         return []

@@ -1,9 +1,9 @@
-"""The rows of a run under faults: each has a number of its own, known to the environment, the network and the judge.
+"""Rows of a run under faults: each has a unique number, known to the environment, the network and the judge.
 
-``Row`` (``env.id: tests.chaos.rows:Row``) is the environment ``Ledger`` whose nonce is that number: it is in every
-observation, under the checksum. What a process says of a row lies in files that are mapped, so SIGKILL takes nothing
-back. Numbers are dealt in blocks that a process takes by making a file; nobody can be stopped or killed while it holds
-what others wait for.
+``Row`` (``env.id: tests.chaos.rows:Row``) is the environment ``Ledger`` with this number as its nonce, so that every
+observation has it under the checksum. Processes record facts about rows in mapped files, which survive SIGKILL. A
+process takes numbers in blocks by making a file for each; so it holds no lock for which others would wait if it were
+stopped or killed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ VARIABLE = "ACTORLEARN_TEST_CHAOS"
 PACE_VARIABLE = "ACTORLEARN_TEST_CHAOS_PACE"
 """Seconds that a step takes while there is a file ``paced`` in that folder."""
 LIFE_VARIABLE = "ACTORLEARN_TEST_CHAOS_LIFE"
-"""Number of the run's life, of which a process is; a node's processes have a run id of its own."""
+"""Number of the life of the run to which a process belongs; run ids do not tell it, as each node has its own."""
 SIZE = 1 << 17
-"""Most rows of a run; those beyond have no number, and are judged no more."""
+"""Maximum number of rows of a run; rows beyond it have no number, and are not judged."""
 BLOCK = 64
 
 NONE, RESET, STEP = range(3)
 
 
 class Rows:
-    """Said of each row by whoever made it, or learned from it."""
+    """Facts about each row, recorded by the processes that made it or learned from it."""
 
     def __init__(self, folder: Path) -> None:
         """Map what is there."""
@@ -46,11 +46,11 @@ class Rows:
         self.made_by = self._mapped("made_by", np.int32)
         """Number of the process."""
         self.made_ns = self._mapped("made_ns", np.int64)
-        """When, by CLOCK_MONOTONIC."""
+        """Time by CLOCK_MONOTONIC."""
         self.gradients = self._mapped("gradients", np.int16)
-        """Number of gradients that trainers have worked out of it, whatever became of that."""
+        """Number of gradients that trainers have computed from it, applied or not."""
         self.shown = self._mapped("shown", np.int16)
-        """Number of times that one that gossips has then said that others may have something of it."""
+        """Number of times that a learner in mode gossip has claimed it, before others could see its effect."""
         self._next = self._end = 0
         self._block = 0
 
@@ -85,7 +85,7 @@ class Rows:
         return number
 
     def process(self) -> int:
-        """The number of this process, told to nobody else; who it is stands in the file of that name."""
+        """Return a new number for this process; the file of that name says which process it is."""
         said = f"{os.environ.get('ACTORLEARN_RUN_ID', '')} {os.environ.get('ACTORLEARN_PROCESS', '')} {os.getpid()}"
         number = 0
         while not _taken(self.folder / "processes" / str(number), said):
@@ -102,7 +102,7 @@ class Rows:
 
 
 def _taken(path: Path, said: str = "") -> bool:
-    """Make a file, if nobody has made it before."""
+    """Make a file; return False if it exists already."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -113,7 +113,7 @@ def _taken(path: Path, said: str = "") -> bool:
 
 
 class Mark:
-    """When a process did what it is for, first and last, and how often; in a file that outlives it."""
+    """First time, last time and count of a process's work, in a file that outlives the process."""
 
     def __init__(self, path: Path) -> None:
         """Map it, made if it is not there."""
@@ -137,7 +137,7 @@ class Mark:
         return int(self._words[2])
 
     def now(self) -> None:
-        """Once more."""
+        """Record work at this time."""
         now_ns = time.monotonic_ns()
         if not self._words[0]:
             self._words[0] = now_ns
@@ -146,7 +146,7 @@ class Mark:
 
 
 def own_mark(folder: Path) -> Mark | None:
-    """The mark of this process of a run; None of one that has no name there."""
+    """Return the mark of this process; None if it belongs to no run."""
     if "ACTORLEARN_RUN_ID" not in os.environ:
         return None
     return Mark(folder / "marks" / f"{os.environ.get(LIFE_VARIABLE)}.{os.environ['ACTORLEARN_PROCESS']}")
@@ -168,7 +168,7 @@ class Row(Ledger):
         self._pace_s = float(os.environ.get(PACE_VARIABLE, "0"))
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Take its time, while it is to."""
+        """Take a step, slowly while the file ``paced`` exists."""
         if self._pace_s and (own := _own.get(os.getpid())) and (own[0].folder / "paced").exists():
             time.sleep(self._pace_s)
         return super().step(action)
@@ -178,7 +178,7 @@ class Row(Ledger):
         return {**super().state(), "_before": self._before}
 
     def show(self) -> tuple[Observation, float]:
-        """As the game shows it, once it is written down."""
+        """Record the next row, and return its observation and reward."""
         if own := _own.get(os.getpid()):
             rows, process, mark = own
             self.nonce = number = rows.next()

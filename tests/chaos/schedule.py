@@ -1,7 +1,7 @@
 """Schedule of faults over runs, drawn from a seed: nothing else decides it.
 
 Pure. A campaign is one list of trials, each a run of one mode with its faults, so a part of it can be done again, or
-later, by its number. Which process a fault hits is drawn as a number from 0 to 1, because it depends on who is there.
+later, by its number. Which process a fault hits is drawn as a number from 0 to 1, because only the run knows them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 SHORT_S = (0.1, 1.2)
-"""Longest stop that must restart nobody; the hang limits of these runs are ``HANG_S``."""
+"""Range of short stops, after which no process may be restarted; the hang limits of these runs are ``HANG_S``."""
 HANG_S = 4.0
 
 LEASE_S = 20.0
-"""Of nodes, after which an agent ends its processes if the head does not answer; after 1.5 of them a node is lost."""
+"""An agent ends its processes if the head does not answer for as long; after 1.5 leases its node counts as lost."""
 
 ENDINGS = ("drain", "drain", "drain", "finish")
 
@@ -29,9 +29,9 @@ class Fault:
     which: float
     """Which of those with that role: from 0 to 1."""
     after_s: float
-    """Since the fault before."""
+    """Seconds since the fault before."""
     lasts_s: float
-    """Of what is given back."""
+    """Duration of a stop or of a full file system."""
     how: str = ""
     """A variant of the kind."""
 
@@ -48,7 +48,7 @@ class Trial:
 
 
 FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
-    # kind, role, weight, variants; heavy ones, after which networks are loaded anew, are the rarer
+    # kind, role, weight, variants; faults after which networks are loaded again are rarer
     ("kill", "simulator", 24.0, ()),
     ("kill", "trainer", 8.0, ()),
     ("kill", "inference", 5.0, ()),
@@ -73,7 +73,7 @@ FAULTS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("disk", "run folder", 4.0, ("alone", "simulator", "trainer", "inference")),
     ("memory", "/dev/shm", 4.0, ("alone", "simulator", "trainer", "inference")),
 )
-"""Full file systems come alone, or with a kill of one of that role while there is no room."""
+"""A file system is filled alone, or with a kill of a process of that role while it is full."""
 
 FAULTS_OVER_NODES: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("kill", "simulator", 20.0, ()),
@@ -119,12 +119,12 @@ ALL_MODES = [name for names in zip(*(names * 6 for names in MODES.values()), str
 
 
 def modes(prefixes: Collection[str] = ("",)) -> list[str]:
-    """Modes of a campaign, in the order of its trials: those that begin so."""
+    """Return the modes that begin with one of the prefixes, in the order of trials."""
     return [mode for mode in ALL_MODES if mode.startswith(tuple(prefixes))]
 
 
 def trials(faults: int, seed: int, each: int = 84, among: Sequence[str] = ALL_MODES) -> Iterator[Trial]:
-    """Trials of these modes with so many faults together, ``each`` in one run but for the last."""
+    """Yield trials of these modes with ``faults`` faults in all, and ``each`` faults in each run but the last."""
     number = 0
     while faults > 0:
         yield trial(number, seed, min(each, faults), among)

@@ -1,7 +1,7 @@
-"""The ground of a run: file systems of its own, so that filling them fills nobody else's.
+"""File systems of its own for a run, so that a test can fill them without filling those of others.
 
-A process holds a mount namespace with a small /dev/shm and a small disk for the run's folder; runs are started inside
-it, and looked at from outside through /proc/<holder>/root. It ends when we do, however that happens.
+A holder process keeps a mount namespace with a small /dev/shm and a small disk for the run's folder. Runs are started
+inside it; tests see its files through /proc/<holder>/root. The holder ends with the test process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stage:
     def __init__(self) -> None:
         """Nothing is made yet."""
         self.folder = Path()
-        """On the machine's own disk: rows of the run, its sockets."""
+        """Folder on the machine's own disk, for rows and sockets of the run."""
 
     def __enter__(self) -> Stage:
         """Make the namespace; raises StageError."""
@@ -55,7 +55,7 @@ class Stage:
         if self._holder.stdout.readline() != "ready\n":
             said = self._holder.stderr.read().strip()
             self.__exit__()
-            raise StageError(f"no mount namespace of our own: {said}")
+            raise StageError(f"this machine allows no mount namespace: {said}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,12 +70,12 @@ class Stage:
 
     @property
     def holder(self) -> int:
-        """Process id of who holds it."""
+        """Process id of the holder."""
         return self._holder.pid
 
     @property
     def sockets(self) -> Path:
-        """A short path."""
+        """Folder of the run's sockets, with a short path."""
         return self.folder / "s"
 
     @property
@@ -103,7 +103,7 @@ class Stage:
         return ["nsenter", "-t", str(self._holder.pid), *how, "--mount", *arguments]
 
     def fill(self, folder: Path) -> None:
-        """Leave no byte in the file system of a folder."""
+        """Fill the file system of a folder to the last byte."""
         with suppress(OSError), (folder / "ballast").open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(1 << 16))
@@ -112,5 +112,5 @@ class Stage:
                 file.write(bytes(1 << 9))
 
     def free(self, folder: Path) -> None:
-        """Give the room back."""
+        """Free the filled space."""
         (folder / "ballast").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Faults over living runs: a small campaign, and whether its judges would notice."""
+"""Faults in living runs: small campaigns, and tests that the judge and the census notice violations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.sizes import ROOT
 
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
-    """A run's, of which this process is now a simulator, now a trainer."""
+    """Rows of a run in which this process is both a simulator and a trainer."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "rows"))
     monkeypatch.setenv("ACTORLEARN_RUN_ID", "run")
     monkeypatch.setenv("ACTORLEARN_PROCESS", "trainer.0")
@@ -41,7 +41,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rows:
 
 @pytest.fixture
 def has_stage() -> None:
-    """Leave a test out where nobody may have file systems of his own."""
+    """Skip a test on machines that allow no mount namespaces."""
     try:
         with Stage():
             pass
@@ -49,7 +49,7 @@ def has_stage() -> None:
         pytest.skip(str(error))
 
 
-def test_a_seed_is_a_campaign() -> None:
+def test_a_seed_determines_a_campaign() -> None:
     first, again = ([*schedule.trials(1000, 7)] for _ in range(2))
     assert first == again != [*schedule.trials(1000, 8)]
     assert sum(len(trial.faults) for trial in first) == 1000
@@ -59,7 +59,7 @@ def test_a_seed_is_a_campaign() -> None:
     assert [*schedule.trials(924, 7)] == first[:11]
 
 
-def test_a_campaign_can_be_of_some_modes_alone() -> None:
+def test_a_campaign_can_be_limited_to_some_modes() -> None:
     trials = [*schedule.trials(300, 7, 30, schedule.modes(["nodes"]))]
     assert sum(len(trial.faults) for trial in trials) == 300
     assert {trial.mode for trial in trials} == set(MODES["nodes"])
@@ -92,7 +92,7 @@ def test_steps_may_be_unknown_only_of_a_run_that_names_a_lost_node(
     assert answer is is_unknown and bool(found) == bool(told) and told in "".join(found)
 
 
-def test_a_row_that_is_learned_from_twice_or_not_counted_is_told(rows: Rows) -> None:
+def test_the_judge_reports_rows_learned_twice_and_rows_not_counted(rows: Rows) -> None:
     rows.kind[:8] = STEP
     rows.origin[:8] = np.arange(8)
     taken, tally = np.arange(8), np.zeros(SIZE, np.float32)
@@ -109,7 +109,7 @@ def test_a_row_that_is_learned_from_twice_or_not_counted_is_told(rows: Rows) -> 
     assert stranger.startswith("1 rows learned from that nobody stepped from: 9 of")
 
 
-def test_no_number_is_given_twice(rows: Rows) -> None:
+def test_no_row_gets_the_number_of_another(rows: Rows) -> None:
     others = [Rows(rows.folder) for _ in range(3)]
     dealt = [one.next() for _ in range(3 * BLOCK) for one in (rows, *others)]
     assert len(set(dealt)) == len(dealt) and max(dealt) < 16 * BLOCK
@@ -169,16 +169,16 @@ def test_a_weight_counts_the_gradients_that_its_row_was_in(rows: Rows) -> None:
     assert rows.origin[numbers[1]] == numbers[0]
 
 
-def test_a_damaged_row_is_told(rows: Rows) -> None:
+def test_the_network_reports_a_damaged_row(rows: Rows) -> None:
     observation, _, _ = played(4)
     observation[2, 5] ^= 1
     network = Witness((32,), {"logits": 4, "value": 1})
-    with pytest.raises(ValueError, match="not as it was made"):
+    with pytest.raises(ValueError, match="damaged observation"):
         network(torch.from_numpy(observation))
-    assert "not as it was made" in (rows.folder / "damaged").read_text()
+    assert "damaged observation" in (rows.folder / "damaged").read_text()
 
 
-def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -> None:
+def test_a_stage_fills_only_its_own_shared_memory_and_leaves_nothing(has_stage: None) -> None:
     before = os.statvfs("/dev/shm").f_bavail
     with Stage() as stage:
         folder = stage.folder
@@ -194,7 +194,7 @@ def test_a_stage_fills_nobody_elses_memory_and_leaves_nothing(has_stage: None) -
 
 
 def campaign(results: Path, faults: int, each: int, jobs: int) -> set[str]:
-    """The modes of the runs that a campaign had, in which nothing was lost and nothing left."""
+    """Run a campaign, which must find no violations; return the modes of its runs."""
     numbers = {"faults": faults, "each": each, "jobs": jobs, "seed": 2877}
     arguments = [word for name, number in numbers.items() for word in (f"--{name}", str(number))]
     command = [sys.executable, "-m", "tests.chaos", *arguments, "--results", str(results)]
@@ -237,15 +237,13 @@ SEGMENT, WAKEUP = "/dev/shm/actorlearn-0-a/simulator-1.0", "/tmp/s/simulator-1.w
         ([SEGMENT, SEGMENT], [SEGMENT, SEGMENT], ""),
     ],
 )
-def test_a_survivor_may_open_what_it_first_needs_and_nothing_twice(
-    before: list[str], after: list[str], told: str
-) -> None:
+def test_a_survivor_may_open_each_segment_and_wakeup_once(before: list[str], after: list[str], told: str) -> None:
     found = census.grown(survivors(*before), survivors(*after))
     assert bool(found) == bool(told) and told in "".join(found)
 
 
 @pytest.mark.parametrize(("scored_ns", "told"), [(0, True), (2_000_000_000, False)])
-def test_the_best_checkpoint_of_before_stays_only_until_the_next_save(
+def test_an_earlier_best_checkpoint_may_stay_only_until_the_next_save(
     tmp_path: Path, scored_ns: int, told: bool
 ) -> None:
     for steps in (10, 20, 30):

@@ -1,4 +1,4 @@
-"""A simulator that dies at once, a thousand times: nobody who outlives it has more of anything for it."""
+"""A simulator dies again and again: the other processes keep no descriptors, threads, memory or segments of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def found(run: Launched) -> dict[str, Survivor]:
 
 
 def leaks(run: Launched, before: dict[str, Survivor]) -> list[str]:
-    """Things that have grown; looked at again for a while, as one that has just died is still being put away."""
+    """Return what has grown; look again for 5 s, because a process that has just died is still being removed."""
     more: list[str] = []
     for _ in range(50):
         if not (more := grown(before, found(run))):

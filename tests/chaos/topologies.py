@@ -1,4 +1,4 @@
-"""The runs that faults are tried on: all modes, tiny networks, an environment that costs nothing and is paced."""
+"""Topologies of runs for faults: all modes, tiny networks, and a cheap environment that can be slowed down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.chaos.schedule import HANG_S, LEASE_S
 from tests.chaos.witness import OPTIMIZER
 
 TOTAL_STEPS = 1_000_000
-"""More than a run under faults ever comes to."""
+"""More steps than a run under faults ever makes."""
 HORIZON = 5
 ENVS = 2
 
@@ -63,11 +63,11 @@ OVER_NODES = (
     *("learners.count=2", "nodes.count=2", f"nodes.lease_s={LEASE_S:g}", "checkpoint.every_steps=200"),
     f"supervision.parameter_server_hang_s={HANG_S:g}",
 )
-"""Instead of what these modes have on one machine."""
+"""Keys of runs over nodes, which follow those of the mode on one machine."""
 EVALUATED = ("evaluator.count=1", "evaluator.every_steps=300", "evaluator.episodes=4")
 
 EPOCHS = {"a2c": 1, "ppo": 2}
-"""Gradients that each row is in; of a replay as many as chance will."""
+"""Number of gradients that each row is in, by algorithm; with a replay the number is random."""
 
 
 def split(mode: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One run and its faults: each is inflicted, watched until the run has got over it, and written down."""
+"""One run and its faults: each is inflicted, watched until the run has recovered, and recorded."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.chaos.stage import Stage
 from tests.waiting import within
 
 PATIENCE_S = 300.0
-"""In which a run must have got over a fault; generous, because the machine may be training at the same time."""
+"""Time in which a run must recover from a fault; generous, because the machine may be training at the same time."""
 GONE_S, NODES_GONE_S = 10.0, 40.0
-"""In which nothing is left of a supervisor that was killed, and of its nodes, which first wait for their lease."""
+"""Time after which nothing is left of a killed run, and of its nodes, which first wait for their lease."""
 BUSY = 2
-"""Processes that wait for a core, for each core, beyond which a node may be lost that nobody has harmed."""
+"""Load average for each core beyond which a node may be lost without a fault."""
 MOST_AT_ONCE = 5
 ALONE = ("freeze", "disk", "memory", "drain")
-"""Faults that come when all others have been got over; so does the end of the supervisor."""
+"""Faults that wait until the run has recovered from all others; so does the end of the supervisor."""
 
 
 class Broken(RuntimeError):
-    """The run is in no state to be tried further."""
+    """The run is in no state for more faults."""
 
 
 class Attempt:
@@ -68,7 +68,7 @@ class Attempt:
     # The whole ------------------------------------------------------------------------------------------------------
 
     def go(self) -> Record:
-        """Try it all; returns what is to be written down of the run."""
+        """Inflict all faults; return the record of the run."""
         began_s = time.monotonic()
         try:
             self._begin()
@@ -98,7 +98,7 @@ class Attempt:
         }
 
     def _begin(self, *changes: str) -> None:
-        """Start the run, or go on with it, until it learns."""
+        """Start the run or resume it, and wait until it learns."""
         self._versions, self._env_steps, self._trainers = {}, 0, {}
         self._lost = 0
         self.faults.harmed.clear()
@@ -109,13 +109,13 @@ class Attempt:
         self._wait(lambda: self.run.all_up, "all processes up", PATIENCE_S)
         self._goes_on_now()
         self._wait(lambda: self.run.settled, "work")
-        self._wait(lambda: self._trainers, "row of metrics")  # whoever writes them has opened what it writes to
+        self._wait(lambda: self._trainers, "row of metrics")  # by then the supervisor has opened its files
         self._count_all()
         if not topologies.over_nodes(self.trial.mode) and (ports := census.listeners(self.run)):
             self.violations.append(f"listens on {ports}")
 
     def _count_all(self) -> None:
-        """Note what everybody has, before more faults."""
+        """Record what all processes have, before more faults."""
         self._baseline = census.survivors(self.run)
         self._segments = census.segments(self.run)
 
@@ -150,7 +150,7 @@ class Attempt:
         return f"{[(p.name, p.incarnation, p.pid, p.up_s is not None) for p in known]}; {self.run.life.died[-5:]}"
 
     def _turn(self) -> None:
-        """A moment: take in what has happened, let every watch look."""
+        """Wait a moment, read new events, and advance every watch."""
         time.sleep(0.02)
         self.run.look()
         assert self.run.process is not None
@@ -179,7 +179,7 @@ class Attempt:
         self.tell(f"    {self.records[number]}")
 
     def _deaths(self) -> None:
-        """Nobody is to die of a hang but those whose fault that is."""
+        """Check that only processes with the fault ``hang`` die of a hang."""
         for event in self.run.life.died[self._judged :]:
             self._judged += 1
             if event["cause"] == "hang" and (event["process"], event["incarnation"]) not in self.faults.expected:
@@ -217,12 +217,12 @@ class Attempt:
                 self.violations.append(f"steps_dropped is {row.get('steps_dropped')}, its parts come to {dropped}")
 
     def _now_trainers(self) -> dict[str, int]:
-        """Those that have learned."""
+        """Return the incarnations of trainers that have learned."""
         known = {name: p for name, p in self.run.life.processes.items() if p.role == "trainer"}
         return {name: p.incarnation for name, p in known.items() if self.run.used_last_ns(name)}
 
     def _rolls_back(self) -> bool:
-        """Whether a checkpoint may have been gone back to since the newest row: each mode has its reason."""
+        """Whether learners may have gone back to a checkpoint since the newest row; this depends on the mode."""
         mode, all_gone = topologies.split(self.trial.mode)[0], self._all_gone
         self._all_gone = False
         served = topologies.over_nodes(self.trial.mode) and mode == "async"
@@ -231,7 +231,7 @@ class Attempt:
     # One fault ------------------------------------------------------------------------------------------------------
 
     def _one(self, number: int, fault: Fault) -> None:
-        """Wait for its moment, inflict it; who watches what becomes of it goes on meanwhile."""
+        """Wait for the moment of a fault, and inflict it; the watches of other faults go on meanwhile."""
         until_s = time.monotonic() + fault.after_s
         self._wait(lambda: time.monotonic() >= until_s, "time")
         last = fault.kind in ALONE or (fault.kind == "kill" and fault.role in ("supervisor", "guardian"))
@@ -271,7 +271,7 @@ class Attempt:
         return ways[fault.kind](fault, record, target), (target.name,)
 
     def _target(self, fault: Fault) -> Process:
-        """Whom it hits: one of the role, whom no other fault has; a simulator where there is no such role."""
+        """Return the target: a process of the role that no other fault has, or a simulator if there is no such role."""
         role = fault.role if any(name.startswith(fault.role) for name in self.run.names) else "simulator"
         found: list[Process] = []
 
@@ -317,7 +317,7 @@ class Attempt:
     # Ends -----------------------------------------------------------------------------------------------------------
 
     def _quiet(self) -> None:
-        """Nobody who has been there all the time has more than at first."""
+        """Check that processes that have been there all the time have no more than at first."""
         watches, self._watches = self._watches, {}
         self._wait(lambda: self.run.all_up, "all processes up")
         self._goes_on_now()
@@ -357,7 +357,7 @@ class Attempt:
 
 
 def attempt(trial: Trial, tell: Callable[[str], None] = lambda said: None) -> list[Record]:
-    """Try it; returns a record for each fault, and one of the run."""
+    """Run a trial; return a record for each fault, and one of the run."""
     with Stage() as stage:
         tell(f"trial {trial.number}: {trial.mode}, seed {trial.seed}, {len(trial.faults)} faults, {trial.ending}")
         going = Attempt(trial, stage, tell)

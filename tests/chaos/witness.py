@@ -1,10 +1,10 @@
-"""A network whose weights are the ledger: one for each row of a run, 1 less for every surviving gradient it was in.
+"""A network with one weight for each row of a run, which falls by 1 with each surviving gradient of the row.
 
-``model.name: tests.chaos.witness:Witness``, with rmsprop of decay 0 and rate 1: a step is then the sign of the
-gradient, whatever its size, so a weight counts updates, in all modes but gossip exactly. Rolled back weights have
-counted nothing, adopted ones what the other learner had. It acts at random, and values all rows alike.
+``model.name: tests.chaos.witness:Witness``, with rmsprop of decay 0 and rate 1: then an optimizer step is the sign of
+the gradient, so a weight counts updates, exactly in all modes except gossip. Weights that are rolled back lose their
+counts; adopted weights bring those of the other learner. The policy acts at random, and all rows have one value.
 
-It also reads every observation that it is given for a gradient: one that is damaged is told in the file ``damaged``.
+The network also checks every observation of a gradient, and reports damaged ones in the file ``damaged``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OPTIMIZER = (
     *("optimizer.epsilon_inside_root=false", "optimizer.accumulator_init=0.0", "learners.rate_scaling=none"),
 )
 VALUE = 0.3719
-"""Value of every row: no return is that, so the gradient of each valid row is not 0."""
+"""Value of every row; no return equals it, so the gradient of each valid row is not 0."""
 
 
 class _Counted(torch.autograd.Function):
-    """The output as it is; its gradient says of which rows there is one."""
+    """Passes the output on; the gradient shows which rows are learned from."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, tally: Tensor, numbers: Tensor, witness: Witness) -> Tensor:
@@ -48,15 +48,15 @@ class _Counted(torch.autograd.Function):
 
 
 class _Claims:
-    """Stands where failpoints are armed, and hears when a learner says what it is about to show others."""
+    """Listens at failpoints for the moment when a learner claims rows, before it shows their effect to others."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.pending: list[np.ndarray[Any, Any]] = []
-        """Rows learned from and not said."""
+        """Rows that were learned from and not yet claimed."""
 
     def reach(self, name: str, data: memoryview | None = None) -> memoryview | None:
-        """Come to a place in the code."""
+        """Called at each failpoint."""
         if name == "shared_counts.claimed":
             for numbers in self.pending:
                 np.add.at(self.rows.shown, numbers[numbers < SIZE], 1)
@@ -70,7 +70,7 @@ _counted: Any = _Counted.apply
 
 
 class Witness(nn.Module):
-    """Called as networks are; needs no folder of rows to be described."""
+    """The network; without a folder of rows it can only be described."""
 
     def __init__(self, observation_shape: tuple[int, ...], heads: dict[str, int]) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Witness(nn.Module):
             failpoints.watch(_claims[0])
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Witness:
-        """A target network: the same, but for the weights."""
+        """Return a copy for a target network, with weights of its own."""
         copied = Witness((), self._heads)
         copied.load_state_dict(self.state_dict())
         return copied
@@ -95,7 +95,7 @@ class Witness(nn.Module):
         outputs = {name: torch.full((len(observation), size), VALUE) for name, size in self._heads.items()}
         if self._mark and not self._trainer:
             self._mark.now()
-        if torch.is_grad_enabled() and not self._trainer:  # it is described: outputs without a gradient are refused
+        if torch.is_grad_enabled() and not self._trainer:  # `describe` refuses outputs without a gradient
             return {name: output + 0.0 * self.tally[0] for name, output in outputs.items()}
         if torch.is_grad_enabled() and self._trainer:
             numbers = torch.tensor(self._read(observation.numpy()))
@@ -104,7 +104,7 @@ class Witness(nn.Module):
         return outputs
 
     def learned_from(self, numbers: np.ndarray[Any, Any]) -> None:
-        """A gradient of these rows has been worked out."""
+        """Record a gradient of these rows."""
         if self._rows is not None and self._mark is not None:
             np.add.at(self._rows.gradients, numbers[numbers < SIZE], 1)
             for claims in _claims:

@@ -1,9 +1,9 @@
-"""The same targets for as long as one likes: ``python -m tests.fuzz.by_hand TARGET [--seconds 600] [--folder FOLDER]``.
+"""Fuzz a target for as long as you like: ``python -m tests.fuzz.by_hand TARGET [--seconds 600] [--folder FOLDER]``.
 
-With atheris, which is no dependency of ours (``pip install atheris``), what reads is instrumented and inputs follow
-the branches they reach: bytes in half of the executions, in the other half what the target's strategy makes of them.
-Without it the strategy draws at random. Inputs that reached something new stay in FOLDER, and the next time it goes on
-from there. What fails is printed, with the bytes; it belongs into ``found.py``, with its mend.
+With atheris (``pip install atheris``; it is not a dependency) readers are instrumented, and inputs are chosen by the
+branches that they reach. Half of the inputs are raw bytes, half are made from bytes by the target's strategy. Without
+atheris the strategy draws at random. Inputs that reached new branches stay in FOLDER, from which the next call
+continues. An input that fails is printed; add it to ``found.py`` when the reader is fixed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 MOST_BYTES = 8192
-"""Largest input; what larger ones take, the gated tests count."""
+"""Largest input; ``test_inputs.py`` counts what larger ones cost."""
 
 try:
     import atheris  # type: ignore[import-not-found, unused-ignore]
@@ -39,12 +39,12 @@ with (
 
 
 def main() -> None:
-    """Run one target, or list them."""
+    """Run one target."""
     made = targets()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", choices=[name.replace(" ", "-") for name in made])
     parser.add_argument("--seconds", type=int, default=600)
-    parser.add_argument("--folder", type=Path, help="of inputs that are kept")
+    parser.add_argument("--folder", type=Path, help="folder of inputs that are kept")
     told = parser.parse_args()
     target = made[next(name for name in made if name.replace(" ", "-") == told.target)]
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="fuzz-") as scratch:
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def in_folders(target: Target, scratch: Path) -> Callable[[bytes], bool]:
-    """Read each input in a folder of its own, which is removed."""
+    """Return a reader that reads each input in a new folder, and removes it."""
     numbers = itertools.count()
 
     def read(data: bytes) -> bool:
@@ -76,7 +76,7 @@ def in_folders(target: Target, scratch: Path) -> Callable[[bytes], bool]:
 
 
 def by_branches(target: Target, read: Callable[[bytes], bool], seconds: int, kept: Path | None) -> None:
-    """Have atheris look for inputs that reach what none before has reached; it ends the process."""
+    """Let atheris look for inputs that reach new branches; it ends the process."""
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(target.inputs)
@@ -100,7 +100,7 @@ def by_branches(target: Target, read: Callable[[bytes], bool], seconds: int, kep
 
 
 def at_random(target: Target, read: Callable[[bytes], bool], seconds: int) -> None:
-    """Draw until the time is over."""
+    """Draw inputs until the time is over."""
     count, deadline_s = itertools.count(), time.monotonic() + seconds
 
     @settings(max_examples=1_000, database=None, deadline=None, suppress_health_check=list(HealthCheck))

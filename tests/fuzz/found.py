@@ -1,4 +1,4 @@
-"""Inputs that a reader once took in another way than it says, by target; each stays mended."""
+"""Inputs by target that a reader once accepted or failed on; each must be refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _HEADER = b"{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }".ljust(117
 _CELLS = b"\x0a\x93NUMPY\x01\x00v\x00" + _HEADER + b"\xff\xff\xff\xff\xff\xff\xff\x01"
 
 FOUND: dict[str, tuple[bytes, ...]] = {
-    # A kind of message, a field or a file that does not exist was repeated, whatever its length.
+    # The error repeated an unknown kind of message, field or file in full, whatever its length.
     "message to the supervisor": (b"\x81\xa4type\xdb\x00\x03\xff\x00" + b"x" * 0x3FF00,),
     "settings": (
         b'{"' + b"x" * 5_000 + b'": 1}',
         b'{"\xf2": 1}',  # UnicodeDecodeError, without the file
         b'{"env": ' + b"[" * 20_000,  # RecursionError
     ),
-    # A checkpoint whose state is no mapping was taken, and ended the resuming run with a TypeError.
+    # A checkpoint whose state is no mapping was accepted, and ended the resumed run with a TypeError.
     "manifest": (
         resealed({"format": 2, "env_steps": 40, "files": {}, "state": None}),
         resealed({"format": 2, "env_steps": 40, "files": {"x" * 5_000: {"bytes": 1, "sha256": "0"}}, "state": {}}),
@@ -36,15 +36,15 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         *(b"", b"\x02\x93NUMPY\x01\x00v\x00z'descr': '<i8', }".ljust(200), _CELLS, b"\x0c{}"),
         _CELLS.replace(b"'<i8'", b"'a'  "),
     ),
-    # The section in a list had its types evaluated only now.
+    # The types of a section in a list were evaluated only while it was read.
     "overrides": (b'env.wrappers=[{"name": 1}]',),
-    # Too deep, a generator's number too large; and a state that named an attribute of its own choice had it set.
+    # Too deep; a generator's number too large; a state could set any attribute by its name.
     "environments": (
         b"[" * 20_000,
         b'[[{"state": null, "steps_beyond_terminated": null, "generator": {"state": 1' + b"0" * 50 + b"}}]]",
         b'[[{"render": 1, "generator": {}}, {"reset": 1}, {"_elapsed_steps": 1}]]',
     ),
-    # NotImplementedError of a zip file of the future; a shape that was repeated, whatever its length.
+    # NotImplementedError for a newer version of zip; the error repeated a shape in full, whatever its length.
     "standing": (b"PK\x05\x06" + bytes(18), b"PK\x03\x04" + b"\xd2" * 40, b"", _long_snapshot()),
     # SafetensorError, which is no ValueError.
     "tensors": (b"\x02" + bytes(7) + b"[]", b"\x88" + bytes(7) + b"{", b""),

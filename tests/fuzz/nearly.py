@@ -42,7 +42,7 @@ trees = st.recursive(
 
 @st.composite
 def edited_bytes(draw: st.DrawFn, examples: Sequence[bytes]) -> bytes:
-    """One of these with up to four edits."""
+    """Draw one of these examples with up to four edits."""
     data = bytearray(draw(st.sampled_from(examples)))
     for edit in draw(st.lists(st.sampled_from(EDITS), max_size=4)):
         at = draw(st.integers(0, len(data)))
@@ -71,7 +71,7 @@ def edited_bytes(draw: st.DrawFn, examples: Sequence[bytes]) -> bytes:
 
 @st.composite
 def edited_tree(draw: st.DrawFn, examples: Sequence[Any]) -> Any:
-    """One of these trees with up to three values replaced, keys added or taken away."""
+    """Draw one of these trees with up to three values replaced, or keys added or removed."""
     tree = copy.deepcopy(draw(st.sampled_from(examples)))
     for _ in range(draw(st.integers(0, 3))):
         found = list(_places(tree))
@@ -97,7 +97,7 @@ def _places(tree: Any) -> Any:
 
 
 def as_json(tree: Any) -> bytes:
-    """A tree as JSON, with the numbers that JSON has not."""
+    """Return a tree as JSON, with NaN and infinities, which JSON does not have."""
     return json.dumps(tree).encode()
 
 

@@ -1,4 +1,4 @@
-"""Folders of runs, of which any file may be odd, and what the command line says of them."""
+"""Run folders in which one file is odd, and calls of the command line on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ META: dict[str, Any] = {
 
 @cache
 def files() -> dict[str, bytes]:
-    """A run of 80 steps that has ended, as it should be."""
+    """Return the valid files of an ended run of 80 steps."""
     import torch
 
     folder = Path(tempfile.mkdtemp())
@@ -111,7 +111,7 @@ def files() -> dict[str, bytes]:
 
 
 def lay(folder: Path, odd: str = "", content: bytes = b"") -> Path:
-    """Write such a run, one of its files another one."""
+    """Write such a run, in which the file ``odd`` has other content."""
     for name, right in files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,14 +128,14 @@ def _as_lines(tree: Any) -> bytes:
 
 
 def _odd_values(rows: list[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """One of these with many odd values at a time."""
+    """Draw one of these rows with many odd values."""
     keys = sorted({key for row in rows for key in row})
     odd = st.dictionaries(st.sampled_from(keys), leaves | trees, max_size=12)
     return st.tuples(st.sampled_from(rows), odd).map(lambda made: {**made[0], **made[1]})
 
 
 def odd_files() -> st.SearchStrategy[tuple[str, bytes]]:
-    """Name and content of the file that is odd."""
+    """Draw the name and the content of the odd file."""
     right = files()
     manifest = next(name for name in right if name.endswith("manifest.json"))
     saved = {**json.loads(right[manifest]), "state": {"elapsed_s": 4.0, "replay": {"shape": {}}}}
@@ -157,7 +157,7 @@ def _command() -> Any:
 
 
 def ask(*arguments: str) -> tuple[int, str, str]:
-    """Exit status, output and what was said to be wrong, of one command; an error of ours comes out as it is."""
+    """Call a command; return its exit status, stdout and stderr. Unexpected errors are raised."""
     with _terminal("stdout") as out, _terminal("stderr") as wrong:
         code = _command().main(list(arguments), prog_name="actorlearn", standalone_mode=False)
     return code, out.getvalue().decode(), wrong.getvalue().decode()
@@ -165,7 +165,7 @@ def ask(*arguments: str) -> tuple[int, str, str]:
 
 @contextlib.contextmanager
 def _terminal(name: str) -> Iterator[io.BytesIO]:
-    """A stream in UTF-8 that takes no lone surrogates, as a real one takes none."""
+    """Replace a stream by one in UTF-8 that refuses lone surrogates if the real one does."""
     written, before = io.BytesIO(), getattr(sys, name)
     stream = io.TextIOWrapper(written, encoding="utf-8", errors=before.errors if name == "stderr" else "strict")
     setattr(sys, name, stream)
@@ -188,7 +188,7 @@ def answered(code: int, _out: str, wrong: str) -> None:
 
 
 def commands(folder: Path) -> list[tuple[str, ...]]:
-    """Commands that read a run that has ended, but for those that draw or go on with it."""
+    """Return commands that read an ended run, except those that draw or resume it."""
     run = str(folder)
     return [
         *(("ps", "--all"), ("ps", "--all", "--json"), ("top", run, "--once"), ("top", run, "--json"), ("logs", run)),
@@ -197,6 +197,6 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
 
 
 def here(folder: Path) -> Path:
-    """A folder runs/ with one run, as ``ps`` finds it from the working directory."""
+    """Change to this folder; return a path below its runs/, where ``ps`` finds a run."""
     os.chdir(folder)
     return folder / "runs" / "pong-1"

@@ -1,4 +1,4 @@
-"""Bytes of others: whatever they are, a reader returns or raises what it says it raises, and does nothing else."""
+"""Readers of foreign bytes return or raise their documented errors, whatever the bytes, and do nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_any_bytes_are_read_or_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_stays_mended(name: str, tmp_path: Path) -> None:
+def test_inputs_that_once_failed_are_refused(name: str, tmp_path: Path) -> None:
     with unwatched():
         TARGETS[name].read(TARGETS[name].right, tmp_path)
     for number, data in enumerate(FOUND[name]):
@@ -45,8 +45,8 @@ def test_what_was_found_stays_mended(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.hostile])
-def test_what_is_large_or_deep_takes_little(name: str, tmp_path: Path) -> None:
-    """Work is counted in function calls, which nobody else on the machine changes."""
+def test_large_and_deep_inputs_take_few_calls_and_little_memory(name: str, tmp_path: Path) -> None:
+    """Work is counted in function calls, which other load on the machine does not change."""
     target = TARGETS[name]
     over = []
     with unwatched():

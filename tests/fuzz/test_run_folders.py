@@ -1,4 +1,4 @@
-"""Folders of runs with one odd file: every command that reads one answers, or refuses in one line."""
+"""Run folders with one odd file: every command that reads them answers, or refuses in one line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def no_other_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(odd_files())
-def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tuple[str, bytes]) -> None:
+def test_commands_answer_whatever_a_file_of_a_run_holds(tmp_path: Path, odd: tuple[str, bytes]) -> None:
     folder = lay(here(tmp_path), *odd)
     for command in commands(folder):
         answered(*ask(*command))
@@ -37,7 +37,7 @@ def test_whatever_a_file_of_a_run_holds_commands_answer(tmp_path: Path, odd: tup
 
 @settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(odd_files(), st.sampled_from([["episode_return_mean"], ["loss", "episodes"], ["$\\frac{$"]]))
-def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
+def test_plot_draws_or_refuses_whatever_a_file_of_a_run_holds(
     tmp_path: Path, odd: tuple[str, bytes], columns: list[str]
 ) -> None:
     folder = lay(here(tmp_path), *odd)
@@ -48,7 +48,7 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
 @given(odd=odd_files())
 @example(odd=("topology.yaml", b"env: {id: ALE/Pong-v5}\n"))  # without the algorithm
 @example(odd=("topology.yaml", b"nv: {id: ALE/Pong-v5}\n"))  # two faults
-def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
+def test_resume_continues_or_refuses_whatever_a_file_of_a_run_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
@@ -78,11 +78,11 @@ FOUND = [
     ("meta.json", b'{"commit": "\\ud800"}'),
     ("topology.yaml", b"name: &a [x, x]\nenv: {id: ALE/Pong-v5, kwargs: [*a, *a]}\n"),
 ]
-"""Each once ended a command with a traceback, or drove somebody's terminal."""
+"""Each once ended a command with a traceback, or sent control codes to the terminal."""
 
 
 @pytest.mark.parametrize(("name", "content"), FOUND)
-def test_what_was_found_in_folders_stays_mended(
+def test_run_folders_that_once_failed_are_answered_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes
 ) -> None:
     monkeypatch.setattr(loop, "describe", lambda topology: DESCRIPTION)
@@ -98,13 +98,13 @@ def test_what_was_found_in_folders_stays_mended(
         answered(code, "", wrong)
 
 
-def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_paths_that_are_too_long_are_refused_in_one_line(tmp_path: Path) -> None:
     lay(here(tmp_path))
     for command in (("top", "x" * 300), ("plot", "x" * 300, "-o", "x.png"), ("logs", "x/" * 3_000)):
         answered(*ask(*command))
 
 
-def test_a_run_whose_folder_is_called_like_a_formula_is_drawn(tmp_path: Path) -> None:
+def test_a_run_whose_folder_name_looks_like_a_formula_is_plotted(tmp_path: Path) -> None:
     folder = lay(here(tmp_path).with_name("a$\\frac{$b"))
     (folder / "topology.yaml").unlink()
     assert ask("plot", str(folder), "-o", "x.png")[0] == 0
@@ -127,7 +127,7 @@ NAMED = ("topology.yaml", "meta.json", "summary.json", "metrics.jsonl", "events.
 def test_a_file_of_a_run_that_is_a_link_or_a_pipe_is_not_read(
     tmp_path: Path, make: Callable[[Path, Path], None], name: str
 ) -> None:
-    """A link would be copied into reports, and a pipe would be waited for."""
+    """Otherwise reports would show the file behind a link, and commands would wait for a pipe."""
     folder = lay(here(tmp_path))
     games = b'[{"film": "best.mp4", "score": 4711.25}]'
     (folder / "films/000000000080").mkdir(parents=True)

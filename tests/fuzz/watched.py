@@ -1,6 +1,6 @@
-"""Things that no reader of foreign bytes may do: run code, start a process, write, remove, connect, take much.
+"""Checks that readers of foreign bytes run no code, start no process, write, remove and connect nothing, and are cheap.
 
-Watched by the interpreter's own audit events (PEP 578), so that a door is seen whoever opens it, C code included.
+Actions are seen by the interpreter's audit events (PEP 578), also those of C code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _seen: list[str] = []
 
 
 class Forbidden(BaseException):
-    """Something a reader must not do. No Exception, so that nobody who is watched can keep it to himself."""
+    """A reader did what it must not do. It is no Exception, so that ``except Exception`` in a reader cannot hide it."""
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -50,14 +50,14 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 for _name in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "idna"):
     codecs.lookup(_name)  # imports it: json takes bytes in any of these
-sys.addaudithook(_hook)  # for good: there is no way to take one away
+sys.addaudithook(_hook)  # an audit hook cannot be removed
 
 
 @contextmanager
 def watched(writable: str = "") -> Iterator[None]:
-    """Fail when this thread does anything forbidden in the block, though somebody has caught what was raised.
+    """Fail if this thread does anything forbidden in the block, even if the exception was caught.
 
-    Files whose path begins with ``writable`` may be opened for writing. Modules must have been imported before.
+    Files whose path begins with ``writable`` may be opened for writing. Modules must be imported before the block.
     """
     global _watched, _writable
     _seen.clear()
@@ -73,7 +73,7 @@ def watched(writable: str = "") -> Iterator[None]:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """Let what is watched do anything: a first time, in which modules are imported and types are looked at."""
+    """Allow everything in the block: for a first call, which imports modules and evaluates types."""
     global _off
     _off = True
     try:
@@ -83,7 +83,7 @@ def unwatched() -> Iterator[None]:
 
 
 def calls(read: Callable[[], object]) -> int:
-    """Number of function calls, those in C included, that reading takes: time that no other process can change."""
+    """Return the number of function calls of a read, with those in C; unlike time it does not depend on load."""
     count = 0
 
     def seen(_frame: object, event: str, _argument: object) -> None:
@@ -99,7 +99,7 @@ def calls(read: Callable[[], object]) -> int:
 
 
 def peak_bytes(read: Callable[[], object]) -> int:
-    """The most that reading has allocated at one time."""
+    """Return the largest number of bytes that a read has allocated at one time."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -1,4 +1,4 @@
-"""Stand-ins for what processes share: arrays whose every word is a question to the explorer, and locks on files."""
+"""Stand-ins for what processes share: arrays that ask the explorer for every word, and locks on files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.interleavings.code import LOAD, TRY, UNLOCK, running
 
 
 class Words:
-    """All words of a scenario by their addresses: what they are called and what they hold at first."""
+    """Names and first values of all words of a scenario, by their addresses."""
 
     def __init__(self) -> None:
         _words[:] = [self]
@@ -26,7 +26,7 @@ class Words:
         self.segments: dict[str, SharedSegment] = {}
         self.locks: list[str] = []
         self.opened: dict[Path, Any] = {}
-        """Stand-ins for segments of members."""
+        """Blocks of members, by the path of their segment."""
 
     def create(self, path: str, fields: Sequence[Field]) -> SharedSegment:
         """A new segment, poisoned."""
@@ -44,14 +44,14 @@ class Words:
         return np.arange(first, first + count).reshape(field.shape)
 
     def lock(self, path: str) -> int:
-        """Number of the lock that a file is."""
+        """Return the number of the lock of a file."""
         if path not in self.locks:
             self.locks.append(path)
         return self.locks.index(path)
 
 
 _words: list[Words] = []
-"""Words of the scenario that was made last: what paths mean in the code under test."""
+"""Words of the newest scenario, to which paths in the code under test lead."""
 
 
 class SharedSegment:
@@ -96,7 +96,7 @@ class SharedArray:
         return np.asarray(array) if any(isinstance(index, np.ndarray | list) for index in indices) else array
 
     def same(self, times: int) -> SharedArray:
-        """The first of these arrays, in place of so many."""
+        """Return an array of which each element is the first of these."""
         return SharedArray(self._words, self.at[[0] * times], self.dtype)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -136,7 +136,7 @@ class SharedArray:
         self[...] = value
 
     def view(self, dtype: Any) -> SharedArray:
-        assert np.dtype(dtype) == self.dtype, "words are told apart by what they hold"
+        assert np.dtype(dtype) == self.dtype, "a word has one dtype"
         return self
 
     def reshape(self, *shape: int) -> SharedArray:
@@ -155,7 +155,7 @@ class SharedArray:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(np.asarray(self), name)  # min, max, sum, any, tolist, …: what numpy makes of all words
+        return getattr(np.asarray(self), name)  # min, max, sum, any, tolist, …: numpy's, of all words
 
     def __add__(self, other: Any) -> Any:
         return np.asarray(self) + other
@@ -179,7 +179,7 @@ class SharedArray:
 
 
 def _key(key: Any) -> Any:
-    """Indices that are words of shared memory themselves are read first."""
+    """Read indices that are words of shared memory themselves."""
     return np.asarray(key) if isinstance(key, SharedArray) else key
 
 
@@ -189,7 +189,7 @@ def _plain(value: Any) -> Any:
 
 
 class OpenedSegment:
-    """For ``Segment``: opens what the scenario has created."""
+    """Replaces ``Segment``; opens segments that the scenario has created."""
 
     @staticmethod
     def open(path: Path) -> SharedSegment:
@@ -197,20 +197,20 @@ class OpenedSegment:
 
 
 def open_members(members: Sequence[Member], _known: object) -> dict[str, Any]:
-    """For the function of this name: members by their peers."""
+    """Replaces the function of this name; returns blocks of members by peer id."""
     return {member.id.socket_id: _words[0].opened[member.segment.file] for member in members}
 
 
 def write_snapshot(_path: object, arrays: tuple[int, int]) -> None:
-    """For what writes a snapshot, put in place by one rename: here one word says which, and from which rollout on."""
+    """Replaces the writing of a snapshot file: one word holds its number and its first rollout."""
     number, since = arrays
     _words[0].segments["file"]["of"][0] = 100 * number + since
 
 
 class Files:
-    """For ``os``, of which locks are opened and closed: a descriptor is the lock's number.
+    """Replaces ``os`` for files of locks; a descriptor is the lock's number.
 
-    Closing gives the lock up, if it was held: nobody opens a lock twice here.
+    Closing releases the lock, because no process opens a lock twice here.
     """
 
     O_RDWR = O_CREAT = O_CLOEXEC = O_NOFOLLOW = 0
@@ -225,7 +225,7 @@ class Files:
 
 
 class Flock:
-    """For ``fcntl``, of which files are locked without waiting."""
+    """Replaces ``fcntl``; files must be locked without waiting."""
 
     LOCK_EX, LOCK_SH, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_SH, fcntl.LOCK_NB, fcntl.LOCK_UN
 
@@ -234,7 +234,7 @@ class Flock:
         if operation == fcntl.LOCK_UN:
             _unlock(lock)
         elif (run := running()) is not None:
-            assert operation & fcntl.LOCK_NB, "nobody waits for a lock: who has it may be stopped"
+            assert operation & fcntl.LOCK_NB, "a process must not wait for a lock, because its holder may be stopped"
             if not run.ask(TRY, (lock, bool(operation & fcntl.LOCK_EX))):
                 raise BlockingIOError
 
@@ -245,17 +245,17 @@ def _unlock(lock: int) -> None:
 
 
 def sleep(_seconds: float = 0.0) -> None:
-    """For ``time.sleep``."""
+    """Replaces ``time.sleep``."""
     if (run := running()) is not None:
         run.wait()
 
 
 CLOCK = SimpleNamespace(monotonic=lambda: 0.0, monotonic_ns=lambda: 0, sleep=sleep)
-"""For ``time``: it stands still, as each time of its own would make another state."""
+"""Replaces ``time``; it stands still, because each new time would make a new state."""
 
 
 class Silent:
-    """For ``Wakeup`` and ``Wakeups``: a wakeup may be lost, so nothing may depend on it."""
+    """Replaces ``Wakeup`` and ``Wakeups`` and wakes nothing, because each wakeup may be lost."""
 
     def __init__(self, *_: object) -> None: ...
 
@@ -268,7 +268,7 @@ class Silent:
 
 
 class LooksAgain:
-    """For ``Waiter``: never woken, always looks again."""
+    """Replaces ``Waiter``; it is never woken, and always looks again."""
 
     def __init__(self, *_: object) -> None: ...
 

@@ -23,7 +23,7 @@ WIDTH = 2
 
 @dataclass
 class Learners:
-    """So many learners that pass so many barriers, each with numbers of its own at each."""
+    """Learners that pass barriers, each with its own numbers at each barrier."""
 
     kind: type[SharedBarrier]
     gathers: bool
@@ -46,13 +46,13 @@ class Learners:
         self.places[rank] = self.kind(self.segment, self.rows, rank, lambda: self.alive(rank))
 
     def alive(self, rank: int) -> bool:
-        """Until all have come once a newer list of learners ends the wait; afterwards they are seen to be gone."""
+        """Whether to wait on; at the first barrier a death is known by a newer list of learners, later by a lock."""
         if self.told and rank == 0 and choose(2):
             return False
         return self.places[rank].arrivals > 1 or not self.seen["dead"][0]
 
     def step(self, rank: int, state: int) -> Hashable:
-        """Take the place at -1, then pass a barrier."""
+        """Take the place in state -1, else pass one barrier."""
         if state < 0:
             try:
                 self.take_place(rank)
@@ -66,10 +66,10 @@ class Learners:
         try:
             said = self.gather_numbers(rank, state)
         except (PeerLost, Stopped) as lost:
-            copy.copy(place).close()  # its locks are given up; the place itself is come back to in other interleavings
+            copy.copy(place).close()  # releases its locks; other interleavings still use the place
             return Done((type(lost).__name__, state))
         expected = [[_said(other, state)] * said.shape[1] for other in range(self.learners)]
-        expect(said.tolist() == expected, f"at barrier {state} is heard {said.tolist()}, said was {expected}")
+        expect(said.tolist() == expected, f"barrier {state} gave {said.tolist()}, and not {expected}")
         self.seen["acted"][rank] = state + 1
         return state + 1
 
@@ -80,7 +80,7 @@ class Learners:
         return place.gather_numbers([_said(rank, barrier)])[:, :1]
 
     def stays(self, barrier: int) -> bool:
-        """Whether it is an all-gather; the first never is, or who does not come would be awaited for ever."""
+        """Whether it is an all-gather; the first is not, because a learner may never come to it."""
         return self.gathers and barrier > 0
 
     def at_end(self, said: dict[str, Any], word: Any) -> None:
@@ -88,7 +88,7 @@ class Learners:
         ended = {name: how for name, how in said.items() if how}
         excused = {name for name, (how, at) in ended.items() if how == "Stopped" and not self.stays(at)}
         left = {name: how for name, how in ended.items() if how[1] < acted and name not in excused}
-        expect(not left, f"somebody has been at {acted} barriers, who lives has not: {left}")
+        expect(not left, f"a learner has passed {acted} barriers, and these that live have not: {left}")
 
     def writers(self) -> dict[str, str]:
         own = {"seen.dead[0]": f"learner-{self.learners - 1}"}
@@ -109,11 +109,11 @@ def passing(
     placed: bool = False,
     back: bool = False,
 ) -> Scenario:
-    """Learners that pass so many barriers; with ``gathers`` all barriers but the first are all-gathers of a row.
+    """Learners that pass barriers; with ``gathers`` all barriers but the first are all-gathers of a row.
 
-    Invariants: all hear the same, of this barrier and whole; a barrier is passed by all who live, or by none.
+    Invariants: all read the same numbers, of this barrier and whole; all living learners pass a barrier, or none.
     ``told``: learner 0 may be told to end while it waits. ``placed``: all have taken their places at the beginning.
-    ``back``: who was killed comes back to the same barrier, and is to be refused.
+    ``back``: a killed learner comes back to the same barrier, and must be refused.
     """
     all_ = Learners(kind, gathers, learners, barriers, told)
     last = learners - 1

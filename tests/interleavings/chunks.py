@@ -36,11 +36,11 @@ def updating(
     kills: int = 1,
     guarded: bool = True,
 ) -> Scenario:
-    """Learners that make an update of every chunk in every rollout; the first may be killed and does its rollout again.
+    """Learners that update every chunk in every rollout; the first may be killed, and then repeats its rollout.
 
-    An update adds 1 to its learner's digit in every word of a chunk, if the chunk has not got it, as in ``Async``.
-    Invariants: a chunk is whole; steps and updates that a learner hears of never become fewer; at the end each update
-    is in each chunk once.
+    An update adds 1 to its learner's digit in every word of a chunk, unless the chunk has it already, as in ``Async``.
+    Invariants: a chunk is read whole; the steps that a learner reads never become fewer; at the end each update is in
+    each chunk once.
     """
     words, stores = _stores(kind, learners, chunks)
 
@@ -57,8 +57,8 @@ def updating(
             if not waiting:
                 steps = (rollout + 1) * (100 if rank == 0 else 1)
                 store.settle(LearnerRecord(rollout + 1, steps, steps, rollout + 1, 0, 0, 0))
-                env_steps = store.env_steps if rank else 0  # who may be killed asks nobody: there is enough to explore
-                expect(env_steps >= heard, f"it hears of {env_steps} steps after {heard}")
+                env_steps = store.env_steps if rank else 0  # learner 0 does not read, to explore fewer states
+                expect(env_steps >= heard, f"{env_steps} steps are read after {heard}")
                 return rollout + 1, tuple(range(chunks)), env_steps
             with store.locked(waiting) as chunk:
                 values = np.asarray(store.current(chunk)).ravel()
@@ -96,9 +96,9 @@ def _guards(chunks: Sequence[int]) -> dict[str, str]:
 
 
 def filling(kind: type[SharedStore] = SharedStore, *, kills: int = 1, guarded: bool = True) -> Scenario:
-    """Learners that each fill the store if nobody has, as ``Async.join`` does, and then take what it holds.
+    """Learners that each fill the store if no other has, as ``Async.join`` does, and then read it.
 
-    Invariants: all chunks are of one learner, and so are the steps that they begin with.
+    Invariant: all chunks that a learner reads, and its steps and updates, are of one learner.
     """
     words, stores = _stores(kind, 2, 2)
 
@@ -120,7 +120,7 @@ def filling(kind: type[SharedStore] = SharedStore, *, kills: int = 1, guarded: b
                     taken += np.asarray(store.current(chunk)).ravel().tolist()
             began = [int(word) for word in np.asarray(words.segments["store"]["filled"][1:3])]
             of = {*taken, began[0] / 100, float(began[1])}
-            expect(len(of) == 1, f"taken are {taken} at {began[0]} steps, {began[1]} updates")
+            expect(len(of) == 1, f"chunks hold {taken} at {began[0]} steps, {began[1]} updates")
             return Done(of.pop())
 
         return Process(f"learner-{rank}", "joining", step, mortal=True, again="joining")

@@ -1,10 +1,10 @@
 """Processes that run the project's own code, one word of shared memory at a time.
 
-A process is a function ``step(state)`` over plain, hashable states; in it the real classes run on stand-ins for shared
-arrays and locks. Such a function is deterministic but for what it reads, so where it stands is told by the state it
-began with and by what it has read since. To go on by one word it is run again from there with those answers, up to the
-first question that has none yet. Nothing of Python has to be kept or switched, and where a process stands is a node of
-a tree that is grown once, whatever the others do.
+A process is a function ``step(state)`` over plain, hashable states, in which the real classes run on stand-ins for
+shared arrays and locks. The function is deterministic except for what it reads. So its position follows from the state
+with which it began and from the answers that it has read since. To advance by one word, the function is run again with
+these answers, up to the first question without an answer. No frames of Python are kept or switched. A position is a
+node of a tree that is grown once for all interleavings.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from types import FrameType
 from typing import Any
 
 LOAD, TRY, UNLOCK, WAIT, CHOOSE, STEP, DONE, FAIL = range(8)
-"""Requests of a process: a word, a lock, to give up a lock, to look again later, that something is decided for it;
-or what it came to: another step, its end, a broken promise."""
+"""Requests of a process: read a word, try a lock, release a lock, look again later, get a decision from outside.
+Outcomes of a step: another step, the end, a violation."""
 
 
 class Suspended(BaseException):
-    """The code has asked what has no answer yet."""
+    """The code has asked a question that has no answer yet."""
 
 
 class Violation(AssertionError):
@@ -31,7 +31,7 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True)
 class Done:
-    """The return value of a process at its end; ``said`` is looked at when all have ended."""
+    """The return value of a process at its end; ``Scenario.at_end`` gets what was ``said``."""
 
     said: Hashable = None
 
@@ -44,13 +44,13 @@ class Run:
         self._at = 0
         self._bulks = self._stored = 0
         self.stores: list[tuple[int, Any, int]] = []
-        """Address, value and bulk (0: none) of what was written since the last answer."""
+        """Address, value and bulk (0: none) of each store since the last answer."""
         self.question: tuple[int, Any] | None = None
 
     def ask(self, kind: int, about: Any) -> Any:
-        """The answer; the code ends here where there is none yet."""
+        """Return the answer; raise Suspended if there is none yet."""
         if self.question is not None or self._at == len(self._answers):
-            self.question = self.question or (kind, about)  # what `finally` clauses ask on the way out is not asked
+            self.question = self.question or (kind, about)  # not a question of `finally` clauses on the way out
             raise Suspended
         self._at += 1
         self.stores.clear()
@@ -62,19 +62,19 @@ class Run:
             self._stored = self._at
 
     def bulk(self) -> int:
-        """A number for words that are written together, in any order: nobody promises one within a copy of an array."""
+        """Return a number for the words of one array copy, which are written in any order."""
         self._bulks += 1
         return self._bulks
 
     def wait(self) -> None:
-        """Look again later, having seen nothing worth while: what was read since the last store is forgotten where it
-        has left no trace in the variables of the functions that wait."""
+        """Look again later. Reads since the last store are forgotten, unless they left a trace in the variables of the
+        waiting functions."""
         if self.question is None:
             self.ask(WAIT, (self._stored, tuple(_traces(sys._getframe(1)))))
 
 
 STAND_INS = {"arrays.py", "contextlib.py"}
-"""Files whose functions only pass on what they are asked."""
+"""Files whose functions only pass questions on."""
 
 
 def _traces(frame: FrameType | None) -> Iterator[tuple[int, str]]:
@@ -89,19 +89,19 @@ _now: list[Run] = []
 
 
 def running() -> Run | None:
-    """The execution under way; None while stand-ins are only being made, or taken away."""
+    """Return the present execution; None while a scenario is being set up or checked."""
     return _now[-1] if _now else None
 
 
 def choose(options: int) -> int:
-    """A decision from outside, such as a signal: every one of these is explored."""
+    """Return a decision from outside, such as a signal; every option is explored."""
     run = running()
     assert run is not None
     return int(run.ask(CHOOSE, options))
 
 
 def expect(holds: object, what: str) -> None:
-    """An invariant, in the words of what is wrong where it does not hold."""
+    """Raise Violation with this message unless an invariant holds."""
     if not holds:
         raise Violation(what)
 
@@ -122,7 +122,7 @@ class Process:
 
 @dataclass(eq=False)
 class Node:
-    """A place in a process's code: what it has written on the way here from the node before, and what it asks."""
+    """A position in a process's code: its stores since the node before, and its question or outcome."""
 
     number: int
     process: int
@@ -135,24 +135,24 @@ class Node:
 
 
 class Tree:
-    """Every place in the code of all processes that has been reached."""
+    """All positions in the code of all processes that have been reached."""
 
     def __init__(self, processes: Iterable[Process]) -> None:
         self.processes = list(processes)
         self.nodes: list[Node] = []
         self._waiting: dict[Hashable, Node] = {}
-        """The first of all places that wait and differ in nothing but in what was seen in vain."""
+        """The first of the waiting positions that differ only in reads without a trace."""
         self._roots: dict[tuple[int, Hashable], Node] = {}
 
     def root(self, process: int, state: Hashable) -> Node:
-        """The place at which a process begins a step in this state."""
+        """Return the position at which a process begins a step in this state."""
         found = self._roots.get((process, state))
         if found is None:
             found = self._roots[process, state] = self._grow(process, state, ())
         return found
 
     def after(self, node: Node, answer: Any) -> Node:
-        """The place at which a process stands when it has this answer."""
+        """Return the position of a process after this answer."""
         found = node.following.get(answer)
         if found is None:
             first = node

@@ -1,4 +1,4 @@
-"""Stand-ins of ``arrays.py`` for what the code under test shares with other processes, beside segments it is given."""
+"""Replace what the code under test shares with other processes by the stand-ins of ``arrays.py``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actorlearn.processes import members, snapshots
 from tests.interleavings import arrays
 
 ATTEMPTS = 5
-"""Reads of weights that a writer overtook, in a row; no writer here has more versions."""
+"""Reads in succession that a writer of weights may overtake; no writer here has more versions."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barrier, "Waiter", arrays.LooksAgain)
     monkeypatch.setattr(mailbox, "Segment", arrays.OpenedSegment)
     monkeypatch.setattr(members, "open_members", arrays.open_members)
-    reasons = {"unfinished": account.REASONS["unfinished"]}  # one is as good as five, and there are fewer words
+    reasons = {"unfinished": account.REASONS["unfinished"]}  # one reason instead of all of them, for fewer words
     monkeypatch.setattr(account, "REASONS", reasons)
     monkeypatch.setattr(snapshots, "write", arrays.write_snapshot)
     monkeypatch.setattr(snapshots, "taken", lambda _groups, number, since: (number, since))

@@ -1,13 +1,13 @@
-"""Every schedule of a few processes, up to a bound on kills; each state once.
+"""Explore every schedule of a few processes, with a bounded number of kills, and each state once.
 
-A state is memory with its store queues, the locks, and where each process's code stands. Between two states one process
-reads one word that others write, takes or gives up a lock, or is killed. What only concerns a process itself (its
-stores, which wait in its queue, and reads of words that it alone writes, or that nobody writes without a lock it holds)
-goes along with the step before: that is the partial-order reduction. Whose word is whose, and which lock guards it, is
-declared, and a store by anybody else is a violation.
+A state is memory with its store queues, the locks, and the position of each process in its code. Between two states one
+process reads one word that others write, takes or releases a lock, or is killed. Actions that concern only the process
+itself belong to the step before (partial-order reduction): its stores, which wait in its queue, and its reads of words
+that no other process can write at that time. A scenario declares the writer of each word and the lock that guards it;
+a store by another process is a violation.
 
-Looked for are: broken promises in the code of a process (it raises), at the end of all (``at_end``), and states from
-which no schedule leads to the end (somebody would wait for ever).
+The search looks for errors that a process raises, for violations at the end (``at_end``), and for states from which no
+schedule leads to the end, because a process would wait for ever.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from tests.interleavings.code import (
 from tests.interleavings.orders import StoreBuffers
 
 DEAD, ENDED = -1, -2
-"""In place of a node: killed for good; or ended at node ENDED - n."""
+"""In place of a node's number: the process is dead; ENDED - n: it has ended at node n."""
 MOST_STATES = 400_000
 Locks = tuple[tuple[tuple[int, bool], ...], ...]
-"""Holders of each lock, and whether they hold it alone."""
+"""Holders of each lock, and whether they hold it exclusively."""
 State = tuple[Any, tuple[int, ...], Locks, int]
 """Memory and queues, each process's node, locks, kills left."""
 
@@ -55,15 +55,15 @@ class Scenario:
     processes: Sequence[Process]
     kills: int = 0
     writers: Mapping[str, str | None] = field(default_factory=dict)
-    """Beginnings of names of words, and who alone writes them: "" = nobody, None = several; the longest counts."""
+    """Prefixes of names of words -> their only writer ("": no process, None: several); the longest prefix counts."""
     guards: Mapping[str, str] = field(default_factory=dict)
-    """Beginnings of names of words, and the lock without which nobody writes them."""
+    """Prefixes of names of words -> the lock that a writer must hold."""
     at_death: Mapping[str, Sequence[tuple[str, Any]]] = field(default_factory=dict)
-    """The sight that the system has of a process's death: words and what they hold from then on."""
+    """Process -> words that show its death to others, with their values from then on."""
     at_end: Callable[[dict[str, Any], Callable[[str], Any]], None] = lambda said, word: None
-    """Looks at what each process has said at its end, None where it was killed and did not come back, and at words."""
+    """Checks what each process has said at its end (None: it was killed and did not come back), and words."""
     held: Mapping[str, str] = field(default_factory=dict)
-    """Locks that processes have alone at the beginning."""
+    """Lock -> the process that holds it exclusively at the beginning."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Found:
     states: int
     transitions: int
     places: int
-    """In the code of all processes together."""
+    """Positions in the code of all processes together."""
     seconds: float
     violation: str = ""
     schedule: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class Explorer:
         self._parts: dict[Any, Any] = {}
 
     def _writer(self, name: str) -> int | None:
-        """The process that alone writes a word, -1 = nobody does; None = it is not said."""
+        """Return the only writer of a word; -1: no process writes it, None: any process may."""
         matching = [prefix for prefix in self.scenario.writers if name.startswith(prefix)]
         if not matching:
             return None
@@ -116,14 +116,14 @@ class Explorer:
         return self.names.index(owner) if owner else -1
 
     def _guard(self, name: str) -> int | None:
-        """The lock without which nobody writes a word; None = there is none."""
+        """Return the lock that a writer of a word must hold, or None."""
         locks = [lock for prefix, lock in self.scenario.guards.items() if name.startswith(prefix)]
         return self.scenario.words.lock(locks[0]) if locks else None
 
     # Steps -----------------------------------------------------------------------------------------------------
 
     def _enter(self, shared: Any, nodes: list[int], locks: Locks, process: int, node: Node) -> Any:
-        """Let a process go on until it asks what others have a say in; sets its node."""
+        """Let a process run until its question depends on others; set its node."""
         while True:
             if node.stores:
                 self._see_that_it_may(locks, process, node)
@@ -140,7 +140,7 @@ class Explorer:
         return shared
 
     def _see_that_it_may(self, locks: Locks, process: int, node: Node) -> None:
-        """Raise Violation when a process writes what is another's, or without the lock for it."""
+        """Raise Violation if a process writes a word of another process, or writes without the lock."""
         for address, _, _ in node.stores:
             guard, name = self.guard[address], self.scenario.words.names[address]
             if self.writer[address] not in (None, process):
@@ -149,7 +149,7 @@ class Explorer:
                 raise Violation(f"{self.names[process]} writes {name} without {self.scenario.words.locks[guard]}")
 
     def _alone(self, shared: Any, nodes: list[int], locks: Locks, process: int, address: int) -> bool:
-        """Whether nobody else has a say in what a process reads there, now or until it lets go of a lock."""
+        """Whether no other process can change what a process reads there, now or until it releases a lock."""
         writer, guard = self.writer[address], self.guard[address]
         if guard is not None and (process, True) in locks[guard]:
             return True
@@ -160,7 +160,7 @@ class Explorer:
         return nodes[writer] < 0 and bool(self.orders.settled(shared, address))
 
     def begin(self) -> State:
-        """The place at which all processes begin."""
+        """Return the first state."""
         processes = self.scenario.processes
         shared = self.orders.begin(self.scenario.words.values, len(processes))
         held, nodes = self.scenario.held, [0] * len(processes)
@@ -172,7 +172,7 @@ class Explorer:
         return shared, tuple(nodes), locks, self.scenario.kills
 
     def following(self, state: State) -> Iterator[tuple[str, Callable[[], State]]]:
-        """All that may come next: what it is, and the state after it."""
+        """Yield all possible next events, each with a function that returns the state after it."""
         shared, nodes, locks, kills = state
         for process, number in enumerate(nodes):
             if number < 0:
@@ -246,7 +246,7 @@ class Explorer:
     # Search ----------------------------------------------------------------------------------------------------
 
     def explore(self, shortest: bool = False) -> Found:
-        """Go through all states, and end at the first violation; the ``shortest`` schedule to one takes longer."""
+        """Visit all states up to the first violation; ``shortest`` finds its shortest schedule, and takes longer."""
         began_s, transitions = time.perf_counter(), 0
 
         def found(violation: str = "", schedule: Sequence[str] = ()) -> Found:
@@ -300,7 +300,7 @@ class Explorer:
         }
 
     def _word(self, state: State) -> Callable[[str], Any]:
-        """The value of a word, by its name; all that was written has arrived."""
+        """Return a function from a word's name to its value, once all stores have arrived."""
         return lambda name: self.orders.own(state[0], 0, self._address[name])
 
     def _schedule(self, number: int) -> list[str]:
@@ -312,9 +312,9 @@ class Explorer:
 
 
 def explore(scenario: Scenario, orders: Any = None, shortest: bool = False) -> Found:
-    """All that can happen in a scenario."""
+    """Explore all schedules of a scenario."""
     collecting = gc.isenabled()
-    gc.disable()  # nothing here goes rollout in circles, and looking for that would take a third of the time
+    gc.disable()  # there are no reference cycles, and looking for them would take a third of the time
     try:
         return Explorer(scenario, orders).explore(shortest)
     finally:
@@ -323,7 +323,7 @@ def explore(scenario: Scenario, orders: Any = None, shortest: bool = False) -> F
 
 
 def _without(locks: Locks, process: int, lock: int | None = None) -> Locks:
-    """The locks when a process has given up this one, or all that it held."""
+    """Return the locks after a process has released this one, or all of its locks."""
     return tuple(
         tuple(held for held in holders if held[0] != process) if lock in (None, at) else holders
         for at, holders in enumerate(locks)
@@ -331,7 +331,7 @@ def _without(locks: Locks, process: int, lock: int | None = None) -> Locks:
 
 
 def _cannot_reach(edges: dict[int, array[int]], ends: list[int]) -> int | None:
-    """The first state from which no end can be reached."""
+    """Return the first state from which no end can be reached."""
     before: list[list[int]] = [[] for _ in edges]
     for state, after in edges.items():
         for then in after:

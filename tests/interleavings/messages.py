@@ -17,7 +17,7 @@ SIZE = 2
 
 
 def posting(kind: type[SharedMailbox] = SharedMailbox, *, posts: int = 3, kills: int = 1) -> Scenario:
-    """Two learners that each post so many messages, and take the other's where it is new, as ``Gossip`` does.
+    """Two learners that each post messages, and take new messages of the other, as ``Gossip`` does.
 
     Invariants: a message is taken whole, as it was posted, at most once, and never after a newer one.
     """

@@ -1,4 +1,4 @@
-"""Slips that somebody could make in the protocols: each a class in place of the right one, all to be caught."""
+"""Bugs that the protocols could have: each class replaces a right one, and the explorer must find its bug."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.interleavings.arrays import Flock, OpenedSegment
 
 
 class Reordered(Published):
-    """Publishes as Published does, in an order of its own."""
+    """Publishes as Published does, in the order ``ORDER``."""
 
     ORDER: tuple[str, ...] = ("mark", "payload", "steps", "whole", "newest")
 
@@ -83,7 +83,7 @@ class NumberAgain(Reordered):
 
 
 class NoSecondLook(Published):
-    """Nobody looks at the sequence word again after reading."""
+    """A reader does not check the sequence word again after reading."""
 
     def fetch(self, out: Any, known: int = -1, wanted: int | None = None) -> tuple[int, int] | None:
         version = self.version if wanted is None else wanted
@@ -95,7 +95,7 @@ class NoSecondLook(Published):
 
 
 def in_mailbox(kind: type[Published]) -> type[SharedMailbox]:
-    """A mailbox of such messages."""
+    """Return a mailbox whose messages are published by this class."""
 
     class Mutant(SharedMailbox):
         def _of(self, learner: int) -> Published:
@@ -117,7 +117,7 @@ class VersionOfTheNext(SharedMailbox):
 
 
 class LockLetGo(SharedStore):
-    """The lock is let go before the chunk is written."""
+    """The lock is released before the chunk is written."""
 
     @contextmanager
     def locked(self, chunks: Sequence[int]) -> Iterator[int]:
@@ -127,7 +127,7 @@ class LockLetGo(SharedStore):
 
 
 class SharedLock(SharedStore):
-    """The lock is one that several may have at once."""
+    """The lock is shared, so several learners may hold it at once."""
 
     def _try(self, chunks: Sequence[int]) -> int | None:
         Flock.flock(self._locks[chunks[0]], Flock.LOCK_SH | Flock.LOCK_NB)
@@ -156,7 +156,7 @@ class WrittenOver(SharedStore):
 
 
 class NumberedLater(SharedStore):
-    """Says whose update is in the chunk when it is there already."""
+    """The update's number is written after the chunk is committed."""
 
     def commit(self, chunk: int, number: int = -1) -> int:
         version = super().commit(chunk)
@@ -165,14 +165,14 @@ class NumberedLater(SharedStore):
 
 
 class NoNumbers(SharedStore):
-    """Nobody looks whether the chunk has the update."""
+    """Learners do not check whether a chunk has their update already."""
 
     def applied(self, chunk: int) -> int:
         return -1
 
 
 class FilledFirst(SharedStore):
-    """The word that says that there are weights is not the last that is written."""
+    """The word that says that the store is filled is not written last."""
 
     def fill(self, env_steps: int, updates: int) -> None:
         self._filled[0] = 1
@@ -183,7 +183,7 @@ class FilledFirst(SharedStore):
 
 
 class WordFirst(SharedBarrier):
-    """The word that says that a learner has come is written before its numbers."""
+    """The word that says that a learner has arrived is written before its numbers."""
 
     def gather_numbers(self, numbers: Sequence[int], stay: bool = False) -> Any:
         slot = self.arrivals % 2
@@ -193,7 +193,7 @@ class WordFirst(SharedBarrier):
 
 
 class OneTable(SharedBarrier):
-    """The numbers of all barriers lie in the same place."""
+    """All barriers use the same place for their numbers."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         super().__init__(segment, rows, rank, alive)
@@ -201,7 +201,7 @@ class OneTable(SharedBarrier):
 
 
 class MissedInHaste(SharedBarrier):
-    """Who has not come is looked for before who is gone: it may come and die in between."""
+    """The missing learners are read before the dead ones; a learner may arrive and die in between."""
 
     def _miss(self) -> None:
         awaited = [rank for rank, count in enumerate(self._arrived) if count < self.arrivals]
@@ -210,7 +210,7 @@ class MissedInHaste(SharedBarrier):
 
 
 class MissedUnasked(SharedBarrier):
-    """Who is gone is missed at once, though it has arrived at this barrier."""
+    """A dead learner counts as missing, even if it has arrived at this barrier."""
 
     def _miss(self) -> None:
         if gone := self.gone():
@@ -218,7 +218,7 @@ class MissedUnasked(SharedBarrier):
 
 
 class PlaceGivenAgain(SharedBarrier):
-    """Who was killed may come back among the learners that it left."""
+    """A killed learner may take its place again."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         try:
@@ -230,7 +230,7 @@ class PlaceGivenAgain(SharedBarrier):
 
 
 class OneRow(SharedBarrier):
-    """Rows of all barriers lie in the same place."""
+    """All barriers use the same place for their rows."""
 
     def __init__(self, segment: Any, rows: Any, rank: int, alive: Any) -> None:
         super().__init__(segment, rows, rank, alive)
@@ -238,7 +238,7 @@ class OneRow(SharedBarrier):
 
 
 class ShownTooLate(SharedBarrier):
-    """The own row is written after the others have been told that it is there."""
+    """A learner announces its row before it writes the row."""
 
     def gather(self, own: Any) -> Any:
         rows = self._rows[self.arrivals % 2]
@@ -248,7 +248,7 @@ class ShownTooLate(SharedBarrier):
 
 
 class LeavesWhenTold(SharedBarrier):
-    """Who is told to end leaves the others in the middle of an all-gather."""
+    """A learner that is told to end leaves in the middle of an all-gather."""
 
     def gather(self, own: Any) -> Any:
         rows = self._rows[self.arrivals % 2]
@@ -257,8 +257,7 @@ class LeavesWhenTold(SharedBarrier):
         return rows
 
 
-# Blocks, rollouts and the account
-# --------------------------------------------------------------------------------------
+# Blocks, rollouts and the account ------------------------------------------------------------------------------------
 
 
 class CompletedFirst(EnvGroup):
@@ -280,7 +279,7 @@ class ObservedFirst(Blocks):
 
 
 class OpenFirst(Rollouts):
-    """Rollouts are opened before it is said by which version they act."""
+    """Rollouts are opened before the version of their weights is written."""
 
     def raise_to(self, rollouts: int) -> None:
         before = self.open
@@ -306,7 +305,7 @@ class OpenedBeforeCommitted(RolloutMembers):
 
 
 class CommitsFirst(CommittedRecord):
-    """The word that says which slot holds is raised before that is written."""
+    """The word that says which slot is valid is raised before the slot is written."""
 
     def replace(self, *values: Any) -> None:
         spare = self.before
@@ -316,14 +315,14 @@ class CommitsFirst(CommittedRecord):
 
 
 class OneLook(CommittedRecord):
-    """Who asks does not look at the word again after reading."""
+    """A reader does not check the word again after reading."""
 
     def read(self, words: Any = slice(None)) -> tuple[Any, ...]:
         return tuple(np.array(array[words]) for array in self.now)
 
 
 class AskedFirst(Rollouts):
-    """Snapshots are asked for before it is said from which rollout on."""
+    """Snapshots are requested before their first rollout is written."""
 
     def ask(self, rollouts_learned: int) -> int:
         self._hold[0] = self.hold + 1
@@ -332,7 +331,7 @@ class AskedFirst(Rollouts):
 
 
 class ReadAtOnce:
-    """Who takes part is read before anybody was seen to have begun."""
+    """The participants are read before any simulator was seen to have begun."""
 
     def __new__(cls, members: Sequence[Blocks], group: int) -> Any:
         active = [member for member in members if member.joined >= 0]

@@ -4,12 +4,12 @@
 it reads its own newest, and reach memory in order, at any time. Words of one array assignment may reach it in any order
 among themselves, as string copies do. Taking and giving up a lock is a system call and drains the queue.
 
-A queue is not emptied word by word at all possible times, which nobody could tell apart, but as late as it matters:
-when another process looks at a word, it sees memory as it is, or the queue emptied up to that word.
+A queue is not emptied word by word at all possible times, because no process could tell them apart, but as late as it
+matters: a process that reads a word sees memory as it is, or with the queue emptied up to that word.
 
-A killed process's retired stores do reach memory; so a kill is: the queue is cut anywhere, what is before the cut
-arrives, and then the locks are free. That a store before the cut arrives later is the same as a kill later, of a
-process that was not scheduled; that one is lost is the same as a kill before it.
+Retired stores of a killed process do reach memory. So a kill cuts the queue anywhere: the stores before the cut arrive,
+and then the locks are free. If such a store arrived later, that would equal a later kill of a process that was not
+scheduled; a store that is lost equals an earlier kill.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Shared = tuple[tuple[Any, ...], tuple[Queue, ...]]
 """Memory by address, and the queue of each process."""
 
 MOST_SUBSETS = 3
-"""Words that are written together of which any may have arrived at a kill; of more the first or the last."""
+"""Of a group up to this size any stores may have arrived at a kill; of a larger group only the first or the last."""
 
 
 class StoreBuffers:
-    """x86-64."""
+    """The order of x86-64."""
 
     def begin(self, values: list[Any], processes: int) -> Shared:
-        """Nothing is under way."""
+        """Return memory with empty queues."""
         return tuple(values), ((),) * processes
 
     def memory(self, shared: Shared) -> list[Any]:
-        """All words, where nothing is under way."""
+        """Return all words in memory."""
         return list(shared[0])
 
     def load(self, shared: Shared, process: int, address: int) -> list[tuple[Any, Shared]]:
-        """Values that the process may read there, and how things stand then."""
+        """Return the values that the process may read there, each with memory and queues after the read."""
         queues = shared[1]
         for group in reversed(queues[process]):
             for at, value in group:
@@ -77,7 +77,7 @@ class StoreBuffers:
         return memory, _replaced(queues, process, tuple(queue))
 
     def drain(self, shared: Shared, process: int) -> Shared:
-        """All that the process has written is in memory."""
+        """Move all stores of the process to memory."""
         memory, queues = shared
         if not queues[process]:
             return shared
@@ -90,11 +90,11 @@ class StoreBuffers:
     acquired = released = drain
 
     def settled(self, shared: Shared, address: int) -> bool:
-        """Whether everybody reads the same there, until somebody writes."""
+        """Whether all processes read the same there, until the next store."""
         return not any(_waits(queue, address) for queue in shared[1])
 
     def arrivals(self, shared: Shared) -> list[tuple[int, Shared]]:
-        """Where two have written the same word it matters whose arrives first, though nobody looks: all that may."""
+        """Return possible arrivals of stores to words that two processes have written, because their order matters."""
         queues = shared[1]
         waiting = [{address for group in queue for address, _ in group} for queue in queues]
         contended = [
@@ -106,7 +106,7 @@ class StoreBuffers:
         return [(process, _arrived(shared, process, address)) for process, address in contended]
 
     def cuts(self, shared: Shared, process: int) -> list[Shared]:
-        """Stores of a process that may have arrived when it is killed."""
+        """Return what memory and queues may be when a process is killed."""
         memory, queues = shared
         queue, found = queues[process], []
         for at, group in enumerate(queue):

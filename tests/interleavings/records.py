@@ -20,9 +20,9 @@ from tests.interleavings.explore import Scenario
 
 
 def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
-    """A trainer that commits, is killed anywhere and goes on from what it had committed; and another process that asks.
+    """A trainer that commits, may be killed anywhere and continues from its last commit, and a process that reads.
 
-    Invariants: a record is of one commit; rollouts never go back, for whoever asks.
+    Invariants: a record is of one commit; for each reader the number of rollouts never goes back.
     """
     words = Words()
     segment: Any = words.create("account", account_fields())
@@ -56,7 +56,7 @@ def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
 def flushing(*, flushes: int = 3, kills: int = 2) -> Scenario:
     """A trainer that flushes rollouts into its replay, is killed anywhere, and goes on with what is there.
 
-    Invariants: what holds is of one flush, and all of it.
+    Invariant: the valid record is of one flush, and complete.
     """
     words = Words()
     segment: Any = words.create("replay", flushed_fields(2))
@@ -84,7 +84,7 @@ def _flushed(number: int) -> list[list[Any]]:
 def holding(kind: type[Rollouts] = Rollouts, *, snapshots: int = 2, kills: int = 1) -> Scenario:
     """A trainer that asks a simulator for snapshots, and may be killed and ask anew.
 
-    Invariants: what was answered is there before it is said to be, and has the rows that were asked for.
+    Invariant: a snapshot is complete before it is announced, and begins with the rollout that was asked for.
     """
     words = Words()
     segment: Any = words.create("rollouts", rollouts_fields())

@@ -1,4 +1,4 @@
-"""Barriers and all-gathers under every interleaving of learners that may be killed; and what slips would come to."""
+"""Barriers and all-gathers under every interleaving of learners that may be killed; bugs in them are found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.interleavings import mutants
 from tests.interleavings.barriers import passing
 from tests.interleavings.explore import explore
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 
 @pytest.mark.parametrize(
@@ -23,33 +23,33 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
     ],
     ids=["four", "told to end", "back", "three learners", "all-gather", "all-gather, told to end"],
 )
-def test_a_barrier_is_passed_by_all_who_live_or_by_none_and_all_hear_the_same(changed: dict[str, object]) -> None:
+def test_all_living_learners_pass_a_barrier_or_none_and_all_read_the_same_numbers(changed: dict[str, object]) -> None:
     found = explore(passing(**changed))  # type: ignore[arg-type]
     print(found)
     assert not found.violation, found
 
 
 @pytest.mark.parametrize("mutant", [mutants.WordFirst, mutants.OneTable, mutants.MissedInHaste, mutants.MissedUnasked])
-def test_a_slip_in_barriers_is_caught(mutant: type[mutants.SharedBarrier]) -> None:
+def test_bugs_in_barriers_are_found(mutant: type[mutants.SharedBarrier]) -> None:
     found = explore(passing(mutant))
     print(found)
     assert found.violation
 
 
-def test_a_place_that_is_given_again_is_caught() -> None:
+def test_a_barrier_that_a_killed_learner_can_rejoin_is_found() -> None:
     found = explore(passing(mutants.PlaceGivenAgain, back=True))
     print(found)
     assert found.violation
 
 
 @pytest.mark.parametrize("mutant", [mutants.OneRow, mutants.ShownTooLate])
-def test_a_slip_in_all_gathers_is_caught(mutant: type[mutants.SharedBarrier]) -> None:
+def test_bugs_in_all_gathers_are_found(mutant: type[mutants.SharedBarrier]) -> None:
     found = explore(passing(mutant, gathers=True))
     print(found)
     assert found.violation
 
 
-def test_who_leaves_an_all_gather_when_told_is_caught() -> None:
+def test_an_all_gather_that_a_stopped_learner_leaves_is_found() -> None:
     found = explore(passing(mutants.LeavesWhenTold, gathers=True, told=True))
     print(found)
     assert found.violation

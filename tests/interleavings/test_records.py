@@ -1,4 +1,4 @@
-"""The account, a replay's flushes and the words of snapshots under every interleaving and kill; and slips in them."""
+"""The account, a replay's flushes and the words of snapshots under every interleaving and kill; bugs are found."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.interleavings import mutants
 from tests.interleavings.explore import Scenario, explore
 from tests.interleavings.records import accounting, flushing, holding
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 
 @pytest.mark.parametrize("scenario", [pytest.param(accounting, marks=pytest.mark.nightly), flushing, holding])
-def test_records_are_of_one_moment(scenario: Callable[[], Scenario]) -> None:
+def test_a_record_holds_the_values_of_one_commit(scenario: Callable[[], Scenario]) -> None:
     found = explore(scenario())
     print(found)
     assert not found.violation, found
@@ -32,7 +32,7 @@ def test_records_are_of_one_moment(scenario: Callable[[], Scenario]) -> None:
         (flushing, flushed, mutants.CommitsFirst),
     ],
 )
-def test_a_slip_in_records_is_caught(
+def test_bugs_in_records_are_found(
     monkeypatch: pytest.MonkeyPatch, scenario: Callable[[], Scenario], module: ModuleType, mutant: type[CommittedRecord]
 ) -> None:
     monkeypatch.setattr(module, "CommittedRecord", mutant)
@@ -41,7 +41,7 @@ def test_a_slip_in_records_is_caught(
     assert found.violation
 
 
-def test_a_slip_in_asking_for_snapshots_is_caught() -> None:
+def test_a_bug_in_asking_for_snapshots_is_found() -> None:
     found = explore(holding(mutants.AskedFirst))
     print(found)
     assert found.violation

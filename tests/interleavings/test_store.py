@@ -1,4 +1,4 @@
-"""The parameter store under every interleaving of learners that may be killed; and what slips in it would come to."""
+"""The parameter store under every interleaving of learners that may be killed; bugs in it are found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interleavings import mutants
 from tests.interleavings.chunks import filling, updating
 from tests.interleavings.explore import explore
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 
 @pytest.mark.parametrize(
@@ -20,20 +20,20 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
     [pytest.param({"chunks": 2}, marks=pytest.mark.nightly), {"rollouts": 3, "kills": 0}],
     ids=["killed", "three rollouts"],
 )
-def test_every_update_is_in_every_chunk_once_and_no_chunk_is_half(changed: dict[str, Any]) -> None:
+def test_every_update_is_in_every_chunk_once_and_chunks_are_read_whole(changed: dict[str, Any]) -> None:
     found = explore(updating(**changed))
     print(found)
     assert not found.violation, found
 
 
-def test_whoever_fills_the_store_does_so_alone_and_whole() -> None:
+def test_one_learner_alone_fills_the_whole_store() -> None:
     found = explore(filling())
     print(found)
     assert not found.violation, found
 
 
 class OneWordByItself(SharedStore):
-    """Of each record the word that is asked for is read, whatever is written meanwhile."""
+    """Each word of a record is read by itself, whatever is written meanwhile."""
 
     def _recorded(self, *words: str) -> Any:
         columns = [LearnerRecord._fields.index(word) for word in words]
@@ -52,14 +52,14 @@ class OneWordByItself(SharedStore):
         OneWordByItself,
     ],
 )
-def test_a_slip_in_updates_is_caught(mutant: type[SharedStore]) -> None:
+def test_bugs_in_updates_of_the_store_are_found(mutant: type[SharedStore]) -> None:
     found = explore(updating(mutant, guarded=False, kills=int(mutant != OneWordByItself), rollouts=3))
     print(found)
     assert found.violation
 
 
 @pytest.mark.parametrize("mutant", [mutants.LockLetGo, mutants.FilledFirst])
-def test_a_slip_in_filling_is_caught(mutant: type[SharedStore]) -> None:
+def test_bugs_in_filling_the_store_are_found(mutant: type[SharedStore]) -> None:
     found = explore(filling(mutant, guarded=False))
     print(found)
     assert found.violation

@@ -1,4 +1,4 @@
-"""Blocks and rollouts under every interleaving of simulators, server and trainer; and what slips would come to."""
+"""Blocks and rollouts under every interleaving of simulators, server and trainer; bugs in them are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.interleavings import mutants
 from tests.interleavings.explore import explore
 from tests.interleavings.turns import admitting, playing
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 
 @pytest.mark.parametrize(
@@ -24,27 +24,27 @@ pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes se
     ],
     ids=["one block", "two blocks", "trainer killed", "two simulators"],
 )
-def test_rows_are_read_whole_once_and_by_all_alike(changed: dict[str, Any]) -> None:
+def test_rows_are_read_whole_and_once_and_processes_agree_on_participants(changed: dict[str, Any]) -> None:
     found = explore(playing(**changed))
     print(found)
     assert not found.violation, found
 
 
 @pytest.mark.slow
-def test_what_a_killed_simulator_leaves_is_learned_or_counted_and_nobody_waits_for_it() -> None:
+def test_steps_of_a_killed_simulator_are_learned_or_counted_and_no_process_waits_for_it() -> None:
     found = explore(playing(members=2, rollouts=1, killed=["simulator-0"]))
     print(found)
     assert not found.violation, found
 
 
 @pytest.mark.slow
-def test_a_member_that_is_listed_later_is_answered_together_with_the_others() -> None:
-    """In the first 400,000 states; the whole space is larger. Before the word ``listed``, 100,000 had a violation."""
+def test_a_simulator_listed_later_is_answered_together_with_the_others() -> None:
+    """In the first 400,000 states; there are more. Before there was the word ``listed``, 100,000 had a violation."""
     with pytest.raises(MemoryError, match="more than 400,000 states"):  # a violation ends the search before
         print(explore(playing(members=2, rollouts=1, late=True)))
 
 
-def test_nobody_acts_for_a_simulator_that_is_being_admitted() -> None:
+def test_no_action_is_chosen_for_a_simulator_that_is_being_admitted() -> None:
     found = explore(admitting())
     print(found)
     assert not found.violation, found
@@ -62,13 +62,13 @@ def test_nobody_acts_for_a_simulator_that_is_being_admitted() -> None:
         pytest.param("due", mutants.ReadAtOnce, {"members": 2}, marks=pytest.mark.nightly),
     ],
 )
-def test_a_slip_in_turns_is_caught(part: str, mutant: type[Any], changed: dict[str, Any]) -> None:
+def test_bugs_in_blocks_and_rollouts_are_found(part: str, mutant: type[Any], changed: dict[str, Any]) -> None:
     found = explore(playing({part: mutant}, **changed))
     print(found)
     assert found.violation
 
 
-def test_a_slip_in_the_account_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_account_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(account, "CommittedRecord", mutants.CommitsFirst)
     found = explore(playing(killed=["trainer"]))
     print(found)

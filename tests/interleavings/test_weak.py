@@ -1,4 +1,4 @@
-"""Which fences the protocols would need where words are in no order, as on ARM; on x86 none of them is."""
+"""Fences that the protocols would need on processors with a weak order, such as ARM; x86 needs none of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.interleavings.turns import playing
 from tests.interleavings.weak import Fence, Relaxed
 from tests.interleavings.weights import publishing
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 TURNS = ("observed", "acted", "completed", "open", "joined")
 
@@ -36,22 +36,22 @@ def relaxed(scenario: Scenario, fences: Collection[Fence]) -> Found:
         (gathers, [("before", "store", "arrived"), ("after", "load", "arrived")]),
     ],
 )
-def test_without_order_each_of_these_fences_is_needed_and_no_other(
+def test_on_weak_memory_each_of_these_fences_is_needed_and_no_other(
     scenario: Callable[[], Scenario], fences: list[Fence]
 ) -> None:
     print(found := relaxed(scenario(), fences))
     assert not found.violation, found
     for fence in fences:
         found = relaxed(scenario(), [other for other in fences if other != fence])
-        assert found.violation, f"nobody needs a fence {' '.join(fence)}"
+        assert found.violation, f"the fence {' '.join(fence)} is not needed"
 
 
-def test_without_order_blocks_need_fences() -> None:
+def test_on_weak_memory_blocks_need_fences() -> None:
     assert relaxed(playing(), []).violation
 
 
 @pytest.mark.slow
-def test_fences_at_the_words_of_turns_are_enough_for_blocks() -> None:
+def test_on_weak_memory_fences_at_the_words_of_turns_are_enough_for_blocks() -> None:
     places = (("before", "store"), ("after", "load"))
     print(found := relaxed(playing(), [(*place, word) for word in TURNS for place in places]))
     assert not found.violation, found

@@ -1,4 +1,4 @@
-"""Weights and messages under every interleaving of a writer and a reader; and what slips in them would come to."""
+"""Weights and messages under every interleaving of a writer and a reader; bugs in them are found."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.interleavings.explore import Scenario, explore
 from tests.interleavings.messages import posting
 from tests.interleavings.weights import of_rollouts, publishing
 
-pytestmark = pytest.mark.timeout(300)  # of one core that is shared; it takes seconds
+pytestmark = pytest.mark.timeout(300)  # it takes seconds, but other processes may share the core
 
 
 @pytest.mark.parametrize("scenario", [publishing, of_rollouts, pytest.param(posting, marks=pytest.mark.nightly)])
-def test_no_interleaving_and_no_kill_tears_weights_or_turns_them_back(scenario: Callable[[], Scenario]) -> None:
+def test_published_weights_and_messages_are_read_whole_and_never_go_back(scenario: Callable[[], Scenario]) -> None:
     found = explore(scenario())
     print(found)
     assert not found.violation, found
 
 
-def test_the_mutants_are_mutants_of_what_is_right() -> None:
+def test_the_base_class_of_the_mutants_has_no_bug() -> None:
     assert not explore(publishing(mutants.Reordered, versions=2)).violation
 
 
@@ -36,15 +36,15 @@ def test_the_mutants_are_mutants_of_what_is_right() -> None:
         mutants.NoSecondLook,
     ],
 )
-def test_a_slip_in_published_weights_is_caught(mutant: type[mutants.Published]) -> None:
+def test_bugs_in_published_weights_are_found(mutant: type[mutants.Published]) -> None:
     found = explore(publishing(mutant))
     print(found)
     assert found.violation
     found = explore(posting(mutants.in_mailbox(mutant), posts=4))
-    assert found.violation, "in a mailbox it is not"
+    assert found.violation, "the bug is not found in a mailbox"
 
 
-def test_a_message_that_is_used_twice_is_caught() -> None:
+def test_a_mailbox_that_uses_a_message_twice_is_found() -> None:
     found = explore(posting(mutants.VersionOfTheNext))
     print(found)
     assert found.violation

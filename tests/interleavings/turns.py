@@ -1,8 +1,8 @@
 """Blocks, rollouts and the account: simulators, an inference server and a trainer, of which one may be killed.
 
 Simulators are real Groups of one environment that counts its steps; the trainer's rollouts are those of real
-RolloutMembers; the server answers what ``due_rows`` says. Only networks, learning and messages are left out: an action
-is a function of its observation, and orders are words that a supervisor raises.
+RolloutMembers; the server answers the rows of ``due_rows``. Only networks, learning and messages are left out: an
+action is a function of its observation, and orders are words that a supervisor raises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def action_of(observation: float) -> int:
 
 
 class Counting:
-    """An environment whose observation says which member's it is and how many steps it has made."""
+    """An environment whose observation says which member it belongs to and how many steps it has made."""
 
     spec = EnvSpec(observation_shape=(), observation_dtype="float32", actions=2, frames_per_step=1)
     count = 1
@@ -62,7 +62,7 @@ class Counting:
 
 
 class Play:
-    """All groups of a small run, over words."""
+    """A small run over words of the explorer."""
 
     def __init__(
         self, kinds: dict[str, type[Any]], members: int, rollouts: int, blocks: int, horizon: int, late: bool
@@ -141,7 +141,7 @@ class Play:
         return 0
 
     def _listed(self) -> list[int]:
-        """Who takes part by the newest order: the first member from the beginning, the others once they are listed."""
+        """Return the living members of the newest order: the first one always, the others once they are listed."""
         late = (
             range(1, len(self.members)) if len(self.members) > 1 and (not self.late or self.told["listed"][0]) else ()
         )
@@ -194,7 +194,7 @@ class Play:
         return Member(id=identity(self.names[member]), segment=Shm(self.names[member]))
 
     def _see(self, rollout: int, blocks: Blocks) -> int:
-        """Steps of a block, of which every row must follow from the one before."""
+        """Check that every row of a block follows from the row before; return the number of steps."""
         observation = np.asarray(blocks.block("observation", 0, rollout)).ravel()
         first = 100 * (blocks.number + 1) + (rollout - blocks.joined) * self.horizon
         expected = [first + t for t in range(self.horizon + 1)]
@@ -208,7 +208,7 @@ class Play:
         return self.horizon
 
     def _see_that_all_meant(self, rollout: int, learned: set[int]) -> None:
-        """The server must have asked about the same members, but for those that have died since."""
+        """Check that the server answered the same members, apart from those that have died since."""
         mask = int(self.asked["of"][rollout])
         asked = {member for member in range(len(self.members)) if mask >> member & 1}
         expect(learned <= asked, f"rollout {rollout} is learned of {learned}, and was answered for {asked}")
@@ -228,7 +228,7 @@ class Play:
         )
 
     def _produced(self, blocks: Blocks) -> int:
-        """Steps that a member has made, as its words say."""
+        """Return the number of steps that a member has made, by its words."""
         if blocks.joined < 0:
             return 0
         return (
@@ -251,11 +251,11 @@ def playing(
     killed: Sequence[str] = (),
     late: bool = False,
 ) -> Scenario:
-    """A small run. ``killed``: who may be: a simulator, which does not come back, or the trainer, which does.
-    ``late``: all members but the first are listed at some time, and not from the beginning.
+    """A small run. ``killed``: processes that may die: a simulator, which does not come back, or the trainer, which
+    does. ``late``: all members but the first are listed later, and not from the beginning.
 
-    Invariants: no row is read before it is written whole, no block is written over before it is learned; everybody
-    means the same participants; steps made are used, dropped or in flight.
+    Invariants: no row is read before it is written whole; no block is written over before it is learned; all processes
+    agree on the participants; steps made are used, dropped or in flight.
     """
     play = Play(kinds or {}, members, rollouts, blocks, horizon, late)
     processes = [

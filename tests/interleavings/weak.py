@@ -1,10 +1,10 @@
-"""Processors that order less than x86: what runs of the same protocols would need there. A report, no requirement.
+"""Processors with a weaker order than x86, such as ARM: which fences the protocols would need. Runs need only x86.
 
-``Relaxed`` is a machine without order between words, as ARM may be: a store is seen by others at any time, or not for
-long, whatever was stored before it; a load may be made early and give an older value, but never one older than this
-process has seen of that word. Fences (ARM's dmb ish) put loads and stores of their process in order, as those of C11 do
-(Lahav et al. 2017, without stores that are made before an earlier load, which only shows in code without conditions).
-Locks are system calls and order everything. Nobody is killed here.
+``Relaxed`` is a machine without order between words. Others may see a store at any time, whatever was stored before it.
+A load may be made early and give an older value of the word, but none older than this process has seen. Fences (ARM's
+dmb ish) put loads and stores of their process in order, as those of C11 do (Lahav et al. 2017, without stores that are
+made before an earlier load, which only shows in code without conditions). Locks are system calls and order everything.
+No process is killed here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 View = tuple[int, ...]
-"""The oldest value of each word that may still be seen."""
+"""For each word the number of the oldest value that may still be seen."""
 Fence = tuple[str, str, str]
-"""Before or after a load or store of which field."""
+"""("before" or "after", "load" or "store", field)."""
 Shared = tuple[tuple[tuple[tuple[Any, View], ...], ...], tuple[tuple[View, View, View], ...], View]
-"""Of each word all values with what is seen along with them; of each process what it sees, what it will see after its
-next fence, and what others see along with its stores; and what is seen by who takes a lock."""
+"""For each word all its values, each with the view that comes with it; for each process its view, its view after the
+next fence, and the view that its stores carry; and the view that a lock gives."""
 
 
 class Relaxed:
@@ -29,7 +29,7 @@ class Relaxed:
         self.names: list[str] = []
 
     def name(self, names: Iterable[str]) -> Relaxed:
-        """Say what words are called: a fence is by what stands between the segment's name and the index."""
+        """Set the names of words; a fence names the field, which stands between the segment's name and the index."""
         self.names = [name.split(".")[-1].split("[")[0] for name in names]
         return self
 

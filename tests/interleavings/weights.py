@@ -24,10 +24,10 @@ def weights_of(version: int, life: int) -> list[float]:
 def publishing(
     kind: type[Published] = Published, *, versions: int = 4, reads: int = 2, kills: int = 1, patient: bool = False
 ) -> Scenario:
-    """A writer of so many versions, which is killed anywhere and comes back, and a reader of the newest.
+    """A writer of versions, which may be killed anywhere and comes back, and a reader of the newest version.
 
-    ``patient``: who is overtaken again and again may give up, where stores may take for ever to arrive.
-    Invariants: what is read is whole and of the version it is said to be; versions never go back.
+    ``patient``: a reader that is overtaken again and again may give up, because stores may take for ever to arrive.
+    Invariants: weights are read whole and with their own version; versions never go back.
     """
     words = Words()
     published = kind(words.create("weights", weights_fields(SIZE)))
@@ -57,7 +57,7 @@ def publishing(
 
 
 def of_rollouts(kind: type[Published] = Published, *, versions: int = 4, kills: int = 1) -> Scenario:
-    """Likewise, and a reader that wants the version it has been told of, while newer ones are written."""
+    """The same writer, and a reader of the version that was the newest, while newer ones are written."""
     words = Words()
     published = kind(words.create("weights", weights_fields(SIZE)))
 

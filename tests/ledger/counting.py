@@ -1,9 +1,9 @@
-"""A network whose weights are the ledger: each row has three of its own, which say how often it was learned from.
+"""A network whose weights count how often each row (an environment step) was learned from.
 
-The three lie in the three parts of the flat vector, as do an async store's chunks. The loss has slope -1 in the weights
-of every row that is learned from, and the optimizer of ``OPTIMIZER`` goes one whole unit down such a slope; so whatever
-becomes of gradients, in which order they are applied, lost, repeated or adopted, the final weights are the counts.
-Rows are known by what ``tests.ledger.env:Ledger`` writes into observations.
+Each row has three weights, one in each of three parts of the flat vector, as a store in mode async has chunks. The loss
+has slope -1 in the weights of every row of a batch, and the optimizer ``OPTIMIZER`` adds 1 for such a slope. So the
+final weights are the counts, whether gradients were applied, lost, repeated or adopted, in any order. A row is
+identified by its observation, which ``tests.ledger.env:Ledger`` writes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from actorlearn.algorithms.interface import Batch
 from tests.ledger.env import Shown, read
 
 ROWS = 1024
-"""Most rows of a history; row 0 counts minibatches."""
+"""Maximum number of rows of a history; index 0 counts minibatches."""
 PARTS = 3
 OPTIMIZER = {
-    # The root of the mean of squares is that of epsilon, exactly: what is added to it is lost in float32.
+    # sqrt(mean square + epsilon) is exactly 16, because in float32 the mean square is too small to change it.
     "name": "rmsprop",
     "learning_rate": 16.0,
     "learning_rate_final": 16.0,
@@ -34,39 +34,37 @@ OPTIMIZER = {
 }
 
 Row = tuple[int, int, int]
-"""Stream, nonce and number of what an action was chosen from: the step is the one that this action took."""
+"""(stream, nonce, number) of an observation; it stands for the step whose action was chosen from it."""
 
 
 def row_of(shown: Shown) -> Row:
-    """The row that an observation is."""
+    """Return the row of an observation."""
     return shown.stream, shown.nonce, shown.number
 
 
 class Numbers:
-    """A number for each row that there was, in the order in which they were met."""
+    """Numbers for rows, from 1, in the order in which the rows are first seen."""
 
     def __init__(self) -> None:
-        """None was."""
         self.of: dict[Row, int] = {}
 
     def __call__(self, row: Row) -> int:
-        """The number of a row, from 1."""
+        """Return the number of a row."""
         number = self.of.setdefault(row, len(self.of) + 1)
         assert number < ROWS, "more rows than the network has weights for"
         return number
 
 
 class Counting(nn.Module):
-    """Says the same of every observation; its weights are moved by ``counting`` alone."""
+    """Returns zeros for every observation; only the loss ``counting`` moves its weights."""
 
     def __init__(self, observation_shape: tuple[int, ...], heads: Mapping[str, int]) -> None:
-        """So many heads as are asked for."""
         super().__init__()
         self.heads = dict(heads)
         self.counts = nn.Parameter(torch.zeros(PARTS, ROWS))
 
     def forward(self, observation: Tensor) -> dict[str, Tensor]:
-        """Zeros, with a gradient of zeros: outputs without one are refused."""
+        """Return zeros with a gradient of zeros, because outputs without a gradient are refused."""
         nothing = 0.0 * self.counts[0, 0]
         return {
             name: observation.new_zeros((len(observation), size), dtype=torch.float32) + nothing
@@ -78,9 +76,9 @@ Loss = Callable[[Mapping[str, Tensor], Batch, float], tuple[Tensor, dict[str, Te
 
 
 def counting(network: nn.Module, numbers: Numbers, replayed: bool, said: Callable[[list[Row]], float]) -> Loss:
-    """A loss that counts: the rows of a batch, or minibatches where these are drawn from a replay.
+    """Return a loss that counts the rows of a batch, or minibatches if they are drawn from a replay.
 
-    ``said`` is told the rows, and answers with the number of learners whose gradients are averaged.
+    ``said`` gets the rows, and returns the number of learners whose gradients are averaged.
     """
     counts = next(network.parameters())
 
@@ -100,7 +98,7 @@ def counting(network: nn.Module, numbers: Numbers, replayed: bool, said: Callabl
 
 
 def counts_of(weights: Any) -> np.ndarray[Any, Any]:
-    """Counts [PARTS, ROWS] that flat weights hold, and statistics are left out."""
+    """Return the counts [PARTS, ROWS] of flat weights, without statistics of normalisation."""
     flat = np.asarray(weights, np.float32)[: PARTS * ROWS]
     counts = flat.reshape(PARTS, ROWS)
     assert np.isfinite(counts).all()

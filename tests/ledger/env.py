@@ -1,12 +1,12 @@
-"""An environment whose every observation says which row it is, and by a checksum that it is whole.
+"""An environment whose observations identify themselves, with a checksum that shows damage.
 
-``env.id: tests.ledger.env:Ledger``. A row's identity is (stream, nonce, number): the stream follows from the seed, the
-nonce is 0 or this object's own, and number counts what this object has shown, resets included. So whoever sees a row
-anywhere knows where it came from, and what should have come before and after it. ``read`` and ``read_all`` undo
+``env.id: tests.ledger.env:Ledger``. The identity is (stream, nonce, number): the stream follows from the seed, the
+nonce is 0 or unique to this environment, and the number counts its observations, resets included. So the identity says
+which environment made an observation, and which observations come before and after it. ``read`` and ``read_all`` undo
 ``written``.
 
-With ``ACTORLEARN_TEST_LEDGER=<folder>`` in the environment every object has a nonce, and a page in a file there, mapped
-so that it outlives SIGKILL: what was produced, by its counters (``produced``).
+If ``ACTORLEARN_TEST_LEDGER=<folder>`` is set, each environment draws a nonce, and keeps its counters in a mapped file
+of that folder, which survives SIGKILL; ``produced`` reads these files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy.typing as npt
 VARIABLE = "ACTORLEARN_TEST_LEDGER"
 ACTIONS = 4
 MOST_STEPS = 12
-"""Most steps of a game; the fewest are one."""
+"""Maximum number of steps of a game; the minimum is 1."""
 
 _IDENTITY = struct.Struct("<IIIIQI")
 _CRC = struct.Struct("<I")
@@ -47,24 +47,24 @@ class Shown(NamedTuple):
     step: int
     """Step of the game; 0 is a reset."""
     number: int
-    """Number among all that this environment has shown, from 0."""
+    """Number among all observations of this environment, from 0."""
     actions: int
     """CRC-32 of the game's actions so far."""
 
 
 class Produced(NamedTuple):
-    """Production of one environment until now, or until it was killed."""
+    """Counters of one environment, now or when it was killed."""
 
     stream: int
     nonce: int
     shown: int
-    """Observations: steps and resets; numbers are below it."""
+    """Number of observations, of steps and resets."""
     steps: int
     games: int
 
 
 class DamagedRowError(ValueError):
-    """An observation that no ``Ledger`` has made: poison, torn, or of two rows."""
+    """An observation that no ``Ledger`` wrote: poison, or parts of two rows."""
 
 
 class Ledger(gymnasium.Env[Observation, np.int64]):
@@ -75,7 +75,7 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
         self.observation_space = gymnasium.spaces.Box(0, 255, (BYTES,), np.dtype(dtype).type)
         self.action_space = gymnasium.spaces.Discrete(ACTIONS)
         self._dtype = dtype
-        folder = os.environ.get(VARIABLE) if "describe" not in sys.argv else None  # whose steps are of no run
+        folder = os.environ.get(VARIABLE) if "describe" not in sys.argv else None  # its steps belong to no run
         self.nonce = secrets.randbits(32) | 1 if folder else 0
         self._page = _mapped(Path(folder, f"{os.getpid()}-{self.nonce:08x}")) if folder else None
         self._stream = self._game = self._step = self._shown = self._steps = self._actions = 0
@@ -84,7 +84,7 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A game of a length, and with an end, drawn from the environment's generator."""
+        """Begin a game; its length and kind of end are drawn from the environment's generator."""
         super().reset(seed=seed, options=options)
         if seed is not None:
             self._stream = zlib.crc32(str(seed).encode())
@@ -104,7 +104,7 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
         return observation, reward, over and self._terminates, over and not self._terminates, {}
 
     def show(self) -> tuple[Observation, float]:
-        """The observation of what is shown now, and the reward that leads to it."""
+        """Return the next observation and its reward."""
         shown = Shown(self._stream, self.nonce, self._game, self._step, self._shown, self._actions)
         self._shown += 1
         if self._page is not None:
@@ -112,12 +112,12 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
         return written(shown, self._dtype), reward_of(shown.stream, shown.number)
 
     def state(self) -> dict[str, Any]:
-        """Everything that the next rows follow from, but for the nonce, as plain numbers."""
+        """Return, as plain numbers, all that decides the next rows, except the nonce."""
         names = ("_stream", "_game", "_step", "_shown", "_steps", "_actions", "_length", "_terminates")
         return {"generator": self.np_random.bit_generator.state, **{name: getattr(self, name) for name in names}}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what ``state`` gave."""
+        """Continue from what ``state`` returned."""
         state = dict(state)
         self.np_random.bit_generator.state = state.pop("generator")
         for name, value in state.items():
@@ -125,12 +125,12 @@ class Ledger(gymnasium.Env[Observation, np.int64]):
 
 
 def reward_of(stream: int, number: int) -> float:
-    """Reward of a row, exact in float32; that of a reset counts nowhere."""
+    """Return the reward of a row, exact in float32; rewards of resets are not used."""
     return ((stream + number) * 2654435761 % 2**32 >> 24) / 16
 
 
 def written(shown: Shown, dtype: str = "uint8") -> Observation:
-    """The observation that says this."""
+    """Return the observation with this identity."""
     data = _IDENTITY.pack(*shown)
     return np.frombuffer(data + _CRC.pack(zlib.crc32(data)), np.uint8).astype(dtype)
 
@@ -139,7 +139,7 @@ def read(observation: Observation) -> Shown:
     """Read an observation's identity; raises DamagedRowError."""
     data = np.asarray(observation).astype(np.uint8).tobytes()
     if len(data) != BYTES or _CRC.unpack_from(data, _IDENTITY.size)[0] != zlib.crc32(data[: _IDENTITY.size]):
-        raise DamagedRowError(f"not as it was made: {data.hex()}")
+        raise DamagedRowError(f"damaged observation: {data.hex()}")
     return Shown(*_IDENTITY.unpack_from(data))
 
 
@@ -149,7 +149,7 @@ def read_all(observations: Observation) -> list[Shown]:
 
 
 def produced(folder: Path) -> list[Produced]:
-    """Production of all environments that were told of this folder; those that showed nothing are left out."""
+    """Return the counters of all environments of this folder that have made observations."""
     pages = [Produced(*_PAGE.unpack_from(path.read_bytes())) for path in sorted(folder.iterdir())]
     return [page for page in pages if page.shown]
 

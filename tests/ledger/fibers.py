@@ -1,7 +1,7 @@
-"""Processes as fibers of one process: threads of which one runs at a time, until it waits, ends or is killed.
+"""Fibers that stand for processes: threads of which one runs at a time, until it waits, ends or is killed.
 
-What a process waits by is ``pause`` here, so who runs when is decided by whoever resumes the fibers, and is the same
-each time. A fiber that is killed keeps nothing that the kernel would have taken: its descriptors, and so its locks.
+Every wait of a process becomes ``pause``, so the caller of ``resume`` decides which fiber runs, and the order is the
+same each time. When a fiber has ended, its descriptors are closed and its locks released, as the kernel does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from actorlearn.failpoints import Killed
 
 LIMIT_S = 50.0
-"""Longest that a fiber may run without waiting: it is stuck in something that no other fiber can end."""
+"""Seconds that a fiber may run without waiting; then it counts as stuck."""
 
 
 class Fiber:
@@ -28,14 +28,14 @@ class Fiber:
         self.ended = self.killed = False
         self.error: BaseException | None = None
         self.descriptors: dict[int, int] = {}
-        """Open ones, each with its inode."""
+        """Open descriptors, each with its inode."""
         self._doomed = False
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
         self._thread = threading.Thread(target=self._main, args=(work,), name=name, daemon=True)
         self._thread.start()
 
     def resume(self) -> None:
-        """Let it run until it waits."""
+        """Let the fiber run until it waits or ends."""
         global _running
         before, _running = _running, self
         self._go.release()
@@ -49,7 +49,7 @@ class Fiber:
             self._close_descriptors()
 
     def kill(self) -> None:
-        """End it where it waits."""
+        """Kill the fiber where it waits."""
         while not self.ended:
             self._doomed = True
             self.resume()
@@ -87,19 +87,19 @@ _open, _close = os.open, os.close
 
 
 def running() -> Fiber | None:
-    """The fiber that calls this; None for who is none."""
+    """Return the calling fiber; None outside of fibers."""
     return _running
 
 
 def pause() -> None:
-    """Wait, as the fiber that calls this; who is none does not wait."""
+    """Let the calling fiber wait; do nothing outside of fibers."""
     if _running is not None:
         _running.pause()
 
 
 @contextmanager
 def keeping_descriptors() -> Iterator[None]:
-    """Know which fiber has opened what."""
+    """Record which fiber opens which descriptors."""
 
     def opened(*arguments: object, **options: object) -> int:
         descriptor: int = _open(*arguments, **options)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
-"""All histories with one fault: every failpoint that a trainer comes to, in every mode, with every kind of algorithm.
+"""Histories with one fault: at every failpoint that a trainer reaches, in every mode, with every kind of algorithm.
 
-A history is a small run in which one trainer dies at the nth hit of a failpoint. Then it is started again by the
-supervisor (``restart``), or so is a simulator of its own that dies while it is away (``both``), or everything has died
-with it and the run is resumed from its checkpoints (``resume``). Which failpoints there are to come to is found by
-playing the same run without a fault. ``drained`` are runs that are stopped, in each turn of a rollout, and resumed.
+A history is a small run in which one trainer dies at the nth hit of a failpoint. With ``restart`` the supervisor
+restarts the trainer. With ``both`` one of its simulators dies too, before the trainer is back. With ``resume`` the
+whole run dies with the trainer, and is resumed from its checkpoints. A run without a fault shows which failpoints
+there are. ``drained`` plays runs that are stopped in a given turn, and resumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WAYS = ("restart", "both", "resume")
 
 @dataclass(frozen=True)
 class History:
-    """One of them."""
+    """One death of a trainer in a run."""
 
     mode: str
     algorithm: str
@@ -58,7 +58,7 @@ class History:
     way: str
 
     def __str__(self) -> str:
-        """As a test is called."""
+        """Return the name of the history in reports."""
         return f"{self.mode}-{self.algorithm}-{self.place}@{self.nth}-{self.way}"
 
 
@@ -75,7 +75,7 @@ def victim(mode: str) -> str:
 
 @cache
 def hits(mode: str, algorithm: str) -> dict[str, int]:
-    """Number of times that the victim comes to each failpoint when nobody dies; the balance of that run is right."""
+    """Return how often the victim reaches each failpoint if no process dies; that run must have no violations."""
     with _world(mode, algorithm) as world:
         assert world.run() == 0, world.summary
         assert violations(world) == []
@@ -91,7 +91,7 @@ def histories(mode: str, algorithm: str) -> Iterator[History]:
 
 
 def played(history: History) -> list[str]:
-    """Violations of a history; empty where nothing is."""
+    """Play a history; return its violations."""
     with _world(history.mode, history.algorithm) as world:
         world.power_cut = history.way == "resume"
         if history.way == "both":
@@ -102,22 +102,22 @@ def played(history: History) -> list[str]:
             world.power_cut, world.expected = False, {"not_resumed"}
             return _resumed(world)
         if not world.arms.acted:
-            return [*violations(world), "it never came to that place"]
+            return [*violations(world), "the trainer never reached the failpoint"]
         world.expected = {"rolled_back"}
         if not world.has_come(victim(history.mode)):
-            return world.errors  # the run ends: it left nothing, and whoever started it hears of it
+            return world.errors  # a death before the trainer is ready ends the run, which has learned nothing
         return violations(world)
 
 
 def _while_it_is_away(world: World) -> None:
-    """Kill the last simulator of the victim once that is dead."""
+    """Kill the last simulator of the victim once the victim is dead."""
     name = "simulator-1" if world.victim == "trainer.0" else "simulator-3"
     if world.arms.acted and f"{name}.0" not in world.cut and (worker := world.present(name)):
         world.kill(worker.key[0])
 
 
 def drained(mode: str, algorithm: str, turn: int, lagging: bool = False) -> list[str]:
-    """Violations of a run that is saved, stopped a turn later, and resumed; ``lagging``: and drops stale rows."""
+    """Return violations of a run that is saved, then stopped and resumed; with ``lagging`` it drops stale rows."""
     changed: Sections = {"algorithm": {"max_policy_lag": 0, "on_policy_lag": "drop"}, "simulators": {"blocks": 4}}
     with _world(mode, algorithm, changed if lagging else {}) as world:
         world.expected = {"stale"} if lagging else set()
@@ -135,7 +135,7 @@ def drained(mode: str, algorithm: str, turn: int, lagging: bool = False) -> list
 
 
 def _resumed(world: World) -> list[str]:
-    """Go on, with more steps to learn from where all had been learned; what was never saved cannot be."""
+    """Resume the run, with more total steps if it had learned all; without a checkpoint there are no violations."""
     try:
         world.run(resume=True)
     except RunError as error:
@@ -164,9 +164,9 @@ class _world:
 
 
 def a_choice(mode: str, way: str, share: int = 1) -> list[History]:
-    """A death at each failpoint of a mode, at its second hit, with one of the algorithms that come there.
+    """Return a death at each failpoint of a mode, at its second hit, with one of the algorithms that reach it.
 
-    ``share``: of so many failpoints one, each way another.
+    ``share``: choose one in this number of failpoints; each way chooses others.
     """
     there: dict[str, list[str]] = {}
     for algorithm in ALGORITHMS:
@@ -181,7 +181,7 @@ def a_choice(mode: str, way: str, share: int = 1) -> list[History]:
 
 
 def main() -> None:
-    """Play all of them, and say how many there are and what is wrong."""
+    """Play all histories, and print their number and violations."""
     count = 0
     for mode, algorithm in itertools.product(MODES, ALGORITHMS):
         every = list(histories(mode, algorithm))

@@ -1,7 +1,7 @@
-"""The fate of every row, by its identity, held against what the run says of itself.
+"""Checks of a run's counters against what became of each row.
 
-Everything here follows from what simulators produced, from final weights, and from rows that lie in replays and
-checkpoints; no counter of the run is trusted. ``violations`` is the whole of it.
+What became of a row follows from the steps that simulators produced, from the final weights, and from the contents of
+replays and checkpoints; no counter of the run is trusted. The entry point is ``violations``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.ledger.world import World
 
 
 def weights_of(world: World, learner: int = 0) -> Any:
-    """The weights that a learner ended with; of those that share a store, the store's."""
+    """Return the weights with which a learner ended; if learners share a store, those of the store."""
     if "store" not in world.kept:
         return world.trainers[learner].learning.weights.detach().numpy()
     store = world.kept["store"]
@@ -39,13 +39,13 @@ def weights_of(world: World, learner: int = 0) -> Any:
 
 
 def times_in(world: World, weights: Any) -> Counter[Row]:
-    """Number of times that each row is in weights: in that part of them where it is most often."""
+    """Return how often weights count each row, by the part that counts it most often."""
     counts = counts_of(weights).round(3).max(axis=0).tolist()
     return Counter({row: counts[number] for row, number in world.numbers.of.items() if counts[number]})
 
 
 def torn(world: World, weights: Any) -> list[Row]:
-    """Rows that are more often in one part of weights than in another."""
+    """Return rows that one part of the weights counts more often than another."""
     counts = counts_of(weights).round(3)
     uneven = counts.max(axis=0) != counts.min(axis=0)
     return [row for row, number in world.numbers.of.items() if uneven[number]]
@@ -64,7 +64,7 @@ def minibatches(world: World, learner: int = 0) -> float:
 
 
 def stored(world: World, learner: int = 0) -> Counter[Row]:
-    """Number of times that each step is a transition in a learner's replay, whose rings were never full."""
+    """Return how often each step is in a learner's replay, whose rings must never have been full."""
     segment = world.kept[f"replay-{learner}"]
     found: Counter[Row] = Counter()
     for ring, rows in enumerate(Flushed(segment).now.shown.tolist()):
@@ -79,32 +79,32 @@ def stored(world: World, learner: int = 0) -> Counter[Row]:
 
 @dataclass(frozen=True)
 class Balance:
-    """Production for a learner since its counts began, and what its account says of it."""
+    """Steps produced for one learner, and what its account says about them."""
 
     produced: int
-    """Before its own checkpoint, if it was resumed from one, and since the run was resumed."""
+    """Steps before its own checkpoint, if it was resumed from one, and in this life of the run."""
     steps: list[Step]
-    """Steps of this life."""
+    """Steps of this life of the run, which began with a start or a resume."""
     learned: int
     counts: StepCounts
     before: StepCounts
-    """Counts of the checkpoint that it was resumed from; 0 if that is another learner's."""
+    """Counts in the checkpoint from which it was resumed; 0 if that is another learner's checkpoint."""
 
 
 def balance(world: World, learner: int) -> Balance:
-    """The balance of the run's present life."""
+    """Return a learner's balance for the present life of the run."""
     steps = [step for step in world.produced[world.life :] if step.learner == learner]
     learned, counts = Account(world.kept[f"account-{learner}"]).read_committed()
     begun, before = 0, StepCounts()
     saved = world.resumed.get(learner)
-    if saved is not None and learner_of(saved.parent) == learner:  # else it counts from 0 with another's weights
+    if saved is not None and learner_of(saved.parent) == learner:  # else it counts from 0
         begun = world.saved[saved][learner] + learned_since(world, learner)
         before = msgspec.convert(checkpoint.load(saved).state["account"], StepCounts)
     return Balance(begun + len(steps), steps, learned, counts, before)
 
 
 def violations(world: World) -> list[str]:
-    """Everything that is not as it must be, in words; of a run that has come to its end."""
+    """Return all broken promises of a run that has ended, in words."""
     found = [*world.errors, *world.backwards]
     if world.summary.get("status") not in ("finished", "stopped"):
         return [*found, f"the run is {world.summary.get('status')}: {world.summary.get('error')}"]
@@ -144,15 +144,15 @@ def _of_learner(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def behind(world: World, learner: int) -> bool:
-    """Whether a learner in async took weights of a newer checkpoint, which does not say what they have of it."""
+    """Whether a learner in mode async resumed with newer weights, which do not say which of its rows they contain."""
     steps = {other: int(path.name) for other, path in world.resumed.items()}
     return world.topology.mode == "async" and learner in steps and steps[learner] < max(steps.values())
 
 
 def learned_since(world: World, learner: int) -> int:
-    """Steps in the weights of a newer checkpoint that a learner has taken, of which its own checkpoint does not know.
+    """Return how many of a learner's steps the newest checkpoint's weights have and its own checkpoint does not count.
 
-    Its own checkpoint knows of the steps that it had used, dropped and in flight.
+    Its own checkpoint counts the steps that were used, dropped and in flight.
     """
     if world.topology.mode != "sync" or learner not in world.resumed:
         return 0
@@ -168,7 +168,7 @@ def _members(own: Balance) -> set[str]:
 
 
 def _in_flight(own: Balance, dropped: dict[str, int], world: World) -> int:
-    """Steps of rollouts that are not learned, but for those that their simulator left unfinished."""
+    """Count the steps of rollouts that are not learned, without those that a killed simulator left unfinished."""
     waiting = sum(step.rollout >= own.learned for step in own.steps)
     late = [step for _, steps in world.cut.values() for step in steps if step.rollout >= own.learned]
     counted = dropped["unfinished"] - own.before.dropped["unfinished"]
@@ -192,7 +192,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
         yield f"rows of rollouts that are learned were learned from less than {epochs} times: {_named(part, mine)}"
     this_life = {step.row for step in own.steps}
     early = {row for row, count in used.items() if row in this_life and mine[row].rollout >= own.learned}
-    if learner not in world.finished:  # it died at the end, in the middle of a rollout, and nobody has taken that up
+    if learner not in world.finished:  # it died within a rollout at the end of the run, and was not restarted
         early = {row for row in early if mine[row].rollout > own.learned}
         used = {row: count for row, count in used.items() if row not in this_life or mine[row].rollout < own.learned}
     whole = sum(count == epochs for count in used.values())
@@ -210,7 +210,7 @@ def _of_gradients(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def applied(world: World, learner: int) -> Counter[Row]:
-    """Number of times that each row was in a gradient that any incarnation of this life has applied."""
+    """Return how often each row was in a gradient that a trainer of the learner has applied in this life of the run."""
     name = world.trainers[learner].settings.id.name
     times: Counter[Row] = Counter()
     for peer, rows in world.applied[world.applied_before :]:
@@ -237,7 +237,7 @@ def _of_replay(world: World, learner: int, own: Balance) -> Iterator[str]:
 
 
 def _of_summary(world: World, balances: dict[int, Balance]) -> Iterator[str]:
-    """It has the accounts of all learners; what was learned by a trainer that has not finished may be rolled back."""
+    """Check summary.json against all accounts; steps of a trainer that has not finished may be rolled back."""
     said = balances.values()
     used, dropped = sum(own.counts.used for own in said), sum(own.counts.dropped_steps for own in said)
     back = used - world.summary["steps_used"]
@@ -266,7 +266,7 @@ def _of_statistics(world: World, balances: dict[int, Balance]) -> Iterator[str]:
 
 
 def _of_checkpoint(world: World, folder: Path) -> Iterator[str]:
-    """A checkpoint's account is that of its weights."""
+    """Check that a checkpoint's account matches its weights."""
     if world.topology.replay or world.topology.mode == "gossip" or not folder.exists():
         return
     saved = checkpoint.load(folder)

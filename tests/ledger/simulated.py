@@ -1,4 +1,4 @@
-"""A simulator without a process: its own code plays, actions are drawn at random, and its steps are written down."""
+"""A simulator without a process: its real code plays, actions are drawn at random, and steps are recorded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Step:
     member: str
     """Peer id of its simulator."""
     rollout: int
-    """In which it was taken: it is learned from with this rollout, or not at all."""
+    """Rollout of the step: it is learned from with this rollout, or not at all."""
 
 
 class Simulated:
@@ -59,7 +59,7 @@ class Simulated:
         self.blocks.mark_ready()
 
     def play(self) -> None:
-        """Advance each group once, and choose the actions of what it observed."""
+        """Advance each group once, and choose actions for its observations."""
         self._progress.beat()
         results = [self._advance(group) for group in self._groups]
         self.left = all(result == "left" for result in results)

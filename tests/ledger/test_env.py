@@ -13,7 +13,7 @@ from tests.ledger.env import ACTIONS, VARIABLE, DamagedRowError, Ledger, produce
 
 
 def played(env: Ledger, steps: int) -> list[tuple[Any, ...]]:
-    """So many rows after the present one: observation's bytes, reward, ends."""
+    """Take steps; return each row: the observation's bytes, reward and ends, or the bytes of a reset."""
     rows: list[tuple[Any, ...]] = []
     for number in range(steps):
         observation, reward, terminated, truncated, _ = env.step(number % ACTIONS)
@@ -24,7 +24,7 @@ def played(env: Ledger, steps: int) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_rows_say_which_they_are(dtype: str) -> None:
+def test_observations_identify_their_rows(dtype: str) -> None:
     env = make(named.env(id="tests.ledger.env:Ledger", kwargs={"dtype": dtype}), [3, 4])
     row = empty_row(env.spec, 2)
     env.reset(row)
@@ -43,7 +43,7 @@ def test_rows_say_which_they_are(dtype: str) -> None:
     assert ends == 3, "games end in both ways"
 
 
-def test_a_row_of_two_halves_is_seen() -> None:
+def test_torn_and_poisoned_observations_are_refused() -> None:
     env = Ledger()
     one = env.reset(seed=1)[0]
     other = env.step(0)[0]
@@ -55,7 +55,7 @@ def test_a_row_of_two_halves_is_seen() -> None:
     assert read(other).number == 1
 
 
-def test_what_was_produced_is_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_holds_what_each_environment_produced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     env, idle = Ledger(), Ledger()
     newest = read(env.reset(seed=1)[0])
@@ -66,7 +66,7 @@ def test_what_was_produced_is_in_the_folder(tmp_path: Path, monkeypatch: pytest.
     assert (page.stream, page.shown, page.steps) == (newest.stream, 1 + len(rows), 30)
 
 
-def test_goes_on_from_a_state() -> None:
+def test_a_restored_environment_continues_from_the_state() -> None:
     env, other = Ledger(), Ledger()
     env.reset(seed=1)
     played(env, 7)

@@ -22,28 +22,28 @@ TURNS = (7, 13)
 
 ELSEWHERE = {
     "allreduce.averaged": "by learners that take local steps: tests/parameters/killed_learners.py",
-    "buffer.restored": "by who takes up a saved replay: tests/replay",
+    "buffer.restored": "by a trainer that restores a saved replay: tests/replay",
     "experience.made": "by learners that share experience: tests/ledger/test_killed_learners.py",
     "experience.posted": "likewise",
     "files.renamed_older": "where the file system cannot exchange two folders: tests/test_files.py",
-    "simulator_snapshots.asked": "by who gathers snapshots, for exact resume: tests/system",
+    "simulator_snapshots.asked": "by trainers that gather snapshots, for exact resume: tests/system",
     "simulator_snapshots.put": "likewise",
     "parameter_server.answered": "by parameter servers: tests/parameters/test_killed_served.py",
     "parameter_server.changed": "likewise",
     "parameter_server.kept": "likewise",
-    "rollout.hold_from": "by who gathers snapshots, for exact resume: tests/system",
+    "rollout.hold_from": "by trainers that gather snapshots, for exact resume: tests/system",
     "served.clipped": "by learners of parameter servers: tests/parameters/test_killed_served.py",
     "served.stepped": "likewise",
     "server_lines.answered": "likewise",
     "server_lines.sent": "likewise",
-    "snapshots.placed": "by simulators that write one",
+    "snapshots.placed": "by simulators that write a snapshot",
     "snapshots.written": "likewise",
 }
-"""Failpoints that no trainer of these histories comes to."""
+"""Failpoints that no trainer of these histories reaches."""
 
 
 @pytest.mark.nightly
-def test_every_failpoint_is_in_these_histories_or_elsewhere() -> None:
+def test_every_failpoint_is_reached_here_or_listed_with_its_tests() -> None:
     names = {name for file in source_files(*PACKAGES) for name, _ in calls(parsed(file))}
     reached = {name for mode in MODES for algorithm in ALGORITHMS for name in hits(mode, algorithm)}
     assert names - reached == ELSEWHERE.keys()
@@ -58,7 +58,7 @@ def wrong(chosen: list[History]) -> dict[str, list[str]]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "way"), [(mode, WAYS[n % len(WAYS)]) for n, mode in enumerate(MODES)])
 def test_a_death_at_any_failpoint_loses_nothing_and_uses_nothing_twice(mode: str, way: str) -> None:
-    """Of the failpoints of each mode one in fifteen, in one way; nightly tests try all in each."""
+    """One in fifteen failpoints of each mode, in one way; nightly tests try all failpoints in each way."""
     assert wrong(a_choice(mode, way, share=5 * len(WAYS))) == {}
 
 

@@ -1,6 +1,6 @@
-"""One of several learners dies at a place of its exchange: each row is in the weights as often as there are epochs.
+"""One of several learners dies during an exchange: each row is still learned from once an epoch.
 
-Weights that gossip are means, and no counts of rows; there it is gradients that are counted.
+In modes sync and async the final weights count rows. In mode gossip weights are means, so gradients are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLACES = {
     "experience": ("experience.made", "experience.posted", "update.learned", "update.settled"),
 }
 SECTIONS: dict[str, dict[str, Any]] = {"experience": {"mode": "gossip", "gossip": {"graph": "none", "experience": 3}}}
-"""Sections of what is no mode: learners that share experience and no weights."""
+"""Sections of a case that is no mode: learners that share experience and no weights."""
 
 
 def run(folder: Path, mode: str, learners: int, arms: str) -> World:
@@ -42,7 +42,7 @@ def run(folder: Path, mode: str, learners: int, arms: str) -> World:
 
 
 def judge_gossip(world: World, where: str) -> None:
-    """No row is in more gradients of a learner than there are epochs, whatever has become of them; all are counted."""
+    """Check that no row is in more gradients of a learner than there are epochs, and that all steps are counted."""
     made = Counter((peer.rpartition(".")[0], row) for peer, rows in world.applied for row in rows)
     assert {row: times for row, times in made.items() if times > EPOCHS} == {}, where
     learned = {number: trainer.members.next for number, trainer in world.trainers.items()}
@@ -53,7 +53,7 @@ def judge_gossip(world: World, where: str) -> None:
 
 
 def judge(world: World, where: str) -> None:
-    """Every row of rollouts that are learned is in the weights once an epoch, and so many steps are counted."""
+    """Check that each row of the learned rollouts is in the weights once an epoch, and that all are counted."""
     used = times_used(world)
     learned = {number: trainer.members.next for number, trainer in world.trainers.items()}
     due = {step.row for step in world.produced if step.rollout < learned[step.learner]}
@@ -64,7 +64,7 @@ def judge(world: World, where: str) -> None:
 
 
 def kills(folder: Path, mode: str, learners: int, every: int) -> int:
-    """Kill the last learner each time that it comes to a place, or every so manyeth; how often that was."""
+    """Kill the last learner at every ``every``-th hit of each place; return the number of kills."""
     whole = run(folder / "whole", mode, learners, "")
     judged = judge_gossip if mode in ("gossip", "experience") else judge
     judged(whole, "nobody was killed")
@@ -74,8 +74,8 @@ def kills(folder: Path, mode: str, learners: int, every: int) -> int:
     tried = 0
     for place in PLACES[mode]:
         hits = whole.arms.hits[place]
-        assert hits, f"nobody comes to {place}"
-        for nth in range(1 + len(place) % every, hits // 2, every):  # so that it is back among the others in time
+        assert hits, f"no learner reaches {place}"
+        for nth in range(1 + len(place) % every, hits // 2, every):  # early, so that it rejoins the others
             world = run(folder / f"{place}-{nth}", mode, learners, f"{place}=raise@{nth}")
             assert world.summary["deaths"] == 1
             judged(world, f"{place}@{nth}")
@@ -103,7 +103,9 @@ def test_wherever_a_learner_dies_each_row_is_learned_from_once_an_epoch(
 @pytest.mark.parametrize(
     ("mode", "learners"), [("sync", 2), ("sync", 3), ("async", 3), ("gossip", 3), ("experience", 3)]
 )
-def test_wherever_it_is(tmp_path: Path, mode: str, learners: int) -> None:
+def test_at_every_place_a_learner_dies_each_row_is_learned_from_once_an_epoch(
+    tmp_path: Path, mode: str, learners: int
+) -> None:
     print(mode, learners, kills(tmp_path, mode, learners, 1))
 
 

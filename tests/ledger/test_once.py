@@ -1,4 +1,4 @@
-"""Faults found by hand first: ways in which rows were learned from twice, stored twice, lost, or counted wrongly."""
+"""Faults that were first found by hand: rows that were learned twice, stored twice, lost, or counted wrongly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DQN: dict[str, Any] = {
 
 
 def died(folder: Path, of: Topology, victim: str, arms: str) -> World:
-    """A run one of whose processes has died at a failpoint; it was started again, and the run has come to its end."""
+    """Run to the end; the victim dies once, at a failpoint, and is restarted."""
     world = World(folder / "run", of)
     world.victim = victim
     assert world.run(arms=arms) == 0, world.summary
@@ -43,16 +43,12 @@ def died(folder: Path, of: Topology, victim: str, arms: str) -> World:
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
-def test_a_rollout_is_learned_once_where_a_trainer_dies_between_its_update_and_freeing_the_rollout(
-    tmp_path: Path, mode: str
-) -> None:
+def test_a_rollout_is_learned_once_if_its_trainer_dies_before_freeing_it(tmp_path: Path, mode: str) -> None:
     world = died(tmp_path, topology(mode=mode, **TWO), "trainer-1.0", "update.settled=raise@4")
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
-def test_survivors_of_a_lost_peer_learn_from_no_minibatch_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_survivors_of_a_lost_learner_learn_no_minibatch_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original, calls = Sync.step, itertools.count(1)
 
     def step(self: Sync, *arguments: Any) -> Any:
@@ -67,10 +63,10 @@ def test_survivors_of_a_lost_peer_learn_from_no_minibatch_again(
     assert {row: times for row, times in times_used(world).items() if times != 2} == {}
 
 
-def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
+def test_an_update_that_only_other_learners_have_completed_is_not_learned_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a hub dies with learner 0 while it answers: learner 2 has an update's last step, learner 1 has not."""
+    """As if the hub died with learner 0: learner 2 has made the last step of an update, learner 1 has not."""
     world = World(tmp_path / "run", topology(mode="sync", learners={"count": 3}, total_steps=270))
     step, add, calls, lost = Sync.step, SharedBarrier.add, itertools.count(1), list[int]()
     stepping: set[int] = set()
@@ -102,7 +98,7 @@ def test_an_update_that_only_the_others_have_completed_is_not_learned_again(
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
-@pytest.mark.parametrize("turn", [13, 14, 15])  # a rollout takes three: once it is complete when the order comes
+@pytest.mark.parametrize("turn", [13, 14, 15])  # a rollout takes three turns: in one case it is complete at the stop
 def test_the_first_rollout_after_a_stop_and_a_resume_is_stored(tmp_path: Path, turn: int) -> None:
     world = World(tmp_path / "run", topology(**DQN))
 
@@ -144,13 +140,13 @@ def test_complete_rollouts_of_a_simulator_that_dies_while_its_trainer_is_away_ar
     "place",  # of a rollout: four arrays of the replay's record and one of the account's, and the word of each
     [*(f"record.written@{nth}" for nth in range(16, 21)), "record.committed@7", "record.committed@8"],
 )
-def test_a_rollout_is_stored_once_where_a_trainer_dies_while_it_stores(tmp_path: Path, place: str) -> None:
+def test_a_rollout_is_stored_once_if_its_trainer_dies_while_storing_it(tmp_path: Path, place: str) -> None:
     world = died(tmp_path, topology(**DQN), "trainer.0", place.replace("@", "=raise@"))
     assert {row: times for row, times in stored(world).items() if times != 1} == {}
 
 
 def counted(world: World) -> tuple[int, int, int]:
-    """Steps produced, used and dropped: the last as the run said."""
+    """Return the steps produced, used and dropped; the dropped ones are those that the run reports."""
     return len(world.produced), sum(map(bool, times_used(world).values())), world.rows[-1]["steps_dropped"]
 
 
@@ -179,7 +175,7 @@ def test_a_batch_that_is_ready_when_a_run_is_drained_is_counted(tmp_path: Path) 
     assert produced == used + dropped + world.summary["steps_in_flight"]
 
 
-def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(
+def test_stale_rows_of_a_batch_that_is_not_learned_count_as_in_flight_and_not_as_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path / "run", topology())
@@ -204,7 +200,7 @@ def test_stale_rows_of_a_batch_that_is_not_learned_are_in_flight_alone(
     assert produced == used + dropped + world.summary["steps_in_flight"]
 
 
-def test_a_resumed_run_says_what_was_lost_with_the_one_before(tmp_path: Path) -> None:
+def test_a_resumed_run_counts_the_steps_in_flight_at_its_stop_as_dropped(tmp_path: Path) -> None:
     world = World(tmp_path / "run", topology())
 
     def stop(world: World) -> None:
@@ -248,7 +244,7 @@ def test_the_first_rollout_is_learned_whole_after_a_stop_within_an_update_a_resu
     with monkeypatch.context() as first:
         first.setattr(exchange, "step", stopping)
         first.setattr(Epochs, "finish_s", 0.0)
-        first.setattr("actorlearn.parameters.allreduce.ask_after", lambda *_: 1)  # not after a time
+        first.setattr("actorlearn.parameters.allreduce.ask_after", lambda *_: 1)  # after one step, not after a time
         assert world.run() == 0, world.summary
     seen = len(world.produced)
     assert 1 in times_used(world).values(), "the update was broken off"
@@ -260,7 +256,7 @@ def test_the_first_rollout_is_learned_whole_after_a_stop_within_an_update_a_resu
     assert {s.row: used[s.row] for s in new if used[s.row] != 2} == {}
 
 
-def test_an_update_that_a_signal_to_the_trainer_has_broken_off_is_continued(
+def test_a_restarted_trainer_continues_the_update_that_sigterm_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ppo = {"name": "ppo", "epochs": 2, "minibatches": 3}
@@ -279,7 +275,7 @@ def test_an_update_that_a_signal_to_the_trainer_has_broken_off_is_continued(
     assert {row: times for row, times in times_used(world).items() if times != 2} == {}
 
 
-def test_gossip_learns_a_whole_rollout_on_weights_that_have_learned_no_part_of_it(
+def test_a_restarted_gossip_learner_learns_its_rollout_again_on_adopted_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restarted learner takes its neighbours' weights, which lack its minibatches since the last exchange."""
@@ -329,7 +325,7 @@ def test_steps_lost_when_all_learners_die_are_counted(tmp_path: Path) -> None:
     assert world.rows[-1]["steps_dropped"] == len(lost)
 
 
-@pytest.mark.parametrize("commits", [22, 27, 32])  # within a pass of twelve: four minibatches, three chunks
+@pytest.mark.parametrize("commits", [22, 27, 32])  # within an epoch of twelve: four minibatches, three chunks
 def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tmp_path: Path, commits: int) -> None:
     ppo = {"name": "ppo", "minibatches": 4, "epochs": 1}
     world = World(tmp_path / "run", topology(mode="async", algorithm=ppo, **TWO))
@@ -348,8 +344,8 @@ def test_a_simulator_that_dies_while_its_trainer_is_away_changes_no_minibatch(tm
     assert {row: times for row, times in times_used(world).items() if times != 1} == {}
 
 
-@pytest.mark.parametrize("commits", [16, 24])  # within a pass of twelve: four minibatches, three chunks
-def test_a_rollout_that_another_trainer_has_begun_has_the_same_stale_rows(tmp_path: Path, commits: int) -> None:
+@pytest.mark.parametrize("commits", [16, 24])  # within an epoch of twelve: four minibatches, three chunks
+def test_a_restarted_trainer_drops_the_same_stale_rows_of_its_rollout(tmp_path: Path, commits: int) -> None:
     ppo = {"name": "ppo", "minibatches": 4, "epochs": 1, "max_policy_lag": 0, "on_policy_lag": "drop"}
     world = World(tmp_path / "run", topology(mode="async", algorithm=ppo, **TWO))
     world.victim = "trainer-0.0"

@@ -1,9 +1,9 @@
-"""A whole run in this process: the real runner and supervisor, real trainers, real segments, and simulators that play.
+"""A whole run in one process: the real runner, supervisor, trainers and segments, with simulators that are stepped.
 
-Nothing here decides anything. Processes are fibers (trainers) or stepped objects (simulators), the control socket is a
-queue, the clock counts turns, and the journal keeps what it is told. In each turn every simulator plays a row, every
-trainer runs until it waits, and the supervisor hears of it; a test may interfere before each. So a history is the same
-each time, up to whichever failpoint a test has armed.
+Trainers are fibers, simulators are objects, the control socket is a queue, the clock counts turns, and the journal
+keeps its rows in memory. In each turn every simulator plays one row, every trainer runs until it waits, and the
+supervisor gets their messages; a test may interfere before each turn. So a run is the same each time, up to the
+failpoint that a test has armed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tests.ledger.simulated import Simulated, Step
 Key = tuple[str, int]
 TURN_S = 0.1
 MOST_TURNS = 4000
-"""Most turns of a run; a history takes some hundreds."""
+"""Maximum number of turns of a run; a history takes some hundreds."""
 
 BASE: dict[str, Any] = {
     "name": "ledger",
@@ -66,7 +66,7 @@ BASE: dict[str, Any] = {
 
 
 def topology(**sections: Any) -> Topology:
-    """The topology of a small run; sections are joined with those of ``BASE``."""
+    """Return the topology of a small run; ``sections`` update those of ``BASE``."""
     merged: dict[str, Any] = dict(BASE)
     for name, value in sections.items():
         merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
@@ -90,46 +90,46 @@ class Worker:
 
 
 class World:
-    """Everything of one run folder, through all lives of the run."""
+    """One run folder through all lives of the run; a life begins with a start or a resume."""
 
     def __init__(self, folder: Path, topology: Topology) -> None:
         self.folder, self.topology = folder, topology
         self.description = described(dump(topology))
         self.expected: set[str] = set()
-        """Reasons for which steps may be dropped, besides that their simulator was killed."""
+        """Reasons for which steps may be dropped, besides ``unfinished``."""
         self.numbers = Numbers()
         self.kept: dict[str, Segment] = {}
         """The run's segments, as they were at its end."""
         self.produced: list[Step] = []
         self.life = self.applied_before = 0
-        """Number of them that were produced before the run was resumed last."""
+        """Lengths of ``produced`` and of ``applied`` at the beginning of this life."""
         self.cut: dict[str, tuple[int, list[Step]]] = {}
-        """Remains of each simulator that was killed in this life: its complete rollouts, and its steps after them."""
+        """For each simulator killed in this life: its number of complete rollouts, and its steps after them."""
         self.saved: dict[Path, list[int]] = {}
         """Steps that each learner's simulators had produced when a checkpoint was written."""
         self.resumed: dict[int, Path] = {}
-        """The checkpoint that each learner took up when this life began."""
+        """The checkpoint with which each learner began this life."""
         self.backwards: list[str] = []
-        """Words that have gone back, and must not."""
+        """Reports of words in shared memory that decreased, which they must not."""
         self.applied: list[tuple[str, list[Row]]] = []
-        """Which rows were in which gradient, by peer id, in order; of every gradient, lost or not."""
+        """Peer id and rows of every gradient, in order, whether it was lost or not."""
         self.notes: list[ev.Note] = []
         self.rows: list[dict[str, Any]] = []
         self.summary: dict[str, Any] = {}
         self.errors: list[str] = []
-        """Errors of processes that came to an end which nobody wanted."""
+        """Errors with which processes ended."""
         self.workers: dict[Key, Worker] = {}
         self.heard: deque[tuple[str, bytes]] = deque()
         self.turns = 0
         self.interfere: Callable[[World], None] = lambda world: None
         self.trainers: dict[int, Trainer] = {}
-        """The newest of each learner, there or gone."""
+        """The newest trainer of each learner, alive or not."""
         self.frozen: set[int] = set()
         """Learners whose simulators stand still."""
         self.finished: set[int] = set()
         """Learners whose trainers have ended and were not started again; their simulators stand still too."""
         self.power_cut = False
-        """Whether everything ends with the victim."""
+        """Whether the whole run dies with the victim."""
         self.requests = itertools.count()
         self.victim = ""
         """Peer id of the trainer whose failpoints are armed, and counted."""
@@ -142,7 +142,7 @@ class World:
     # A test's doors ---------------------------------------------------------------------------------------------------
 
     def run(self, resume: bool = False, arms: str = "") -> int:
-        """Run to the end; returns the exit status. ``arms`` are those of the victim alone."""
+        """Run to the end; return the exit status. ``arms`` are failpoints of the victim alone."""
         self.turns, self.workers, self.frozen, self.finished = 0, {}, set(), set()
         self.heard.clear()
         self.applied_before = len(self.applied)
@@ -179,11 +179,11 @@ class World:
     def kill(self, name: str) -> None:
         """Kill the present incarnation of a process."""
         worker = self.present(name)
-        assert worker is not None, f"{name} is not there"
+        assert worker is not None, f"{name} is not running"
         self._end(worker, -signal.SIGKILL)
 
     def has_come(self, peer: str) -> bool:
-        """Whether the supervisor has heard of a process that it is ready."""
+        """Whether the supervisor knows that a process is ready."""
         name, _, incarnation = peer.rpartition(".")
         ready = ("ready", "restarted", "attached")
         return any(n.kind in ready and (n.process, n.incarnation) == (name, int(incarnation)) for n in self.notes)
@@ -195,7 +195,7 @@ class World:
     # One turn ---------------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Let everybody do something."""
+        """Let every process run once."""
         self.turns += 1
         assert self.turns < MOST_TURNS, f"still {self.runner.supervisor.phase} after {self.turns} turns"
         self.interfere(self)
@@ -211,7 +211,7 @@ class World:
             raise PowerCutError
 
     def ended(self) -> list[Key]:
-        """Who has ended, and was not reaped."""
+        """Return the processes that have ended and were not reaped."""
         return [key for key, worker in self.workers.items() if worker.returncode is not None]
 
     def _play(self, worker: Worker) -> None:
@@ -236,10 +236,10 @@ class World:
                 self.finished.add(worker.trainer.settings.learner)
 
     def _look(self) -> None:
-        """Write down what has been saved, and whether a word has gone back."""
+        """Record new checkpoints, and words in shared memory that decreased."""
         for folder in sorted((self.folder / "checkpoints").glob("**/[0-9]*")):
             if folder.is_dir() and self._inodes.get(folder) != (inode := folder.stat().st_ino):
-                self._inodes[folder] = inode  # another one, where it was saved once more
+                self._inodes[folder] = inode  # also one that was saved again
                 learners = [step.learner for step in self.produced]
                 self.saved[folder] = [learners.count(learner) for learner in range(self.topology.learners.count)]
         for learner in range(self.topology.learners.count):
@@ -277,10 +277,10 @@ class World:
             self.heard.append((worker.peer, encode(_hello(settings, worker.simulated.shape))))
             worker.simulated.begin()
         else:
-            assert role == "trainer", f"a {role} has no place here"
+            assert role == "trainer", f"there are no processes of the role {role}"
             told = all_settings.read(path, TrainerSettings)
             worker.fiber = Fiber(worker.peer, lambda: self._train(worker, told))
-            self.finished.discard(told.learner)  # if it was stopped alone
+            self.finished.discard(told.learner)  # it may have been stopped alone
         self.workers[worker.key] = worker
         return 10**6 + len(self.workers)
 
@@ -317,12 +317,12 @@ class World:
 
 
 class PowerCutError(Exception):
-    """Everything ends, and the supervisor says nothing more."""
+    """The whole run dies at once, with its supervisor."""
 
 
 @cache
 def described(text: str) -> Description:
-    """The answer that the child process would give."""
+    """Return the description that the child process ``describe`` would send."""
     topology = parse(text)
     question = DescribeSettings(
         env=topology.env,
@@ -331,7 +331,7 @@ def described(text: str) -> Description:
         optimizer=topology.optimizer,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(VARIABLE, raising=False)  # the steps that are rehearsed are of no run
+        patch.delenv(VARIABLE, raising=False)  # rehearsed steps belong to no run
         answer = describe.run(question)
     return msgspec.convert(json.loads(json.dumps(answer)), Description, strict=False)
 
@@ -378,7 +378,7 @@ class _Dealer:
 
 
 class _Router:
-    """The supervisor's end."""
+    """The supervisor's end of the control socket."""
 
     fd = -1
 
@@ -420,7 +420,7 @@ class _Spawner:
 
 
 class _Selector:
-    """Waits by letting everybody take a turn."""
+    """Waits by letting all processes take a turn."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -436,7 +436,7 @@ class _Selector:
 
 
 class _Clock:
-    """A turn takes so long."""
+    """Advances by ``TURN_S`` in each turn."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -447,7 +447,7 @@ class _Clock:
 
 
 class _Journal:
-    """Keeps in memory what it is told; the events that a resumed run reads are written."""
+    """Keeps rows and events in memory, and writes the events, which a resumed run reads."""
 
     def __init__(self, world: World, run_dir: Path) -> None:
         self._world, self._path = world, run_dir / "events.jsonl"
@@ -472,7 +472,7 @@ class _Journal:
 
 
 def _handled(world: World, number: int, handler: Any) -> Any:
-    """Keep the handlers of each fiber apart."""
+    """Register a signal handler for the calling fiber alone."""
     fiber = fibers.running()
     worker = next((worker for worker in world.workers.values() if fiber and worker.fiber is fiber), None)
     if worker is None:
@@ -486,7 +486,7 @@ _signal, _sleep = signal.signal, time.sleep
 
 @contextmanager
 def _in_one_process(world: World) -> Iterator[None]:
-    """Have everything that leaves a process, or waits, meet this world instead."""
+    """Replace sockets, clocks, waits and signals by stand-ins of this world."""
 
     def taken_up(settings: TrainerSettings, *more: Any) -> Any:
         saved, warnings = open_checkpoint(settings, *more)

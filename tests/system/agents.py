@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Where(Protocol):
-    """Machines of nodes, or what a test takes for them."""
+    """The machines on which nodes are started."""
 
     head: str
     """Host at which the head listens."""
@@ -33,7 +33,7 @@ class Here:
     head = "127.0.0.1"
 
     def enter(self, name: str) -> Sequence[str]:
-        """Return nothing: it is here already."""
+        """Return no words."""
         return ()
 
 
@@ -72,12 +72,12 @@ class Agents:
 
     @property
     def options(self) -> list[str]:
-        """Words by which a run listens for them."""
+        """Words of a command with which a run waits for these nodes."""
         listening = [f"nodes.count={len(self.names)}", f"nodes.listen={self.address}", "nodes.lease_s=3"]
         return [*listening, "--keys", str(self.keys)]
 
     def start(self, *names: str, at: str = "", key: Path | None = None) -> None:
-        """Start agents; ``at``: the address that they dial, where it is not the head's own; ``key``: not theirs."""
+        """Start agents; ``at``: address to which they connect instead of the head's; ``key``: instead of their own."""
         for name in names:
             if name in self.processes:
                 self.processes[name].wait()

@@ -1,14 +1,14 @@
-"""Command blocks of a page: found, and run in order as a reader would who pastes them.
+"""Find the command blocks of a page, and run them in order, as a reader would who pastes them.
 
-A block ```sh is run by bash, stopping at the first command that fails. A block whose first line is a comment that is a
-file's name becomes that file. An HTML comment on the line before a block says what else a reader does:
+A block ```sh is run by bash, up to the first command that fails. A block whose first line is a comment with a file's
+name becomes that file. An HTML comment on the line before a block says what else a reader does:
 
 * ``by hand: why``: it is not run here;
-* ``exit 2``: its last command is to end with that status;
+* ``exit 2``: its last command must end with this status;
 * ``in a terminal of its own``: it runs on beside the blocks that follow.
 
-A block without a language below a block ```sh is what that one prints, shortened: each of its lines is a line of the
-output, in any order, where one number is as good as another, blanks are as many as align it, and ``…`` stands for
+A block without a language below a block ```sh shows what the commands print, shortened. Each of its lines must be a
+line of the output, in any order. Any number matches any other, the number of blanks does not matter, and ``…`` matches
 anything.
 """
 
@@ -46,7 +46,7 @@ class Block:
     text: str
     mark: str = ""
     printed: str = ""
-    """What it prints, shortened, where the page shows that."""
+    """What it prints, shortened; empty if the page does not show this."""
 
     @property
     def file(self) -> str:
@@ -65,7 +65,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def unprinted(shown: str, output: str) -> list[str]:
-    """Lines that a page shows and that no line of the output is like."""
+    """Return the lines that a page shows and that match no line of the output."""
     printed = [*map(_words, output.splitlines())]
     return [line for line in shown.splitlines() if line.strip() and not any(map(_like(line).fullmatch, printed))]
 

@@ -1,4 +1,4 @@
-"""A kind of environments as a package brings it: its module and, in the same file, its entry ``SPEC``; and a writer.
+"""A kind of environments as a package adds it, with its module and its entry ``SPEC`` in one file, and a writer.
 
 A walker starts at the left of a corridor and is paid when it leaves at the right; all corridors are stepped at once.
 """

@@ -1,4 +1,4 @@
-"""Environments of a user who has bad luck, and one that can be slowed down; named as tests.system.environments:Name."""
+"""Environments that fail, hang or are slow; named as tests.system.environments:Name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLEEPERS_VARIABLE = "ACTORLEARN_TEST_SLEEPERS"
 """Name of the processes that ``StartsOthers`` starts."""
 
 PACED_VARIABLE = "ACTORLEARN_TEST_PACED"
-"""While the file of this name exists, a step of ``Paced`` takes its time: the seconds that stand in it, or `STEP_S`."""
+"""Path of a file; while it exists, a step of ``Paced`` takes the seconds that the file holds, or `STEP_S`."""
 
 STEP_S = 0.005
 
@@ -92,7 +92,7 @@ class Fades(Paced):
 
 
 class StartsOthers(Paced):
-    """Needs programs beside it, and has them get away from it in every way there is."""
+    """Starts other processes, which detach themselves from it in every possible way."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class DiesInStep(Catch):
 
 
 class Waits(Catch):
-    """Waits for somebody in every step and reset, and computes nothing meanwhile."""
+    """Sleeps in every step and reset."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
         time.sleep(0.1)
@@ -159,7 +159,7 @@ class CannotBeMade(Catch):
 
 
 class Copies(gymnasium.Env[dict[str, Any], np.ndarray[Any, Any]]):
-    """Shows two choices, says them too, and wants them given back at once; four times make a game."""
+    """Shows two choices, also as text, and rewards an action that repeats both; a game has four steps."""
 
     def __init__(self, prize: float = 1.0) -> None:
         self.observation_space = gymnasium.spaces.Dict(

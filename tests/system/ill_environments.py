@@ -21,7 +21,7 @@ class Unrewarded(Catch):
 
 
 class Blind(Catch):
-    """Catch in the dark."""
+    """Catch with black observations."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Image, dict[str, Any]]:
         seen, info = super().reset(seed=seed, options=options)

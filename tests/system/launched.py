@@ -97,7 +97,7 @@ class Launched:
     # What happens to it -------------------------------------------------------------------------------------------
 
     def wait_for(self, happened: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
-        """The first true answer; fails when the run ends before it, or it takes too long."""
+        """Return the first true answer of ``happened``; fail if the run ends before, or it takes too long."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             ended = self.process.poll() is not None
@@ -150,7 +150,7 @@ class Launched:
         self.process.wait()
 
     def clear_away(self) -> bool:
-        """End a run whose test did not; says whether it had to."""
+        """Kill a run that its test left alive; return whether it was alive."""
         if self.process.poll() is not None:
             return False
         with suppress(ProcessLookupError):
@@ -182,7 +182,7 @@ def pids_of(events: Iterable[Event]) -> dict[str, int]:
 
 
 def hear_ctrl_c() -> None:
-    """As in a terminal, also where the tests themselves run in the background and ignore it."""
+    """Let SIGINT end this process as in a terminal, also if the tests run in the background and ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

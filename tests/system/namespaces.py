@@ -1,4 +1,4 @@
-"""Network namespaces for tests, which are left out where there can be none."""
+"""Network namespaces for tests, which are skipped where namespaces cannot be made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATE = "200mbit"
 
 @contextmanager
 def namespaces(*nodes: str, rate: str = RATE, delay_s: float | None = None) -> Iterator[Namespaces]:
-    """Make namespaces for as long as they are needed; a test is left out where they cannot be."""
+    """Make namespaces for the block; skip the test where they cannot be made."""
     with ExitStack() as stack:
         try:
             made = stack.enter_context(machines.namespaces(nodes, rate, delay_s=delay_s))

@@ -1,4 +1,4 @@
-"""A Slurm of four machines that are one: munged, slurmctld and four slurmd, with everything in one folder."""
+"""A Slurm cluster whose four machines are all this one: munged, slurmctld and four slurmd, with one folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MACHINES = ("n1", "n2", "n3", "n4")
 def missing() -> list[str]:
     """Programs that are not installed, and rights that are lacking."""
     lacking = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
-    return lacking or ([] if os.geteuid() == 0 else ["root, as whom it is tried"])
+    return lacking or ([] if os.geteuid() == 0 else ["root's rights"])
 
 
 class Slurm:

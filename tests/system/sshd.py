@@ -1,4 +1,4 @@
-"""A real sshd, on this machine or on several that are network namespaces of it, with keys of its own."""
+"""A real sshd with its own keys, on this machine or in several network namespaces of it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def command_there(environment: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def sshd(folder: Path, machines: Mapping[str, Sequence[str]] = HERE) -> Iterator[list[str]]:
-    """One on each machine: address -> words that go before a command there; yields the words by which ssh reaches them.
+    """Start an sshd on each machine; yield the options of ssh that reach them.
 
-    What each says is in ``sshd-ADDRESS.log``.
+    ``machines``: address -> words before a command on that machine. Each sshd logs to ``sshd-ADDRESS.log``.
     """
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)

@@ -1,4 +1,4 @@
-"""Made = used + dropped + in flight at the end of a run, whatever is alive then; judged by counts of environments."""
+"""Made = used + dropped + in flight at the end of a run, whichever processes live then, by counts of environments."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_all_steps_of_two_nodes_are_accounted_for(launched: Start, agents: Agent
 
 
 @pytest.mark.parametrize("mode", EXCHANGES)
-def test_steps_on_a_node_that_was_killed_are_not_known_and_the_run_says_so(
+def test_a_run_says_that_its_steps_are_unknown_after_a_node_was_killed(
     launched: Start, agents: Agents, mode: str
 ) -> None:
     long = ["total_steps=1_000_000", "checkpoint.every_steps=100"]

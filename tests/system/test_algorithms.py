@@ -1,4 +1,4 @@
-"""Every algorithm in a whole run: it learns what it is given, and repeats itself."""
+"""Algorithms in whole runs: they learn, and runs repeat themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 
 def test_catch_is_learned_by_impala(launched: Start) -> None:
-    """In test_whole_runs it is by the others.
+    """test_whole_runs.py and test_replay_runs.py do the same with other algorithms.
 
     Many seeds stay at 0.75, where a policy has given up a column. With the weights of rollouts a run repeats itself,
     and this one is at 0.98 after 49,000 steps.
@@ -50,8 +50,10 @@ def test_box_actions_pass_through_a_run_that_repeats_itself(launched: Start, top
         ("classic/pendulum", ["inference.count=0", "model.recurrence=gru"]),
     ],
 )
-def test_what_acting_recorded_is_what_learning_finds(launched: Start, topology: str, way: list[str]) -> None:
-    """On-policy, before the first step of a batch, both know the same probabilities: PPO's ratios are 1."""
+def test_the_trainer_recomputes_the_probabilities_that_acting_recorded(
+    launched: Start, topology: str, way: list[str]
+) -> None:
+    """On-policy, before the first step of a batch, acting and learning have the same weights: PPO's ratios are 1."""
     keys = ["algorithm.name=ppo", "algorithm.epochs=1", "algorithm.minibatches=1", "algorithm.horizon=32"]
     keys += ["model.normalize_observation=false"]  # learning has newer statistics than acting had
     run = launched(topology, "total_steps=3000", "simulators.count=1", *keys, *way)

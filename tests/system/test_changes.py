@@ -18,7 +18,7 @@ STEPS_OF_A_SIMULATOR = 4 * 5
 
 
 def steps_in_an_update(run: Launched) -> float:
-    """Over the newest two reports. Steps that met a resetting environment do not count: one in ten of Catch's."""
+    """Return the mean over the newest two reports. Steps that met a resetting environment do not count: one in ten."""
     before, now = run.rows()[-2:]
     return float(now["env_steps"] - before["env_steps"]) / (now["updates"] - before["updates"])
 
@@ -106,7 +106,7 @@ def test_learners_join_and_leave_a_living_run(launched: Start, command: Command)
         **{f"trainer-{learner}": "drained" for learner in (0, 1)},
         **{f"simulator-{learner}": f"with trainer-{learner}" for learner in (0, 1)},
     }
-    run.wait_for_steps(run.env_steps() + 100)  # nobody but the learner that was attached makes any
+    run.wait_for_steps(run.env_steps() + 100)  # only the attached learner makes steps now
     last = command("detach", run.run_dir, "trainer-2")
     assert last.returncode == 1 and "at least one learner" in last.stderr
 

@@ -39,7 +39,7 @@ PROGRAMS = {
     "actorlearn": "#!{python}\nimport sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n",
     "pip": '#!/bin/sh\nexec {own} -m pip --python {python} --quiet "$@"\n',
 }
-"""Programs by name; the first is as pip makes it of the entry point, so that what holds of it alone is tried too."""
+"""Programs by name; the first is the script that pip makes for the entry point, so that the script is tested too."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", [page for page in PAGES if runs_something(page)], ids=lambda page: page.name)
-def test_every_command_of_a_page_works_where_it_stands(
+def test_every_command_of_a_page_works(
     page: Path, commands: Path, sockets_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -71,14 +71,14 @@ def test_every_command_of_a_page_works_where_it_stands(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_mark_before_a_block_is_one_that_is_understood(page: Path) -> None:
+def test_every_mark_before_a_block_is_known(page: Path) -> None:
     unknown = [block.mark for block in blocks(page) if not is_known(block.mark)]
-    assert not unknown, f"{page.name}: {unknown}; tests/system/blocks.py says which there are"
+    assert not unknown, f"{page.name}: {unknown}; tests/system/blocks.py lists the known marks"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_topology_of_a_page_is_one(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is a whole file: it has an environment."""
+def test_every_topology_of_a_page_is_valid(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block with an environment is a whole topology."""
     monkeypatch.syspath_prepend(tmp_path)
     for block in blocks(page):
         if block.kind == "python" and block.file:
@@ -88,7 +88,7 @@ def test_every_topology_of_a_page_is_one(page: Path, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_only_these_blocks_are_left_to_hands(page: Path) -> None:
+def test_only_listed_blocks_are_marked_by_hand(page: Path) -> None:
     left = [block.text.splitlines()[0] for block in blocks(page) if block.mark.startswith("by hand")]
     assert left == BY_HAND.get(page.name, [])
 
@@ -108,7 +108,7 @@ def test_only_these_blocks_are_left_to_hands(page: Path) -> None:
         ("```sh\necho 5 games\n```\n\n```\n5 rounds\n```\n", "is shown to print \\['5 rounds'\\]"),
     ],
 )
-def test_a_page_that_is_wrong_is_found(text: str, wrong: str, tmp_path: Path) -> None:
+def test_wrong_pages_fail_and_right_ones_pass(text: str, wrong: str, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(text)
     if not wrong:
@@ -118,7 +118,7 @@ def test_a_page_that_is_wrong_is_found(text: str, wrong: str, tmp_path: Path) ->
         follow(page, tmp_path, dict(os.environ))
 
 
-def test_a_line_that_is_shown_differs_from_what_is_printed_in_numbers_alone() -> None:
+def test_a_shown_line_matches_a_printed_line_that_differs_only_in_numbers() -> None:
     shown = "run-20261122-140943 · Catch\n    0:04  simulator-0 ready\nscore 0.96 ± 0.28, lowest -1\n"
     printed = "run-20270101-000000 · Catch\n    12:34  simulator-1 ready\nscore 1 ± 0, lowest 0\nmore\n"
     assert not unprinted(shown, printed)

@@ -1,6 +1,6 @@
-"""The desk in a browser: a run is started, watched, hurt, attached to and stopped, and the page shows it all.
+"""The desk in a browser: its pages show runs that live, lose processes, are changed and end.
 
-Pictures for docs/ are taken on the way: with ACTORLEARN_PICTURES=docs they replace those there.
+The tests also take the pictures of docs/: with ACTORLEARN_PICTURES=docs they replace those there.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tests.system.launched import PATIENCE_S, Launched
 
 PATIENCE_MS = 1000 * PATIENCE_S
 PICTURES = os.environ.get("ACTORLEARN_PICTURES")
-"""Folder into which pictures are written; without it they are taken and thrown away."""
+"""Folder into which pictures are written; if it is not set, they are thrown away."""
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 class Served:
-    """A desk, and what it answers to those who are not its page."""
+    """A desk, and its answers to requests that do not come from its page."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -94,7 +94,7 @@ def serve(environment: dict[str, str], tmp_path: Path) -> Iterator[Any]:
 
 
 class Watched:
-    """A page, everything it complained of, and everything it asked for."""
+    """A page, its errors and warnings, and the addresses that it has requested."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -113,7 +113,7 @@ class Watched:
         self.page.locator(selector, has_text=text).first.wait_for()
 
     def turn_to(self, run: Launched) -> None:
-        """Open the run by keys, the only one that is left of those on this machine."""
+        """Filter the list of runs to this one, and open it by keys."""
         self.sees("#runs a", run.run_dir.name)
         self.page.keyboard.press("/")
         self.page.keyboard.type(run.run_dir.name)
@@ -135,7 +135,9 @@ def living(launched: Start) -> Launched:
     return run
 
 
-def test_a_run_is_watched_hurt_changed_and_stopped_from_its_page(launched: Start, serve: Any, browser: Any) -> None:
+def test_a_page_shows_a_run_with_a_killed_process_and_saves_and_stops_it(
+    launched: Start, serve: Any, browser: Any
+) -> None:
     run = living(launched)
     desk = serve("--allow-changes")
     seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}, color_scheme="light"))
@@ -230,7 +232,9 @@ def test_buttons_ask_before_they_change_a_run_and_say_what_was_done(launched: St
     assert seen.complaints == []
 
 
-def test_who_has_no_token_is_refused_and_nothing_can_be_changed(launched: Start, serve: Any, browser: Any) -> None:
+def test_requests_without_token_are_refused_and_a_desk_changes_no_run_unless_allowed(
+    launched: Start, serve: Any, browser: Any
+) -> None:
     run = living(launched)
     desk = serve()
     token = desk.token
@@ -308,11 +312,11 @@ def test_a_report_opens_from_a_file_and_asks_for_nothing(
 
 
 def written(folder: Path, *events: dict[str, Any], **meta: Any) -> RunFolder:
-    """A run of reports that no process makes; it counts as alive while this test is."""
+    """Write a run with five reports; it counts as alive while this test runs."""
     return write_run(folder, [row(n) for n in range(5)], [*SPAWNED, *events], **me(), **meta)
 
 
-def test_the_simulator_that_was_chosen_stays_chosen_while_others_come(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_the_chosen_simulator_stays_chosen_while_others_are_attached(serve: Any, browser: Any, tmp_path: Path) -> None:
     """Detaching once hit another process than the one that was shown."""
     run = written(tmp_path / "watched")
     page = Watched(browser.new_page()).page
@@ -423,7 +427,7 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(
 
 
 def column(page: Any, heading: str) -> tuple[list[str], list[float]]:
-    """The texts of a column of the table of runs, and where they end."""
+    """Return the texts of a column of the table of runs, and their right edges."""
     at = page.locator("#table thead th").all_inner_texts().index(heading) + 1
     cells = page.locator(f"#table tbody tr > :nth-child({at})")
     ends = cells.evaluate_all(
@@ -565,7 +569,7 @@ def brightest(page: Any, box: Any, at: str) -> int:
     return int(np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("L")).max())
 
 
-def test_what_is_wider_than_a_narrow_screen_is_shaded_where_it_goes_on(
+def test_tables_and_pictures_wider_than_the_screen_are_shaded_at_its_edge(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
     """Scroll bars of telephones are hidden until one scrolls."""
@@ -604,7 +608,7 @@ def test_what_is_wider_than_a_narrow_screen_is_shaded_where_it_goes_on(
 
 
 @pytest.mark.smoke
-def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_an_open_and_focused_table_stays_so_while_reports_come(serve: Any, browser: Any, tmp_path: Path) -> None:
     run = written(tmp_path / "watched")
     seen = Watched(browser.new_page())
     page = seen.page
@@ -626,7 +630,7 @@ def test_what_is_open_and_focused_stays_so_while_reports_come(serve: Any, browse
 
 
 def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """Hover, selection and focus were lost with every report."""
+    """Hover, selection and focus were once lost with every report."""
     run = written(tmp_path / "watched", DIED)
     write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
     seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
@@ -660,7 +664,9 @@ def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, bro
     assert seen.complaints == []
 
 
-def test_processes_are_a_table_that_sorts_and_runs_have_a_date(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_the_table_of_processes_can_be_sorted_and_runs_show_their_start(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
     again = {**SPAWNED[2], "incarnation": 1, "time_s": 22.0}
     run = written(tmp_path / "watched", DIED, again, started="2026-01-02T12:00:00+00:00")
     seen = Watched(browser.new_context(timezone_id="UTC", viewport={"width": 1280, "height": 940}).new_page())
@@ -689,7 +695,7 @@ def test_processes_are_a_table_that_sorts_and_runs_have_a_date(serve: Any, brows
 def test_a_picture_names_its_curves_and_counts_the_points_that_its_axes_cannot_show(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
-    """All points of a run may be below 0: the picture was empty and did not say why."""
+    """All points of a run may be below 0; the picture was once empty and did not say why."""
     run = write_run(tmp_path / "watched", [row(n, episode_return_mean=n - 6.0) for n in range(10)])
     seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
     page = seen.page
@@ -705,7 +711,7 @@ def test_a_picture_names_its_curves_and_counts_the_points_that_its_axes_cannot_s
 
 
 def test_a_narrow_page_shows_the_run_before_the_list(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """On a telephone the list of runs, the topology and the histograms stood before what had happened."""
+    """On a telephone the list of runs, the topology and the histograms once stood before the events."""
     run = written(tmp_path / "watched", DIED)
     write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
     seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
@@ -723,7 +729,7 @@ def test_a_narrow_page_shows_the_run_before_the_list(serve: Any, browser: Any, t
 
 
 def test_a_link_at_the_top_of_a_narrow_page_goes_to_the_list_of_runs(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """One had to scroll over the whole page of a run to go to another."""
+    """Users once had to scroll over the whole page of a run to open another."""
     run = written(tmp_path / "watched", DIED)
     write_run(tmp_path / "ended", [row(n) for n in range(3)], horizon=9)
     seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
@@ -752,7 +758,9 @@ def test_a_link_at_the_top_of_a_narrow_page_goes_to_the_list_of_runs(serve: Any,
 
 
 @pytest.mark.smoke
-def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
+def test_names_with_markup_are_shown_as_text_and_may_be_long(
+    serve: Any, browser: Any, command: Any, tmp_path: Path
+) -> None:
     markup = "<img src=x onerror=alert(1)>"
     run = written(tmp_path / (markup + "x" * 200), {"kind": "warned", "cause": f"</script>{markup}" * 40})
     topology = run.path / "topology.yaml"
@@ -772,12 +780,12 @@ def test_names_are_text_and_as_long_as_they_like(serve: Any, browser: Any, comma
         assert seen.complaints == []
 
 
-def test_pages_that_nobody_sees_leave_their_connection_to_others(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_hidden_pages_give_up_their_connections(serve: Any, browser: Any, tmp_path: Path) -> None:
     """A browser has six connections to a host, and each page that is live keeps one."""
     run = written(tmp_path / "watched")
     desk = serve()
     context = browser.new_context()
-    # Pages of this browser are never hidden, however many there are: this is said to them.
+    # This browser never hides pages, so a script tells them that they are hidden.
     context.add_init_script(
         "let is_hidden = false; Object.defineProperty(document, 'hidden', {get: () => is_hidden});"
         "window.hide = (now) => { is_hidden = now; document.dispatchEvent(new Event('visibilitychange')); };"
@@ -796,7 +804,7 @@ def test_pages_that_nobody_sees_leave_their_connection_to_others(serve: Any, bro
     context.close()
 
 
-def test_a_page_of_a_desk_that_was_ended_says_that_it_is_refused(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_a_page_of_an_ended_desk_is_refused_by_the_next_and_says_so(serve: Any, browser: Any, tmp_path: Path) -> None:
     written(tmp_path / "watched")
     first = serve()
     page = Watched(browser.new_page()).page
@@ -809,8 +817,8 @@ def test_a_page_of_a_desk_that_was_ended_says_that_it_is_refused(serve: Any, bro
     page.locator("#connection", has_text="refused: open the address").wait_for()
 
 
-def test_groups_look_different(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """There were 28 looks; the 29th group looked as the first."""
+def test_forty_groups_look_different(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """There were once 28 looks; the 29th group looked as the first."""
     for number in range(40):
         write_run(tmp_path / f"watched-{number}", [row(1)], horizon=number + 1)
     page = Watched(browser.new_page()).page
@@ -838,7 +846,7 @@ def test_curves_are_smoothed_along_the_axis_and_not_by_their_points(serve: Any, 
 
 
 def test_a_longer_run_does_not_change_how_others_are_smoothed(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """All curves of a picture were averaged over a hundredth of the longest."""
+    """All curves of a picture were once averaged over a hundredth of the longest."""
     write_run(tmp_path / "watched-short", [row(n, episode_return_mean=float(n % 7)) for n in range(50)])
     page = Watched(browser.new_page(accept_downloads=True)).page
     page.goto(f"{serve().address}#filter=watched-&smooth=0.9")
@@ -889,8 +897,8 @@ def test_a_logarithmic_axis_has_no_line_across_what_it_cannot_show(serve: Any, b
     assert columns[:third].any() and not columns[third : 2 * third].any() and columns[2 * third :].any()
 
 
-def test_numbers_of_all_simulators_stand_beside_all_of_them(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """The rate of a learner was beside its first simulator."""
+def test_a_rate_of_all_simulators_stands_beside_all_their_names(serve: Any, browser: Any, tmp_path: Path) -> None:
+    """The rate of a learner once stood beside its first simulator."""
     names = ("trainer", "simulator-0", "simulator-1")
     run = written(tmp_path / "watched", *({**SPAWNED[0], "process": name} for name in names))
     append(run, METRICS_FILE, row(5, env_steps_per_s=100.0))
@@ -900,7 +908,7 @@ def test_numbers_of_all_simulators_stand_beside_all_of_them(serve: Any, browser:
     page.locator("tr", has_text="experience").filter(has_text="simulator-0, simulator-1").wait_for()
 
 
-def test_a_curve_that_was_one_point_has_no_dots_later(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_a_curve_that_began_as_one_point_has_no_dots_later(serve: Any, browser: Any, tmp_path: Path) -> None:
     """A run that was watched from its first report had a dot for each report."""
     run = write_run(tmp_path / "watched", [row(0)], **me())
     page = Watched(browser.new_page()).page
@@ -915,7 +923,7 @@ def test_a_curve_that_was_one_point_has_no_dots_later(serve: Any, browser: Any, 
     assert plot.screenshot() == grown
 
 
-def test_a_curve_that_ends_before_others_has_its_end_beside_its_last_number(
+def test_the_last_number_of_a_curve_that_ends_early_says_where_it_ends(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
     """The mean of a group ends with its shortest seed; its last number stood beside later ones of the seeds."""
@@ -945,7 +953,7 @@ TRAINER_HERE = {**SPAWNED[0], "pid": os.getpid(), "time_s": 1.0}
 """A trainer that is this process, so that it can be measured."""
 
 
-def test_the_load_of_a_process_is_known_from_before_its_run_was_first_opened(
+def test_the_desk_records_the_load_of_processes_before_their_run_is_opened(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
     """It was recorded only while a page of the run was open: nobody knew the memory before a process was killed."""
@@ -966,7 +974,7 @@ def test_the_load_of_a_process_is_known_from_before_its_run_was_first_opened(
 
 
 def test_processes_are_measured_while_the_best_scores_of_long_runs_are_read(serve: Any, tmp_path: Path) -> None:
-    """The time to read them counted as the time of measuring, which then paused each time."""
+    """The time to read them once counted as time of measuring, which then paused each time."""
     for number in range(6):
         long = write_run(tmp_path / f"long-{number}", [], seed=number)
         (long.path / METRICS_FILE).write_text(200_000 * f"{json.dumps(row(1))}\n")
@@ -985,7 +993,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """One saw only the processes of the run, and not that something else took the processors."""
+    """The page once showed only the processes of the run, and not that others used the processors."""
     with started("sleep", "600") as supervisor:
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
         run = write_run(tmp_path / "watched", [row(n) for n in range(5)], [TRAINER_HERE], **about)
@@ -1014,7 +1022,7 @@ def test_the_page_of_a_living_run_shows_the_load_of_the_whole_machine(serve: Any
 
 
 def test_the_time_left_does_not_jump_with_the_rate(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """Each report moved it by a fifth."""
+    """Each report once moved it by a fifth."""
     reports = []
     steps = 0
     for number in range(100):
@@ -1037,7 +1045,7 @@ def test_the_time_left_does_not_jump_with_the_rate(serve: Any, browser: Any, tmp
 
 
 def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """One had to scroll through a list of a hundred metrics."""
+    """Users once had to scroll through a list of a hundred metrics."""
     many = {f"made_{number:02}": 1.0 for number in range(60)}
     run = write_run(tmp_path / "watched", [row(n, zebras=0.7, loss=0.5, **many) for n in range(5)], **me())
     seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}))
@@ -1093,10 +1101,10 @@ def test_a_metric_is_found_by_a_part_of_its_name(serve: Any, browser: Any, tmp_p
     assert seen.complaints == []
 
 
-def test_a_mistake_in_a_picture_is_not_told_as_a_desk_that_does_not_answer(
+def test_an_error_in_a_picture_is_not_reported_as_a_desk_that_does_not_answer(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
-    """The picture of a process that was restarted could not be drawn, and the page said so of the desk."""
+    """The picture of a restarted process once could not be drawn, and the page said that the desk did not answer."""
     run = with_log(written(tmp_path / "watched", TRAINER_HERE))
     seen = Watched(browser.new_page())
     page = seen.page
@@ -1118,7 +1126,7 @@ AS_WIDE = """() => {
 
 
 def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """They were 420 pixels wide and cut off on a telephone."""
+    """They were once 420 pixels wide and cut off on a telephone."""
     run = with_log(written(tmp_path / "watched", TRAINER_HERE))
     seen = Watched(browser.new_page(viewport={"width": 390, "height": 844}))
     page = seen.page
@@ -1132,7 +1140,7 @@ def test_pictures_of_a_process_are_as_wide_as_their_dialog(serve: Any, browser: 
 
 
 def test_esc_in_the_filter_empties_it_and_shows_all_runs_again(serve: Any, browser: Any, tmp_path: Path) -> None:
-    """Chromium empties the field on Esc, and tells so by another event than for what is typed."""
+    """Chromium empties the field on Esc, and reports it by another event than typing."""
     written(tmp_path / "watched")
     written(tmp_path / "other-run", seed=2, horizon=9)
     seen = Watched(browser.new_page())
@@ -1148,7 +1156,7 @@ def test_esc_in_the_filter_empties_it_and_shows_all_runs_again(serve: Any, brows
     assert seen.complaints == []
 
 
-def test_an_alarm_calms_down_once_the_process_runs_again(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_an_alarm_changes_its_colour_once_the_process_runs_again(serve: Any, browser: Any, tmp_path: Path) -> None:
     run = written(tmp_path / "watched")
     seen = Watched(browser.new_page(color_scheme="light"))
     page = seen.page
@@ -1175,7 +1183,7 @@ def test_an_alarm_calms_down_once_the_process_runs_again(serve: Any, browser: An
     assert seen.complaints == []
 
 
-def test_words_about_learners_cover_no_line_and_the_picture_of_the_processes_has_no_empty_edge(
+def test_labels_in_the_picture_of_processes_cover_no_line_and_it_fits_the_page(
     serve: Any, browser: Any, tmp_path: Path
 ) -> None:
     spawned = [
@@ -1210,9 +1218,7 @@ def test_words_about_learners_cover_no_line_and_the_picture_of_the_processes_has
     assert seen.complaints == []
 
 
-def test_pictures_stand_in_the_order_of_their_names_and_the_choices_say_what_they_are(
-    serve: Any, browser: Any, tmp_path: Path
-) -> None:
+def test_pictures_are_sorted_by_name_and_choices_show_their_values(serve: Any, browser: Any, tmp_path: Path) -> None:
     """Pictures changed places when a run was started, because that of the newest run stood first."""
     names = ["Ant-v95", "Bee-v95", "Cat-v95"]
     for name, started in zip(names, ("02", "03", "01"), strict=True):
@@ -1240,7 +1246,9 @@ def test_pictures_stand_in_the_order_of_their_names_and_the_choices_say_what_the
     assert seen.complaints == []
 
 
-def test_one_number_is_written_alike_and_0_without_decimals(serve: Any, browser: Any, tmp_path: Path) -> None:
+def test_a_number_is_written_the_same_everywhere_and_0_without_decimals(
+    serve: Any, browser: Any, tmp_path: Path
+) -> None:
     page = Watched(browser.new_page()).page
     page.goto(serve().address)
     page.locator("#connection", has_text="live").wait_for()

@@ -1,4 +1,4 @@
-"""All the ways a run can end before its time, what each of them leaves, and how it goes on afterwards."""
+"""All the ways in which a run can end, what each of them leaves, and how the run is resumed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KNOWN = [
 
 
 def stopped(run: Launched) -> dict[str, object]:
-    """The summary of a run that was told to stop: what it had learned is in its newest checkpoint."""
+    """Return the summary of a stopped run; its newest checkpoint must have all that was learned."""
     summary, saved = run.summary(), run.checkpoint()
     assert summary["status"] == "stopped"
     assert 0 < summary["env_steps"] < TOTAL_STEPS
@@ -51,7 +51,7 @@ def test_a_run_whose_folder_was_removed_is_resumed_from_its_next_checkpoint(laun
     assert resumed.summary()["status"] == "finished"
 
 
-def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command) -> None:
+def test_a_stopped_run_is_resumed_where_it_stopped(launched: Start, command: Command) -> None:
     run = launched(*KNOWN)
     run.wait_for(lambda: run.rows()[2:], "third row")
     assert command("stop", run.run_dir).returncode == 0
@@ -86,7 +86,7 @@ def test_a_stopped_run_is_resumed_where_it_was(launched: Start, command: Command
 
 
 @pytest.mark.smoke
-def test_ctrl_c_saves_and_ends_and_what_was_learned_comes_back(launched: Start) -> None:
+def test_ctrl_c_saves_the_weights_that_a_resume_restores(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(run.rows, "row")
     run.ctrl_c()
@@ -124,7 +124,7 @@ def test_ctrl_c_saves_the_statistics_that_are_collected_before_learning_begins(l
     assert resumed.leftovers() == []
 
 
-def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Start) -> None:
+def test_a_resume_names_damaged_checkpoints_and_uses_an_older_one_but_not_step_0(launched: Start) -> None:
     run = launched(*KNOWN, "checkpoint.every_steps=100", "checkpoint.keep=1000")
     run.wait_for(lambda: run.events("saved")[2:], "third checkpoint")
     run.ctrl_c()
@@ -154,7 +154,7 @@ def test_a_damaged_checkpoint_is_named_and_none_is_begun_anew_for(launched: Star
     assert refused.new_events() == []
 
 
-def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> None:
+def test_ctrl_c_twice_ends_a_run_at_once_even_if_its_processes_are_stopped(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(run.rows, "row")
     for name in ("trainer", "simulator-0"):
@@ -170,7 +170,7 @@ def test_ctrl_c_twice_ends_at_once_even_when_nobody_listens(launched: Start) -> 
     assert run.summary()["status"] == "stopped"
 
 
-def test_a_pass_of_minutes_is_no_hang_and_ctrl_c_breaks_it_off(launched: Start) -> None:
+def test_a_long_update_is_no_hang_and_ctrl_c_ends_it(launched: Start) -> None:
     long = ["algorithm.name=ppo", "algorithm.epochs=1000", "algorithm.minibatches=512", "algorithm.horizon=64"]
     run = launched("catch", *long, "supervision.trainer_hang_s=2")
     run.wait_for_event("ready", "simulator-1")
@@ -185,7 +185,7 @@ def test_a_pass_of_minutes_is_no_hang_and_ctrl_c_breaks_it_off(launched: Start) 
     assert run.leftovers() == []
 
 
-def test_ctrl_c_before_anything_runs(launched: Start) -> None:
+def test_ctrl_c_ends_a_run_whose_processes_are_still_starting(launched: Start) -> None:
     run = launched(*KNOWN)
     run.wait_for(lambda: run.events("spawned"), "process")
     run.ctrl_c()
@@ -197,7 +197,7 @@ def test_ctrl_c_before_anything_runs(launched: Start) -> None:
 FEW = ["catch", PACED, "total_steps=400", "evaluator.count=1"]
 
 
-def test_the_final_weights_are_scored_before_everything_ends(launched: Start) -> None:
+def test_the_final_weights_are_evaluated_before_a_run_ends(launched: Start) -> None:
     """Played at the rate of the simulators' environments, 40 games take 2 s."""
     run = launched(*FEW, "evaluator.every_steps=150", "evaluator.episodes=40")
     assert run.end() == 0, run.screen()
@@ -211,7 +211,7 @@ def test_the_final_weights_are_scored_before_everything_ends(launched: Start) ->
     assert run.leftovers() == []
 
 
-def test_a_run_ends_when_it_reaches_a_score(launched: Start) -> None:
+def test_a_run_ends_when_an_evaluation_reaches_stop_at_score(launched: Start) -> None:
     played = ["evaluator.every_steps=100", "evaluator.episodes=2", "evaluator.scheduling=other"]
     run = launched("catch", PACED, "total_steps=1_000_000", "evaluator.count=1", *played, "evaluator.stop_at_score=-1")
     assert run.end() == 0, run.screen()
@@ -222,7 +222,7 @@ def test_a_run_ends_when_it_reaches_a_score(launched: Start) -> None:
     assert run.events("scoring") == [] and run.leftovers() == []
 
 
-def test_a_run_ends_at_its_training_score_and_says_at_last_how_its_final_weights_play(launched: Start) -> None:
+def test_a_run_ends_at_its_training_score_and_then_evaluates_its_final_weights(launched: Start) -> None:
     played = ["evaluator.count=1", "evaluator.every_steps=null", "evaluator.episodes=30"]
     run = launched("catch", "total_steps=1_000_000", *played, "stop_at_training_score=-1")
     assert run.end() == 0, run.screen()
@@ -236,7 +236,7 @@ def test_a_run_ends_at_its_training_score_and_says_at_last_how_its_final_weights
     assert run.leftovers() == []
 
 
-def test_ctrl_c_ends_the_wait_for_the_last_score_of_a_run_that_is_finished(launched: Start) -> None:
+def test_ctrl_c_ends_the_final_evaluation_of_a_finished_run(launched: Start) -> None:
     run = launched(*FEW, "evaluator.every_steps=1_000_000", "evaluator.episodes=10_000")
     run.wait_for(lambda: run.events("scoring"), "evaluation of the final weights")
     run.wait_for_event("ready", "evaluator-0")
@@ -247,7 +247,7 @@ def test_ctrl_c_ends_the_wait_for_the_last_score_of_a_run_that_is_finished(launc
     assert run.leftovers() == []
 
 
-def test_a_killed_supervisor_takes_its_children_along_and_the_next_sweeps_up(
+def test_processes_end_with_a_killed_supervisor_and_the_next_run_removes_its_files(
     launched: Start, command: Command, sockets_root: Path
 ) -> None:
     run = launched(*KNOWN, "checkpoint.every_steps=100")

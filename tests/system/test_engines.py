@@ -26,7 +26,7 @@ APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.cou
 """Two learners that do not exchange."""
 
 
-def test_a_run_over_nodes_of_this_machine_needs_nothing_else(launched: Start, temporary: Path) -> None:
+def test_the_engine_local_starts_the_nodes_of_a_run(launched: Start, temporary: Path) -> None:
     run = launched("catch", *APART, "total_steps=4000", "nodes.count=2", "--engine", "local")
     assert run.end() == 0, run.screen()
     assert {event["node"] for event in run.events("joined")} == {"node-0", "node-1"}
@@ -44,7 +44,7 @@ def test_films_of_an_evaluator_on_a_node_are_in_the_folder_of_the_run(launched: 
     assert {path.name for path in films.iterdir()} == {"games.json", "best.mp4", "median.mp4", "worst.mp4"}
 
 
-def test_a_run_goes_on_over_nodes_that_are_started_anew(launched: Start, temporary: Path) -> None:
+def test_a_resumed_run_gets_new_nodes_from_its_engine(launched: Start, temporary: Path) -> None:
     words = ("total_steps=8000", "checkpoint.every_steps=40", "nodes.count=2", "--engine", "local")
     run = launched("catch", *APART, PACED, *words)
     run.wait_for(lambda: len({event["process"] for event in run.events("saved")}) == 2, "checkpoints of both")
@@ -58,7 +58,7 @@ def test_a_run_goes_on_over_nodes_that_are_started_anew(launched: Start, tempora
     assert resumed.leftovers() == []
 
 
-def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
+def test_nodes_of_this_machine_end_after_their_head_is_killed(
     launched: Start, temporary: Path, command: Command
 ) -> None:
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "nodes.count=2", "--engine", "local")
@@ -69,7 +69,7 @@ def test_nodes_of_this_machine_end_with_a_head_that_is_killed(
     command("clean")  # what the head has left
 
 
-def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Start, temporary: Path) -> None:
+def test_a_run_whose_nodes_cannot_start_ends_with_the_reason(launched: Start, temporary: Path) -> None:
     run = launched("catch", *APART, "nodes.count=2", "nodes.command=[/no/such/actorlearn]", "--engine", "local")
     assert run.end() == 1
     assert "ended before the run began: it has ended with exit status 127" in run.screen()
@@ -78,7 +78,7 @@ def test_nodes_that_cannot_start_end_the_run_with_their_last_words(launched: Sta
 
 @pytest.mark.slow
 @needs_sshd
-def test_nodes_are_started_through_sshd_and_end_with_their_connections(
+def test_the_engine_ssh_starts_nodes_that_end_with_their_connections(
     launched: Start, temporary: Path, environment: dict[str, str], command: Command, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys"
@@ -103,7 +103,7 @@ def test_nodes_are_started_through_sshd_and_end_with_their_connections(
 
 
 def machine_of(cluster: slurm.Slurm, run: Launched, node: str) -> str:
-    """The machine on which Slurm has a node: its element's of the job array."""
+    """Return the machine on which Slurm runs a node, which is an element of the job array."""
     number = ["a", "b"].index(node)
     job = (run.run_dir / "nodes" / "slurm.job").read_text()
     return cluster.call("squeue", "-h", "-r", "-j", f"{job}_{number}", "-o", "%N").strip()
@@ -111,7 +111,7 @@ def machine_of(cluster: slurm.Slurm, run: Launched, node: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_nodes_are_a_job_array_of_slurm_and_one_whose_machine_dies_comes_back_elsewhere(
+def test_a_node_of_a_slurm_job_array_restarts_elsewhere_after_its_machine_dies(
     cluster: slurm.Slurm, launched: Start, temporary: Path, command: Command, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys"
@@ -144,7 +144,7 @@ def test_nodes_are_a_job_array_of_slurm_and_one_whose_machine_dies_comes_back_el
 
 
 @pytest.mark.slow
-def test_nodes_are_steps_of_the_allocation_in_which_the_head_is(
+def test_nodes_are_job_steps_of_the_slurm_allocation_of_their_head(
     cluster: slurm.Slurm, launched: Start, temporary: Path, command: Command, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys"
@@ -196,7 +196,7 @@ made.shutdown()
 
 @pytest.fixture
 def ray_machines(environment: dict[str, str], temporary: Path) -> Iterator[tuple[set[int], Callable[[int], None]]]:
-    """A real Ray; yields the pids of its machines' raylets, and what kills one."""
+    """A real Ray; yields the pids of its machines' raylets, and a function that kills one."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray cannot be tried without the package: pip install 'actorlearn[ray]'")
     (temporary / "ray").mkdir()  # where Ray writes its address
@@ -229,7 +229,7 @@ def ray_machines(environment: dict[str, str], temporary: Path) -> Iterator[tuple
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_nodes_are_actors_of_ray_and_one_whose_machine_dies_comes_back_elsewhere(
+def test_a_node_that_is_a_ray_actor_restarts_elsewhere_after_its_machine_dies(
     ray_machines: tuple[set[int], Callable[[int], None]],
     launched: Start,
     temporary: Path,

@@ -23,8 +23,8 @@ PACKAGED = ["env.id=tests.system.environments:Copies-v0", "env.kwargs.prize=2"]
 WRAPPED = "env.wrappers=[{name: 'gymnasium.wrappers:TimeLimit', kwargs: {max_episode_steps: 3}}]"
 
 
-def test_a_packages_environment_is_planned_learned_joined_and_scored(launched: Start, command: Command) -> None:
-    """Two choices at once, from a Dict with text in it; three steps of 2 each are a game."""
+def test_an_environment_of_a_package_is_planned_learned_attached_and_scored(launched: Start, command: Command) -> None:
+    """Actions are two choices at once, observations a Dict with text; a game has three steps, each worth up to 2."""
     plan = command("check", CONFIGS / "catch.yaml", *PPO, *PACKAGED, WRAPPED)
     assert plan.returncode == 0, plan.stderr
     told = " ".join(plan.stdout.split())
@@ -54,7 +54,7 @@ def test_a_packages_environment_is_planned_learned_joined_and_scored(launched: S
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_an_image_and_a_number_are_learned_from_together_by_three_keys(launched: Start, tmp_path: Path) -> None:
+def test_a_topology_of_three_keys_learns_from_an_image_and_a_number(launched: Start, tmp_path: Path) -> None:
     """The best return is 20, and that of chance 10; a perceptron stays below 15 (docs/results.md)."""
     topology = tmp_path / "parts.yaml"
     topology.write_text("env: {id: tests.envs.parts:Parts}\nalgorithm: {name: ppo}\ntotal_steps: 100_000\n")
@@ -69,7 +69,9 @@ def corridors_installed(environment: dict[str, str], tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("corridors_installed")
-def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, command: Command, tmp_path: Path) -> None:
+def test_a_package_adds_a_kind_of_environments_by_one_module_and_one_entry_point(
+    launched: Start, command: Command, tmp_path: Path
+) -> None:
     topology = tmp_path / "walk.yaml"
     topology.write_text("env: {id: corridors/Walk, length: 5}\n")
     plan = command("check", topology, "env.bonus=2", "--all")
@@ -94,7 +96,7 @@ def test_a_kind_of_environments_is_one_module_and_one_entry(launched: Start, com
 
 
 @pytest.mark.skipif(find_spec("pettingzoo") is None, reason="pip install 'actorlearn[pettingzoo]'")
-def test_agents_that_come_and_go_are_learned_from_and_scored(launched: Start, command: Command) -> None:
+def test_games_whose_agents_come_and_go_are_learned_and_scored(launched: Start, command: Command) -> None:
     crowd = ["env.id=pettingzoo:tests.envs.parallel:Crowd", "env.agent_index=true", "env.time_limit_steps=12"]
     refused = command("check", CONFIGS / "catch.yaml", *crowd)
     assert refused.returncode == 2 and "write 3 or 6" in refused.stderr

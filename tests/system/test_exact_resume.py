@@ -1,4 +1,4 @@
-"""Runs that are interrupted at any moment, and end with the weights of one that was not."""
+"""Runs that are interrupted at any moment end with the weights of a run that was not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RAINBOW = [
     *("replay.prioritised=true", "algorithm.double=true", "model.noisy=0.5", "algorithm.dueling=true"),
 ]
 
-# What is tried in each of them by the slow tests, one after the other.
+# Keys of the runs of the slow tests, by mode and name.
 ALONE = {
     "a2c": [],
     "served": [*SERVED, "simulators.groups=2"],
@@ -93,14 +93,14 @@ class Interrupted:
     """One run that is stopped or killed again and again."""
 
     def __init__(self, launched: Start, keys: list[str], draw: random.Random) -> None:
-        """Begin it, and see its first checkpoint saved."""
+        """Start the run, and wait for its first checkpoint."""
         self._launched, self._draw = launched, draw
         self.run = launched("catch", *COMMON, *keys)
         self.run.wait_for(lambda: self.run.events("saved")[: 2 if "learners.count=2" in keys else 1], "checkpoint")
         self.points: list[str] = []
 
     def interrupt(self, how: str) -> None:
-        """At any moment after it has begun to play, and resume it; a run that has come to its end stays as it is."""
+        """Stop or kill the run at a random moment, and resume it; do nothing if it has come to its end."""
         run = self.run
         began = len(run.rows())
         run.wait_for(lambda: len(run.rows()) > began or run.process.poll() is not None, "a row")
@@ -116,7 +116,7 @@ class Interrupted:
         self.run = self._launched("resume", run_dir=run.run_dir)
 
     def finish(self) -> str:
-        """Let it come to its end; its weights."""
+        """Let the run come to its end; return the hash of its weights."""
         self.run.paced.unlink(missing_ok=True)
         assert self.run.end() == 0, self.run.screen()
         assert self.run.leftovers() == []
@@ -160,7 +160,7 @@ def uninterrupted(launched: Start, keys: list[str]) -> str:
         ("replay", "sequences"),
     ],
 )
-def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_not(
+def test_an_interrupted_run_ends_with_the_weights_of_an_uninterrupted_one(
     launched: Start, mode: str, name: str
 ) -> None:
     keys = CASES[mode][name]
@@ -175,7 +175,7 @@ def test_a_run_that_is_stopped_and_killed_ends_with_the_weights_of_one_that_was_
 
 
 def saved_states(run: Launched, learner: int) -> dict[str, list[float]]:
-    """The state of the algorithm in a learner's newest checkpoint, which has changed."""
+    """Return the state of the algorithm in a learner's newest checkpoint; it must have changed."""
     saved = newest_checkpoint(directory_of(run.run_dir / "checkpoints", learner)).section("algorithm")
     assert float(saved["baseline"]) != 0.0 and (saved["updates"] > 10.0).all()
     return {name: tensor.tolist() for name, tensor in saved.items()}
@@ -203,8 +203,8 @@ def test_a_run_whose_algorithm_hides_state_says_that_it_does_not_resume_exactly(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("mode", "name"), [(mode, name) for mode, cases in CASES.items() for name in cases])
-def test_fifty_random_points_of_each(launched: Start, mode: str, name: str) -> None:
-    """Fifty in each mode: five in one run of each way to learn alone, ten in the others."""
+def test_a_run_interrupted_at_random_moments_ends_with_the_same_weights(launched: Start, mode: str, name: str) -> None:
+    """About fifty interruptions in each mode, at most five of them in one run."""
     keys = CASES[mode][name]
     expected = uninterrupted(launched, keys)
     draw = random.Random(f"{mode} {name}")

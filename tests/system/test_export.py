@@ -1,4 +1,4 @@
-"""A run's policy taken elsewhere: it plays without actorlearn as well as `eval --greedy` says that it does."""
+"""Exported policies play without actorlearn, and as well as `eval --greedy` says."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ print(json.dumps({"scores": play.play(policy, 5, seed=11), "actions": chosen}))
 """
 
 
-def test_a_dict_of_a_picture_and_numbers_is_played_as_by_the_loaded_policy(
+def test_an_exported_policy_acts_as_the_loaded_one_on_observations_with_parts(
     launched: Start, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seeking.py").write_text(SEEKING)

@@ -22,7 +22,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("topology", FAMILIES)
-def test_a_familys_topology_plays_and_learns(launched: Start, topology: str) -> None:
+def test_a_topology_of_another_package_plays_and_learns(launched: Start, topology: str) -> None:
     package = FAMILIES[topology]
     pytest.importorskip(package, reason=f"pip install 'actorlearn[{package}]'")
     run = launched(topology, *SMALL, "algorithm.minibatches=2", "total_steps=3_000")

@@ -1,4 +1,4 @@
-"""Processes of a real run that are killed or stopped: each is named, replaced and then as useful as the one before."""
+"""Processes of a real run that are killed, stopped or spin: each is reported and replaced, and the run learns on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def replaced(run: Launched, name: str, cause: str) -> None:
-    """Its death has this cause, its successor works, and the run learns on from more steps than before."""
+    """Check that a process died of this cause and was restarted, and that the run learns on."""
     died = run.wait_for_event("died", name)
     restarted = run.wait_for_event("restarted", name, incarnation=1)
     assert died["cause"] == cause
@@ -76,7 +76,7 @@ def test_a_process_of_any_role_that_is_stopped_is_found_and_replaced(launched: S
     assert run.leftovers() == []
 
 
-def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched: Start) -> None:
+def test_a_simulator_that_spins_is_reported_with_its_stack_and_replaced(launched: Start) -> None:
     environment = "env.id=tests.system.environments:Spins"
     limits = ["supervision.simulator_hang_s=2", "supervision.simulator_spin_s=4"]
     run = launched("catch", environment, "total_steps=3_000", *limits)
@@ -97,7 +97,7 @@ def test_an_environment_that_spins_is_slow_shows_where_and_is_replaced(launched:
     assert run.leftovers() == []
 
 
-def test_a_row_of_environments_that_each_wait_is_no_hang(launched: Start) -> None:
+def test_a_step_of_many_environments_that_each_wait_is_no_hang(launched: Start) -> None:
     one = ["simulators.count=1", "simulators.envs=48", "algorithm.horizon=2", "total_steps=96"]
     run = launched("catch", "env.id=tests.system.environments:Waits", *one, "supervision.simulator_hang_s=2")
     assert run.end() == 0, run.screen()  # a row takes 5 s

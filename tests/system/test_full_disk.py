@@ -1,4 +1,4 @@
-"""A run whose folder lies on a disk that fills up, and has room again: nothing is emptied, nobody gives up."""
+"""A run whose folder is on a disk that fills up and gets space again: no file is emptied, and the run goes on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHATTY = f"env.id={ENVIRONMENTS}:Chatty"
 
 
 class SmallDisk:
-    """A file system in memory, and what takes up all its room."""
+    """A small file system in memory, and a file that fills it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ def contents(run_dir: Path) -> dict[str, bytes]:
     return {name: (run_dir / name).read_bytes() for name in ("topology.yaml", "meta.json", "summary.json")}
 
 
-def test_a_disk_that_fills_up_ends_nothing_and_what_died_meanwhile_comes_back(
+def test_a_run_survives_a_full_disk_and_restarts_processes_that_died_meanwhile(
     launched: Start, command: Command, small_disk: SmallDisk
 ) -> None:
     """All processes of a run are killed on the full disk, and print into logs on it."""

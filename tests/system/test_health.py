@@ -1,4 +1,4 @@
-"""Rules of health in whole runs: each fires on a run that was made ill on purpose, and none on a healthy one."""
+"""Health rules in whole runs: each fires in a run made to break it, and none in a healthy run."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ HEALTHY = {
 }
 
 
-def test_every_rule_is_shown_to_fire() -> None:
+def test_every_health_rule_has_a_run_that_breaks_it() -> None:
     assert ILL.keys() == BY_NAME.keys()
 
 
 def stopped_when_ill(run: Launched, rule: str, learners: int = 1) -> list[Event]:
-    """Return the events by which a run is ill by a rule; it is stopped as soon as all of its learners are."""
+    """Wait until a rule fires for all learners of a run, and stop it; return the events."""
 
     def found() -> list[Event] | None:
         events = [event for event in run.events("ill") if event["rule"] == rule]
@@ -66,7 +66,7 @@ def stopped_when_ill(run: Launched, rule: str, learners: int = 1) -> list[Event]
 
 
 @pytest.mark.parametrize("rule", ILL)
-def test_a_run_that_was_made_ill_is_said_to_be(launched: Start, command: Command, rule: str) -> None:
+def test_each_health_rule_fires_in_a_run_made_to_break_it(launched: Start, command: Command, rule: str) -> None:
     run = launched("catch", *QUICK, *ILL[rule])
     event = stopped_when_ill(run, rule)[0]
     assert event["says"] in event["cause"] and event["try"] == BY_NAME[rule].remedy
@@ -80,7 +80,7 @@ def test_a_run_that_was_made_ill_is_said_to_be(launched: Start, command: Command
 
 
 @pytest.mark.parametrize("topology", HEALTHY)
-def test_a_healthy_run_is_silent(launched: Start, command: Command, topology: str) -> None:
+def test_no_health_rule_fires_in_a_healthy_run(launched: Start, command: Command, topology: str) -> None:
     run = launched(topology, *HEALTHY[topology])
     finished(run)
     assert run.events("ill") == []

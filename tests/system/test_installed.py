@@ -1,6 +1,6 @@
-"""The program as people have it who install it: a wheel, beside strangers' packages that are called ``launch`` too.
+"""The installed wheel, beside other packages that are called ``launch`` too.
 
-ROS 2 has such a package, on PYTHONPATH where it is installed from Debian packages and in site-packages where by conda.
+ROS 2 has such a package: on PYTHONPATH if installed from Debian packages, in site-packages if installed by conda.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Robot(Catch):
 
 
 def stranger(folder: Path, whose: str) -> None:
-    """Another package of the name ``launch``."""
+    """Write another package of the name ``launch``."""
     (folder / "launch").mkdir(parents=True)
     (folder / "launch" / "__init__.py").write_text(STRANGER.format(whose=whose))
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with our wheel, a plug-in and two strangers; dependencies are those of the tests."""
+    """An environment with our wheel, a plug-in, two other packages ``launch``, and the dependencies of the tests."""
     pytest.importorskip("setuptools")  # without a network nothing else could build the wheel
     folder = tmp_path_factory.mktemp("installed")
     for name in ("actorlearn", "launch", "configs"):
@@ -100,7 +100,7 @@ class Actorlearn:
         return done.stdout
 
 
-def test_the_wheel_carries_all_of_both_folders_and_no_top_level_launch(installed: Path) -> None:
+def test_the_wheel_has_all_files_of_both_packages_and_no_top_level_launch(installed: Path) -> None:
     (wheel,) = installed.glob("*.whl")
     carried = set(zipfile.ZipFile(wheel).namelist())
     source = installed / "source"
@@ -119,7 +119,7 @@ def test_the_installed_program_starts_beside_other_packages_called_launch(actorl
     assert json.loads(actorlearn("check", actorlearn.configs / "catch.yaml", "--json"))["processes"]
 
 
-def test_an_environment_imports_the_stranger_that_it_means(actorlearn: Actorlearn, tmp_path: Path) -> None:
+def test_an_environment_imports_the_other_package_called_launch(actorlearn: Actorlearn, tmp_path: Path) -> None:
     changes = ("env.id=robots:Robot", "total_steps=2000", "evaluator.count=1")
     actorlearn("run", actorlearn.configs / "catch.yaml", *changes, "--run-dir", "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -127,7 +127,7 @@ def test_an_environment_imports_the_stranger_that_it_means(actorlearn: Actorlear
 
 
 @pytest.mark.timeout(300)
-def test_a_plug_in_that_is_installed_beside_it_keeps_its_contracts_and_trains(
+def test_an_installed_plug_in_trains_and_passes_its_own_tests(
     actorlearn: Actorlearn, installed: Path, tmp_path: Path
 ) -> None:
     assert "fourier" in actorlearn("doctor") and "awr" in actorlearn("doctor")

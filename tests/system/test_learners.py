@@ -1,4 +1,4 @@
-"""Several learners in one run: the same file in all modes, deaths among them, and what they say together."""
+"""Several learners in one run: they learn in all modes, survive deaths, save, resume and are evaluated together."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOLOCO = ["mode=gossip", "gossip.graph=random-matching", "learners.local_steps=3
 
 
 @pytest.mark.parametrize(("mode", "name"), [*itertools.product(MODES, LEARNS)])
-def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name: str) -> None:
+def test_one_topology_learns_catch_in_each_mode(launched: Start, mode: str, name: str) -> None:
     run = launched("catch", *CATCH, *LEARNS[name], *TWO, f"mode={mode}")
     learned(run, 0.8)
     assert run.rows()[-1]["learners"].keys() == set(TRAINERS)
@@ -39,7 +39,7 @@ def test_the_same_file_is_learned_in_all_modes(launched: Start, mode: str, name:
 @pytest.mark.parametrize(
     "outer", [pytest.param([], id="gradients", marks=pytest.mark.smoke), pytest.param(DILOCO, id="diloco")]
 )
-def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, outer: list[str]) -> None:
+def test_a_run_of_learners_in_sync_repeats_itself(launched: Start, outer: list[str]) -> None:
     runs = [launched("catch", *TWO, *outer, "total_steps=4000") for _ in range(2)]
     hashes = [finished(run)["weights_sha256"] for run in runs]
     assert hashes[0] == hashes[1]
@@ -48,7 +48,7 @@ def test_learners_in_sync_have_the_same_weights_and_repeat(launched: Start, oute
     assert saved == [runs[0].summary()["env_steps"]] * 2
 
 
-def test_learners_in_sync_save_by_time_at_the_same_update_and_go_back_together(launched: Start) -> None:
+def test_learners_in_sync_save_by_time_at_the_same_update_and_resume_from_it(launched: Start) -> None:
     kept = ["checkpoint.every_steps=1_000_000", "checkpoint.every_s=0.1", "checkpoint.keep=1000"]
     run = launched("catch", *TWO, *kept, "total_steps=10_000")
     before = finished(run)
@@ -73,7 +73,7 @@ def test_learners_in_sync_save_at_the_same_update_when_asked(launched: Start, co
     assert command("stop", "--now", run.run_dir).returncode == 0
 
 
-def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(launched: Start) -> None:
+def test_a_learner_left_out_of_one_resume_does_not_set_the_next_one_back(launched: Start) -> None:
     keys = ["mode=sync", "simulators.count=1", "total_steps=600", "checkpoint.every_steps=300"]
     run = launched("catch", *keys, "learners.count=2")
     finished(run)
@@ -84,7 +84,7 @@ def test_learners_in_sync_that_were_away_for_a_life_do_not_take_the_run_back(lau
         assert resumed.meta()["resumed_at"] == at
 
 
-def test_learners_in_sync_that_went_on_without_one_do_not_go_back_to_it(launched: Start) -> None:
+def test_a_resume_does_not_go_back_to_the_checkpoint_of_a_learner_that_was_given_up(launched: Start) -> None:
     keys = ["mode=sync", "checkpoint.every_steps=500", "checkpoint.keep=1000", "supervision.restarts=0"]
     run = launched("catch", PACED, *TWO, *keys, "total_steps=6000")
     run.wait_for_steps(600)
@@ -103,7 +103,7 @@ def test_learners_in_sync_that_went_on_without_one_do_not_go_back_to_it(launched
     assert saved == dict.fromkeys(TRAINERS, summary["env_steps"])
 
 
-def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(launched: Start) -> None:
+def test_learners_in_sync_use_one_learning_rate_even_if_it_follows_sample_sizes(launched: Start) -> None:
     """Unequal rates would make unequal weights, which learners compare every 100 updates."""
     keys = ["algorithm.name=ppo", "algorithm.horizon=8", "algorithm.epochs=1", "algorithm.minibatches=2"]
     corrected = ["algorithm.proximal=recomputed", "algorithm.advantages=vtrace", "optimizer.sample_size_scaling=sqrt"]
@@ -116,7 +116,7 @@ def test_learners_in_sync_have_one_rate_also_where_it_follows_their_samples(laun
     assert not run.events("died"), run.screen()
 
 
-def test_a_lag_held_in_one_process_is_that_of_a_run_with_rollouts_open_ahead(launched: Start) -> None:
+def test_learning_at_a_lag_in_one_process_equals_a_run_with_rollouts_open_ahead(launched: Start) -> None:
     """Bit for bit: what the suite ``asynchrony`` learns is what runs learn."""
     keys = ["algorithm.name=ppo", "algorithm.proximal=interpolated", "simulators.envs=8", "total_steps=1500"]
     ahead = ["simulators.count=1", "inference.count=0", "simulators.weights=rollout", "simulators.blocks=3"]
@@ -145,7 +145,7 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(
         run.wait_for_steps(before + 200)
     dropped = run.rows()[-1]
     assert dropped["steps_dropped"] == dropped["dropped_rolled_back"]
-    assert (dropped["steps_dropped"] > 0) == (mode == "gossip")  # else others have what they had learned, or the store
+    assert (dropped["steps_dropped"] > 0) == (mode == "gossip")  # else the other learner or the store has it
     run.ctrl_c()
     assert run.end() == 130, run.screen()
     stopped = run.summary()
@@ -164,7 +164,9 @@ def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(
 
 
 @pytest.mark.parametrize("mode", ["async", "gossip"])
-def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, command: Command, mode: str) -> None:
+def test_each_learner_and_the_average_of_their_weights_are_evaluated(
+    launched: Start, command: Command, mode: str
+) -> None:
     evaluated = ["evaluator.count=1", "evaluator.every_steps=200", "evaluator.episodes=3", "evaluator.scheduling=other"]
     run = launched("catch", PACED, *TWO, *evaluated, f"mode={mode}", "total_steps=6_000")
     found = run.wait_for(lambda: [e for e in run.events("evaluated") if "learners" in e], "evaluation of both")[-1]
@@ -182,7 +184,7 @@ def test_each_learner_is_evaluated_and_so_is_the_average(launched: Start, comman
     assert "average of 2 learners' weights" in said and "trainer-1 alone" in said and "best learner: trainer-" in said
 
 
-def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_soon_as_near(launched: Start) -> None:
+def test_a_restarted_learner_takes_its_neighbours_weights_and_is_soon_as_close_as_before(launched: Start) -> None:
     """Its own checkpoint is that of the first weights, far from where the others are."""
     three = ["learners.count=3", "simulators.count=1", "mode=gossip", "gossip.gradient_every=100"]
     run = launched("catch", PACED, *three, "total_steps=1_000_000", "checkpoint.every_steps=1_000_000")
@@ -211,7 +213,7 @@ def test_a_learner_that_is_killed_comes_back_from_its_neighbours_weights_and_is_
     assert run.leftovers() == []
 
 
-def test_experience_is_shared_without_weights_and_a_killed_learner_takes_and_gives_again(launched: Start) -> None:
+def test_learners_share_experience_without_weights_also_after_one_was_killed(launched: Start) -> None:
     shared = ["mode=gossip", "gossip.graph=none", "gossip.experience=2", "algorithm.name=impala"]
     run = launched("catch", PACED, *TWO, *shared, "total_steps=30_000")
 
@@ -231,7 +233,7 @@ def test_experience_is_shared_without_weights_and_a_killed_learner_takes_and_giv
     assert run.leftovers() == []
 
 
-def test_learners_gossip_through_sockets_and_one_that_is_killed_is_heard_again(launched: Start) -> None:
+def test_learners_gossip_through_sockets_also_after_one_was_killed(launched: Start) -> None:
     run = launched("catch", PACED, *TWO, "mode=gossip", "gossip.transport=zmq", "gossip.max_staleness=3")
     run.wait_for_steps(500)
     os.kill(run.pids()["trainer-1"], signal.SIGKILL)

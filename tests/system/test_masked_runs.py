@@ -23,7 +23,9 @@ DQN = ["algorithm.name=dqn", "algorithm.epsilon_steps=3000", "replay.learning_st
 
 @pytest.mark.parametrize("source", ["info", "observation"])
 @pytest.mark.parametrize("keys", [["algorithm.name=ppo"], DQN], ids=["ppo", "dqn"])
-def test_masks_make_the_difference(command: Command, tmp_path: Path, keys: list[str], source: str) -> None:
+def test_an_agent_learns_with_action_masks_and_not_without_them(
+    command: Command, tmp_path: Path, keys: list[str], source: str
+) -> None:
     (tmp_path / "doors.yaml").write_text(TOPOLOGY.replace("SOURCE", source))
 
     def score(mask: str) -> float:
@@ -39,7 +41,7 @@ def test_masks_make_the_difference(command: Command, tmp_path: Path, keys: list[
     assert score("none") < 5.0
 
 
-def test_an_exported_policy_and_a_resumed_run_have_the_masks(
+def test_an_exported_policy_and_a_resumed_run_apply_action_masks(
     command: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """In this game an invalid action is an error."""

@@ -16,9 +16,7 @@ from tests.system.conftest import PACED, Start
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 
-def test_the_program_of_the_page_asks_a_run_and_another_command_in_it_stops_the_run(
-    launched: Start, tmp_path: Path
-) -> None:
+def test_the_program_of_the_messages_page_asks_a_run_and_stops_it(launched: Start, tmp_path: Path) -> None:
     pytest.importorskip("msgpack")
     (program,) = (block.text for block in blocks(ROOT / "docs" / "messages.md") if block.kind == "python")
     assert "actorlearn" not in program

@@ -1,4 +1,4 @@
-"""Runs over four nodes in network namespaces: they learn, and what a fault costs is what it should."""
+"""Runs over nodes in network namespaces: they learn, encrypt what they send, and learn no row twice after faults."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def agents(environment: dict[str, str], tmp_path: Path, command: Command, networ
 
 
 def everywhere(run: Launched) -> None:
-    """Every learner is on a node of its own, and has rows."""
+    """Check that every learner is on a node of its own, and has rows."""
     assert {node_of(run, trainer) for trainer in TRAINERS} == set(NODES)
     assert run.rows()[-1]["learners"].keys() == set(TRAINERS)
 
@@ -69,7 +69,7 @@ def test_catch_is_learned_on_four_nodes(launched: Start, network: Namespaces, ag
     agents.start(*NODES)
     words = [*CATCH, *LEARNS["a2c"], *MODES[mode], *FOUR, *agents.options, "nodes.lease_s=20"]
     run = launched("catch", *words, by=network.enter("head"))
-    run.wait_for_score(0.5)  # who moves at random has -0.6
+    run.wait_for_score(0.5)  # random actions score -0.6
     everywhere(run)
     run.ctrl_c()
     assert run.end() == 130, run.screen()
@@ -103,7 +103,7 @@ ROUND_TRIP_S = 0.4
     ],
     ids=["one step", "one step, normalised", "two steps"],
 )
-def test_an_update_in_sync_takes_a_round_trip_for_each_step(
+def test_an_update_in_sync_takes_the_expected_number_of_round_trips(
     launched: Start, environment: dict[str, str], tmp_path: Path, command: Command, words: list[str], round_trips: int
 ) -> None:
     """A network so small that a gradient is in the first packets that TCP sends after a pause."""
@@ -191,14 +191,14 @@ PACE_S = 0.05
 
 @pytest.fixture
 def rows(environment: dict[str, str], tmp_path: Path) -> Rows:
-    """Rows that all processes of the test's run write down."""
+    """Rows that all processes of the test's run record."""
     environment[rows_of.VARIABLE], environment[rows_of.PACE_VARIABLE] = str(tmp_path / "rows"), str(PACE_S)
     (tmp_path / "ledger.yaml").write_text(topologies.text())
     return Rows.make(tmp_path / "rows")
 
 
 def goes_on(run: Launched, steps: int = 100) -> None:
-    """It learns from more steps, with all learners."""
+    """Wait until the run has learned from more steps, with all learners."""
     before = len(run.rows())
     first = run.env_steps()
     run.wait_for(
@@ -223,7 +223,7 @@ def incarnations(rows: Rows, simulator: str) -> list[tuple[int, int]]:
 
 
 def violations(run: Launched, rows: Rows, mode: str) -> list[str]:
-    """Rows that were learned from twice, or by nobody that was counted."""
+    """Return violations: rows that were learned from twice, or not counted."""
     saved = [newest_checkpoint(directory_of(run.run_dir / "checkpoints", learner)) for learner in range(4)]
     tallies = [-one.section("weights")["tally"].numpy() for one in saved]
     tally = np.max(tallies, axis=0)
@@ -238,7 +238,7 @@ def violations(run: Launched, rows: Rows, mode: str) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
+def test_no_row_is_learned_twice_through_faults_of_links_nodes_and_the_head(
     launched: Start, network: Namespaces, agents: Agents, rows: Rows, tmp_path: Path, mode: str
 ) -> None:
     agents.start(*NODES)
@@ -256,7 +256,7 @@ def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
         goes_on(run)
     assert run.events("lost") == run.events("died") == []
     spawned = [(event["process"], event["incarnation"]) for event in run.events("spawned")]
-    assert len(set(spawned)) == len(spawned), "something was told twice"
+    assert len(set(spawned)) == len(spawned), "a process was started twice"
 
     away = node_of(run, "trainer-3")
     cut_s = time.monotonic()
@@ -269,7 +269,9 @@ def test_faults_of_links_nodes_and_the_head_cost_what_they_should(
     network.mend(away)
     run.wait_for(lambda: len(run.events("joined")) == 5, "the node that was cut off")
     goes_on(run)
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(incarnations(rows, "simulator-3"))), "it was at two places"
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(incarnations(rows, "simulator-3"))), (
+        "it ran on two nodes at once"
+    )
 
     asleep = node_of(run, "trainer-1")
     network.signal(asleep, signal.SIGSTOP)

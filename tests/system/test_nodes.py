@@ -1,4 +1,4 @@
-"""Whole runs over several agents on this machine: what comes to the head, and who is missed when somebody is gone."""
+"""Whole runs over several nodes on this machine: files at the head, and nodes that are lost, return or are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.cou
 """Two learners that do not exchange."""
 
 
-def test_what_a_run_over_two_nodes_leaves_is_at_its_head(launched: Start, agents: Agents, command: Command) -> None:
+def test_checkpoints_logs_and_metrics_of_a_run_over_two_nodes_are_at_its_head(
+    launched: Start, agents: Agents, command: Command
+) -> None:
     agents.start("n0", "n1")
     run = launched("catch", *APART, "total_steps=4000", *agents.options)
     assert run.end() == 0, run.screen()
@@ -114,7 +116,7 @@ def test_the_head_keeps_the_best_checkpoint_and_the_newest_ones(
     assert best is not None and actorlearn.load_policy(run.run_dir, at="best").env_steps == best.env_steps
 
 
-def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_finds_itself_fenced(
+def test_learners_of_a_killed_or_stopped_node_move_and_a_stopped_node_joins_again(
     launched: Start, agents: Agents
 ) -> None:
     agents.start("n0", "n1")
@@ -142,7 +144,7 @@ def test_learners_of_a_killed_node_go_on_elsewhere_and_one_that_was_stopped_find
     assert agents.end() == [0, 0] and run.leftovers() == []
 
 
-def test_a_node_that_returns_takes_its_learner_back(launched: Start, agents: Agents) -> None:
+def test_a_learner_moves_back_to_its_node_when_the_node_joins_again(launched: Start, agents: Agents) -> None:
     agents.start("n0", "n1")
     words = [*APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options, "nodes.lease_s=20"]
     run = launched("catch", *words)
@@ -169,7 +171,7 @@ def test_a_node_that_returns_takes_its_learner_back(launched: Start, agents: Age
     assert agents.end() == [0, 0] and run.leftovers() == []
 
 
-def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start, agents: Agents) -> None:
+def test_nodes_join_again_after_their_head_was_killed_and_resumed(launched: Start, agents: Agents) -> None:
     agents.start("n0", "n1")
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", "checkpoint.every_steps=40", *agents.options)
     run.wait_for(lambda: all(len(run.events("saved", f"trainer-{n}")) > 1 for n in (0, 1)), "checkpoints of both")
@@ -184,7 +186,7 @@ def test_a_head_that_was_killed_and_resumed_takes_its_nodes_back(launched: Start
     assert agents.end() == [0, 0] and resumed.leftovers() == []
 
 
-def test_a_link_that_is_cut_for_a_while_costs_nothing_and_for_long_its_node(launched: Start, agents: Agents) -> None:
+def test_a_short_cut_of_a_link_costs_nothing_and_a_long_one_loses_the_node(launched: Start, agents: Agents) -> None:
     with Relay(Tcp.read(agents.address)) as relay:
         run = launched("catch", *APART, PACED, "total_steps=100_000_000", *agents.options, "nodes.lease_s=6")
         run.wait_for(lambda: run.events("awaiting"), "port of the head")
@@ -202,7 +204,7 @@ def test_a_link_that_is_cut_for_a_while_costs_nothing_and_for_long_its_node(laun
         run.wait_for(lambda: len(run.rows()) > rows + 20, "rows after the cut")
         assert run.events("lost") == run.events("died") == []
         spawned = [(event["process"], event["incarnation"]) for event in run.events("spawned")]
-        assert len(set(spawned)) == len(spawned) == 4, "something was told twice"
+        assert len(set(spawned)) == len(spawned) == 4, "a process was started twice"
         relay.passes.clear()
         run.wait_for_event("restarted", cut, 1)
         assert lost(run, "n1")() and node_of(run, cut) == "n0"
@@ -213,7 +215,7 @@ def test_a_link_that_is_cut_for_a_while_costs_nothing_and_for_long_its_node(laun
         assert agents.end() == [0, 0] and run.leftovers() == []
 
 
-def test_a_node_joins_a_living_run_has_an_attached_learner_and_leaves(
+def test_a_node_joins_a_living_run_gets_an_attached_learner_and_leaves(
     launched: Start, agents: Agents, command: Command
 ) -> None:
     agents.start("n0")
@@ -241,7 +243,7 @@ def test_a_node_joins_a_living_run_has_an_attached_learner_and_leaves(
     assert agents.end() == [0, 130] and run.leftovers() == []
 
 
-def test_who_may_not_join_is_refused_and_named_and_disturbs_nobody(
+def test_nodes_that_may_not_join_are_refused_with_a_reason_and_disturb_no_other(
     launched: Start, agents: Agents, command: Command, tmp_path: Path
 ) -> None:
     run = launched("catch", *APART, PACED, "total_steps=100_000_000", *agents.options, "nodes.lease_s=30")
@@ -289,7 +291,7 @@ def test_who_may_not_join_is_refused_and_named_and_disturbs_nobody(
     assert run.leftovers() == []
 
 
-def test_without_keys_nothing_listens_beyond_this_machine(command: Command, tmp_path: Path) -> None:
+def test_a_run_without_keys_may_not_listen_on_the_network(command: Command, tmp_path: Path) -> None:
     words = ("run", CONFIGS / "catch.yaml", "nodes.listen=0.0.0.0:5555", "--run-dir", tmp_path / "run")
     refused = command(*words)
     assert refused.returncode == 2 and "so the head needs keys" in refused.stderr

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 NORMALIZED = ["cartpole", "model.normalize_observation=true", "algorithm.normalize_reward=true", "total_steps=3000"]
 
 
-def test_a_normalised_run_repeats_is_resumed_and_evaluated(launched: Start, command: Command) -> None:
+def test_a_normalised_run_repeats_itself_and_is_evaluated_and_resumed(launched: Start, command: Command) -> None:
     run, again = launched(*NORMALIZED), launched(*NORMALIZED)
     summary = finished(run)
     assert summary["weights_sha256"] == finished(again)["weights_sha256"]

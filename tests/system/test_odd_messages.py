@@ -1,4 +1,4 @@
-"""Odd messages to a real run, from any peer: it learns on and comes to its end."""
+"""Malformed messages from any peer do not disturb a real run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 PEERS = [
     *("cli-1", "cli-2", "trainer.1", "simulator-0.3", "evaluator-7.0", "nobody.0", "x.y", ".0"),
-    *("trainer.0", "simulator-0.0", "simulator-1.0"),  # whose names these are is there, so nothing of it is heard
+    *("trainer.0", "simulator-0.0", "simulator-1.0"),  # peers of these names are connected already
     *("trainer.0.failed", "simulator-1.0.failed"),
 ]
 

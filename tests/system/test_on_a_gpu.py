@@ -1,4 +1,4 @@
-"""Whole runs with trainer and inference server on a GPU; the same ones on the CPU show that they run at all."""
+"""Whole runs with trainer and inference server on a GPU; nightly the same runs on the CPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on(device: str) -> list[str]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_catch_is_learned(launched: Start, device: str) -> None:
+def test_catch_is_learned_on_the_device(launched: Start, device: str) -> None:
     learned(launched("catch", *CATCH, "seed=2", *on(device)), 0.4)  # of 1; at 100,000 steps it was at 0.56
 
 
@@ -46,7 +46,9 @@ def test_catch_is_learned(launched: Start, device: str) -> None:
     ],
     ids=["memory", "several networks", "a replay of sequences", "minibatches", "sync", "async", "gossip"],
 )
-def test_what_learns_elsewhere_learns_there(launched: Start, topology: str, keys: list[str], device: str) -> None:
+def test_other_kinds_of_topologies_learn_on_the_device(
+    launched: Start, topology: str, keys: list[str], device: str
+) -> None:
     told = finished(launched(topology, *keys, *on(device)))
     assert told["env_steps"] >= 1200
     assert told["updates"] > 0
@@ -54,14 +56,14 @@ def test_what_learns_elsewhere_learns_there(launched: Start, topology: str, keys
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("topology", ["atari/rainbow", "atari/impala", "atari/pqn", "cartpole-vaco"])
-def test_the_parts_of_a_shipped_topology_can_be_measured_there(topology: str, device: str) -> None:
+def test_the_parts_of_a_shipped_topology_can_be_measured_on_the_device(topology: str, device: str) -> None:
     with Parts(shipped(f"{topology}.yaml"), on(device)) as parts:
         assert parts.infer(0.2) > 0
         assert parts.learn(0.2) > 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_run_is_resumed_there(launched: Start, device: str) -> None:
+def test_a_run_is_resumed_on_the_device(launched: Start, device: str) -> None:
     run = launched("catch", "total_steps=10_000", *on(device))
     finished(run)
     resumed = launched("resume", "total_steps=20_000", run_dir=run.run_dir)

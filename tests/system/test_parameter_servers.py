@@ -55,7 +55,7 @@ def test_learners_of_two_nodes_learn_through_parameter_servers_of_both(launched:
     assert agents.end() == [0, 0] and run.leftovers() == []
 
 
-def test_a_server_and_a_learner_that_are_killed_go_on_and_a_stopped_run_is_resumed(launched: Start) -> None:
+def test_a_killed_parameter_server_and_learner_continue_and_the_run_is_resumed(launched: Start) -> None:
     run = launched("catch", *ENDLESS, "parameter_servers.count=2")
     run.wait_for(lambda: all(len(run.events("saved", f"trainer-{n}")) > 1 for n in (0, 1)), "checkpoints of both")
     for process in ("parameter_server-1", "trainer-0"):
@@ -74,9 +74,7 @@ def test_a_server_and_a_learner_that_are_killed_go_on_and_a_stopped_run_is_resum
     assert resumed.end() == 130 and resumed.leftovers() == []
 
 
-def test_a_server_whose_node_is_killed_goes_on_elsewhere_with_the_newest_weights(
-    launched: Start, agents: Agents
-) -> None:
+def test_a_parameter_server_of_a_killed_node_moves_with_the_newest_weights(launched: Start, agents: Agents) -> None:
     agents.start("n0", "n1")
     run = launched("catch", *ENDLESS, "parameter_servers.count=1", *agents.options)
     run.wait_for(lambda: all(len(run.events("saved", f"trainer-{n}")) > 1 for n in (0, 1)), "checkpoints of both")
@@ -100,7 +98,7 @@ def _dropped(run: Launched, learner: str) -> int:
 
 
 @pytest.mark.parametrize("quorum", [3, 2])
-def test_a_slow_learner_is_named_where_all_wait_for_it_and_dropped_where_none_does(
+def test_a_slow_learner_is_named_if_others_wait_for_it_and_its_gradients_dropped_if_not(
     launched: Start, tmp_path: Path, quorum: int
 ) -> None:
     environment = {"step_s": 0.02, "slow": str(tmp_path), "slower": 5.0}
@@ -122,7 +120,7 @@ def test_a_slow_learner_is_named_where_all_wait_for_it_and_dropped_where_none_do
     assert run.end() == 130 and run.leftovers() == []
 
 
-def test_backups_of_a_quorum_drop_what_comes_too_late(launched: Start) -> None:
+def test_a_quorum_drops_gradients_that_come_too_late(launched: Start) -> None:
     three = [*SERVED, "learners.count=3", "learners.quorum=2", "parameter_servers.count=1"]
     run = launched("catch", *three, "total_steps=80_000")
     assert run.end() == 0, run.screen()

@@ -39,7 +39,7 @@ PACED = {**QUICK, "env.id": "tests.system.environments:Paced"}
 
 @pytest.fixture(autouse=True)
 def here(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder, sockets and variables of a system test, in this process."""
+    """Use the folder, sockets and variables of a system test in this process."""
     monkeypatch.chdir(tmp_path)
     for name in ("PYTHONPATH", "XDG_RUNTIME_DIR", "TERM", PACED_VARIABLE):
         monkeypatch.setenv(name, environment[name])
@@ -119,7 +119,7 @@ def test_a_class_of_this_program_is_trained_by_two_simulators() -> None:
 def test_a_module_below_the_folder_of_the_interpreter_is_imported_by_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: bool
 ) -> None:
-    """As of a project that is its own virtual environment, or in a folder on PYTHONPATH beside installed packages."""
+    """In a project that is its own virtual environment, or in a folder on PYTHONPATH beside installed packages."""
     folder = tmp_path / "site-packages" / "mine" if packages else tmp_path / "app"
     folder.mkdir(parents=True)
     (folder / "own_module.py").write_text("from actorlearn.envs.catch import Catch as Own\n")
@@ -132,7 +132,7 @@ def test_a_module_below_the_folder_of_the_interpreter_is_imported_by_the_run(
     assert run.state == "finished"
 
 
-def test_numbers_names_and_columns_of_an_ended_run_are_taken_as_they_are_meant() -> None:
+def test_wrong_counts_and_names_are_refused_and_a_column_is_plotted() -> None:
     run = actorlearn.train(CATCH, total_steps=1_000, progress=False, **QUICK)
     for asked in (lambda: run.attach(simulators=0), lambda: run.attach(-1), lambda: run.attach(1, learners=-1)):
         with pytest.raises(ValueError, match="at least one process must be added"):
@@ -185,7 +185,7 @@ def test_a_callback_that_returns_false_stops_the_run_and_one_that_fails_does_too
 
 
 def halted(run: actorlearn.Run) -> int:
-    """Return the process id of a run's supervisor, which is halted: it answers nothing until SIGCONT."""
+    """Halt a run's supervisor, which then answers nothing until SIGCONT; return its process id."""
     pid = int(json.loads((run.folder / "meta.json").read_text())["supervisor_pid"])
     os.kill(pid, signal.SIGSTOP)
     return pid
@@ -240,7 +240,7 @@ def test_a_living_run_whose_folder_is_removed_is_followed_in_the_folder_that_it_
     assert run.state == "stopped" and told == sorted(set(told)) and len(told) >= 3
 
 
-def test_a_resume_that_comes_second_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resume_is_refused_if_another_program_resumed_the_run_first(monkeypatch: pytest.MonkeyPatch) -> None:
     run = actorlearn.train(CATCH, total_steps=500, progress=False, **QUICK)
     first: list[actorlearn.Run] = []
     popen = subprocess.Popen
@@ -277,7 +277,7 @@ def test_a_resume_waits_for_its_own_supervisor_if_the_last_one_had_the_same_proc
     resumed.stop()
 
 
-def test_a_refused_run_leaves_the_folder_of_another_that_has_taken_it_meanwhile(
+def test_a_refused_run_does_not_remove_a_folder_that_another_run_has_locked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     handles: list[int] = []
@@ -316,7 +316,7 @@ def test_ctrl_c_stops_the_run_and_returns_it(interrupts: int) -> None:
         ("CartPole-v1", {"simulators.cout": 2}, "did you mean simulators.count"),
     ],
 )
-def test_a_wrong_request_raises_a_line_and_leaves_nothing(first: Any, keys: dict[str, Any], said: str) -> None:
+def test_a_wrong_request_raises_one_line_and_makes_no_run(first: Any, keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
         actorlearn.start(first, "ppo", total_steps=1000, **keys)
     assert "\n" not in str(raised.value)
@@ -325,7 +325,7 @@ def test_a_wrong_request_raises_a_line_and_leaves_nothing(first: Any, keys: dict
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_the_programs_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+def test_the_programs_of_the_python_page_run(tmp_path: Path) -> None:
     """Each block of docs/python.md is a program, or continues the one before it."""
     code = "\n".join(block.text for block in blocks(ROOT / "docs" / "python.md") if block.kind == "python")
     assert code.count("actorlearn.train(") >= 3
@@ -406,7 +406,7 @@ def test_an_older_checkpoint_is_loaded_played_exported_and_resumed(tmp_path: Pat
     assert f"{newest:012d}" in {path.name for path in (run.folder / "checkpoints" / "aside").iterdir()}
 
 
-def test_the_age_of_a_living_runs_weights_is_told_and_its_present_ones_are_saved(
+def test_an_evaluation_of_a_living_run_tells_the_age_of_its_weights_and_can_save(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     seldom = {"checkpoint.every_steps": 10**9, "checkpoint.every_s": None}
@@ -450,7 +450,7 @@ def test_the_best_checkpoint_is_kept_and_found(capsys: pytest.CaptureFixture[str
     assert older == [at] if at != newest else len(older) <= 1  # after the last save nothing is removed
 
 
-def test_without_an_evaluator_the_best_is_by_the_training_score() -> None:
+def test_without_an_evaluator_the_training_score_decides_the_best_checkpoint() -> None:
     run = actorlearn.train(CATCH, total_steps=4_000, progress=False, **{**QUICK, "checkpoint.keep": 100})
     rows = [row for row in run.metrics() if row["episodes"] >= 100]
     assert run.policy("best").env_steps >= rows[0]["env_steps"]

@@ -1,4 +1,4 @@
-"""Runs whose network remembers: they learn what needs it, repeat, and lose nothing with an inference server."""
+"""Runs of recurrent networks: they learn to remember, repeat themselves, and survive a killed inference server."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ def test_memory_is_learned_from_replayed_sequences(launched: Start) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
-def test_two_learners_with_sequences_each_learn_a_memory_too(launched: Start, mode: str) -> None:
+def test_two_learners_learn_memory_from_replayed_sequences(launched: Start, mode: str) -> None:
     two = ["learners.count=2", "simulators.count=1", f"mode={mode}", "total_steps=240_000"]
     learned(launched("recall-r2d1", *two), 0.8)
 
 
-def test_a_secondary_learner_draws_sequences_too(launched: Start) -> None:
+def test_a_secondary_learner_learns_from_replayed_sequences(launched: Start) -> None:
     run = launched("recall-r2d1", "replay.secondary_batch_size=64", "total_steps=4000")
     finished(run)
     assert run.rows()[-1]["secondary_loss"] > 0.0
 
 
-def test_a_policy_without_memory_scores_by_chance(launched: Start) -> None:
+def test_a_policy_without_memory_scores_no_better_than_chance(launched: Start) -> None:
     run = launched(*RECALL, "model.recurrence=none")
     assert finished(run)["episodes"] > 5000
     scores = [row["episode_return_mean"] for row in run.rows() if row["episodes"] >= 100]
     assert max(abs(score) for score in scores) <= 0.5, scores  # five standard deviations of a hundred games
 
 
-def test_a_run_with_a_memory_repeats_itself(launched: Start) -> None:
+def test_a_run_of_a_recurrent_policy_repeats_itself(launched: Start) -> None:
     way = ["simulators.groups=2", "inference.count=1", "total_steps=3000", "model.recurrence=lstm"]
     one, again = (finished(launched("recall", *way)) for _ in range(2))
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
 @pytest.mark.parametrize("learner", [[], SEQUENCES], ids=["rollouts", "replayed sequences"])
-def test_a_memory_outlives_its_inference_server(launched: Start, learner: list[str]) -> None:
+def test_recurrent_states_survive_the_death_of_their_inference_server(launched: Start, learner: list[str]) -> None:
     """With one simulator every batch is composed alike, so the weights at the end say whether anything was lost."""
     way = ["simulators.count=1", "simulators.groups=2", "inference.count=1", "total_steps=3000"]
     way += [PACED, "model.recurrence=gru", "model.recurrent_size=16", *learner]

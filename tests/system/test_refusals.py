@@ -34,13 +34,13 @@ def assert_refused(done: subprocess.CompletedProcess[str], said: list[str], fold
         (f"env.id={ENVIRONMENTS}:Missing", ["env.id", "Missing"]),
     ],
 )
-def test_a_wrong_topology_is_one_line_and_makes_nothing(
+def test_a_wrong_topology_is_refused_in_one_line_and_makes_nothing(
     override: str, said: list[str], command: Command, tmp_path: Path
 ) -> None:
     assert_refused(command("run", CONFIGS / "catch.yaml", override, "--run-dir", "new"), said, tmp_path / "new")
 
 
-def test_a_full_shared_memory_is_one_line_and_makes_nothing(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_run_without_enough_shared_memory_is_refused_in_one_line(environment: dict[str, str], tmp_path: Path) -> None:
     """In a mount namespace of its own, where /dev/shm is 64 KiB."""
     script = 'mount -t tmpfs -o size=64k tmpfs /dev/shm && "$@"; code=$?; ls -A /dev/shm; exit $code'
     command = [sys.executable, "-m", "launch", "run", str(CONFIGS / "catch.yaml"), "--run-dir", "new"]
@@ -86,7 +86,9 @@ OTHER_SHAPES = {
 """Change at a resume -> parts of its refusal."""
 
 
-def test_a_resume_with_other_shapes_is_one_line_and_changes_nothing(launched: Start, command: Command) -> None:
+def test_a_resume_with_other_shapes_is_refused_in_one_line_and_changes_nothing(
+    launched: Start, command: Command
+) -> None:
     run = launched("catch", f"env.id={ENVIRONMENTS}:Cropped", "checkpoint.every_steps=200", "checkpoint.keep=9")
     best = run.run_dir / "checkpoints" / "best.json"
     run.wait_for(lambda: best.is_file() and run.events("saved")[5:], "best checkpoint and newer ones")
@@ -105,7 +107,7 @@ def test_a_resume_with_other_shapes_is_one_line_and_changes_nothing(launched: St
         assert files() == before
 
 
-def test_a_resume_by_an_algorithm_that_needs_a_replay_is_one_line(launched: Start, command: Command) -> None:
+def test_a_resume_by_an_algorithm_that_needs_a_replay_is_refused_in_one_line(launched: Start, command: Command) -> None:
     run = launched("catch", "algorithm={name: pqn}", "total_steps=400")
     assert run.end() == 0
     before = (run.run_dir / "topology.yaml").read_text()

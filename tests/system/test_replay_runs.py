@@ -1,4 +1,4 @@
-"""Value learning in whole runs: every variant learns, the four ways of Fast DQN repeat themselves, replay outlives."""
+"""Value learning in whole runs: every variant learns, runs repeat themselves, and a replay survives its trainer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_catch_is_learned(launched: Start, name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
-def test_two_learners_with_a_replay_each_learn_too(launched: Start, mode: str) -> None:
+def test_two_learners_with_a_replay_each_learn_catch(launched: Start, mode: str) -> None:
     two = ["learners.count=2", "simulators.count=1", f"mode={mode}"]
     learned(launched("catch", *CATCH, "algorithm.name=dqn", *two), 0.8)
 
@@ -72,7 +72,7 @@ def test_the_four_ways_of_fast_dqn_repeat_themselves(launched: Start, way: str, 
     assert one["weights_sha256"] == again["weights_sha256"]
 
 
-def test_rollouts_of_two_blocks_repeat_themselves_by_their_own_weights(launched: Start) -> None:
+def test_a_run_of_two_blocks_with_weights_of_rollouts_repeats_itself(launched: Start) -> None:
     keys = ["total_steps=3000", "simulators.blocks=2", "simulators.groups=2", "simulators.weights=rollout"]
     one, again = (finished(launched("cartpole", *keys)) for _ in range(2))
     assert one["weights_sha256"] == again["weights_sha256"]
@@ -94,7 +94,7 @@ def test_a_secondary_learner_is_evaluated_traced_and_resumed(launched: Start, co
 
 
 @pytest.mark.smoke
-def test_a_killed_trainer_finds_its_replay_again(launched: Start) -> None:
+def test_a_restarted_trainer_keeps_the_replay_of_the_killed_one(launched: Start) -> None:
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "total_steps=4000"]
     run = launched("catch", PACED, *keys)
     *_, before = run.wait_for(lambda: [r for r in run.rows() if r["replay_transitions"] >= 300], "300 transitions")
@@ -121,8 +121,8 @@ def test_a_resumed_run_has_the_replay_that_was_saved(launched: Start, save: str)
     assert rows[-1]["replay_transitions"] == pytest.approx(stored + 600 if save == "true" else 600, abs=100)
 
 
-def test_what_was_learned_of_a_long_rollout_is_saved_at_a_stop(launched: Start) -> None:
-    """Each rollout's minibatches take many seconds here, and are broken off."""
+def test_a_stop_within_an_update_saves_the_minibatches_learned_so_far(launched: Start) -> None:
+    """Each rollout's minibatches take many seconds here, so the stop interrupts them."""
     keys = ["algorithm.name=dqn", "replay.learning_starts_steps=100", "replay.ratio=3000"]
     run = launched("catch", *keys, "algorithm.horizon=16", "checkpoint.every_steps=1", "total_steps=1_000_000")
     run.wait_for_event("ready", "simulator-1")

@@ -27,7 +27,7 @@ def name(environment: dict[str, str]) -> str:
 
 
 def environments_run(run: Launched, name: str) -> None:
-    """Two simulators with four environments each have theirs; the one that was described has nothing any more."""
+    """Wait until all environments of both simulators have started theirs, and those of ``describe`` have ended."""
     run.wait_for(run.rows, "row")
     run.wait_for(lambda: len(sleepers(name)) == 2 * 4 * COUNT, "sleepers of all environments")
 
@@ -50,7 +50,7 @@ def test_nothing_is_left_of_a_run_whose_supervisor_is_killed(launched: Start, co
     assert run.leftovers() == []
 
 
-def test_a_killed_guardian_takes_the_roles_along_and_the_run_goes_on_with_another(launched: Start, name: str) -> None:
+def test_a_run_continues_with_new_processes_after_its_guardian_is_killed(launched: Start, name: str) -> None:
     run = launched(*STARTING_OTHERS, "checkpoint.every_steps=100")
     environments_run(run, name)
     run.wait_for(lambda: run.events("saved"), "checkpoint")
@@ -59,7 +59,7 @@ def test_a_killed_guardian_takes_the_roles_along_and_the_run_goes_on_with_anothe
         assert run.wait_for_event("died", role)["cause"] == "signal 9"
         run.wait_for_event("restarted", role, incarnation=1)
     run.wait_for_steps(run.env_steps())
-    # Those of the first life that carry no mark are nobody's any more: an environment each has put it off.
+    # Sleepers of the first life that removed their mark cannot be found any more: one of each environment.
     marked = [process for process in sleepers(name) if process.environ()]
     assert len(marked) == 2 * 4 * (COUNT - 1)
     run.full_speed()
@@ -73,7 +73,7 @@ def test_a_killed_guardian_takes_the_roles_along_and_the_run_goes_on_with_anothe
 
 
 @pytest.mark.parametrize("proc", [["--mount-proc"], []], ids=["own-proc", "proc-of-others"])
-def test_no_zombies_where_the_supervisor_is_the_first_process(launched: Start, name: str, proc: list[str]) -> None:
+def test_no_zombies_are_left_if_the_supervisor_is_process_1(launched: Start, name: str, proc: list[str]) -> None:
     """As in a container without an init."""
     unshare = ["unshare", "--map-root-user", "--pid", "--fork", "--kill-child", *proc]
     if subprocess.run([*unshare, "true"], check=False, capture_output=True).returncode:

@@ -19,7 +19,7 @@ TWO = ["learners.count=2", "simulators.count=1"]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
-def test_two_learners_with_parameter_groups_learn_by_each_mode(launched: Start, mode: str) -> None:
+def test_two_learners_with_parameter_groups_learn_in_each_mode(launched: Start, mode: str) -> None:
     groups = ["optimizer.groups.temperature.learning_rate=1e-2", "optimizer.groups.critic_1.clip_norm=5"]
     run = launched("pendulum-sac", *SMALL, *TWO, *groups, f"mode={mode}")
     assert finished(run)["updates"] > 0
@@ -39,14 +39,14 @@ def test_two_learners_with_parameter_groups_learn_by_each_mode(launched: Start, 
         pytest.param(["replay.secondary_batch_size=32"], id="a secondary learner"),
     ],
 )
-def test_each_way_of_acting_and_replaying(launched: Start, way: list[str]) -> None:
+def test_sac_learns_with_each_way_of_acting_and_replaying(launched: Start, way: list[str]) -> None:
     run = launched("pendulum-sac", *SMALL, *way)
     assert finished(run)["updates"] > 0
     row = run.rows()[-1]
     assert row["entropy"] < 3.0 and row["error_mean"] > 0.0
 
 
-def test_it_learns_pendulum(launched: Start, command: Command) -> None:
+def test_sac_learns_pendulum(launched: Start, command: Command) -> None:
     smaller = ["model.hidden_sizes=[64, 64]", "replay.batch_size=128", "replay.ratio=128", "total_steps=8000"]
     run = launched("pendulum-sac", *smaller)
     run.end(timeout_s=200)

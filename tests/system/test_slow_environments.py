@@ -1,4 +1,4 @@
-"""Runs of an environment whose first update comes late: what they say until then, and when they are stopped before."""
+"""Runs of a slow environment: what they report before the first update, and which defaults they choose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 SLOW = ["env.id=tests.system.environments:Slow", "report.every_s=2", "simulators.count=1", "simulators.envs=16"]
 
 
-def test_steps_made_are_shown_within_seconds_and_told_at_a_stop(launched: Start, command: Command) -> None:
+def test_steps_are_shown_before_the_first_update_and_reported_at_a_stop(launched: Start, command: Command) -> None:
     run = launched("catch", *SLOW, "algorithm.horizon=256")
     began_s = run.wait_for_event("ready", "simulator-0")["time_s"]
     row = run.wait_for(run.rows, "row")[0]

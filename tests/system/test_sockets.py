@@ -59,7 +59,7 @@ def inodes(process: psutil.Process) -> set[str]:
 
 
 def network_addresses(inode: str) -> list[str]:
-    """The line of a socket that is none of Unix's, for people."""
+    """Return the lines of /proc/net about a socket that is no Unix socket, for messages."""
     tables = [Path("/proc/net") / name for name in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6", "netlink", "packet")]
     lines = [f"{table.name}: {line}" for table in tables for line in table.read_text().splitlines()]
     return [line for line in lines if inode in line.split()]

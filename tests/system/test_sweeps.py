@@ -1,4 +1,4 @@
-"""Sweeps of real runs: killed, stopped and gone on with; each run is done once, by the word of its own folder."""
+"""Sweeps of real runs: after kills and stops of the sweep each run is done once, as its own folder shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONG_S = 20 * PATIENCE_S
 """Longest wait for a sweep: it starts twelve runs, and each imports torch three times."""
 STEPS = 400
 BATCH = 4 * 16
-"""Most steps that a run learns from beyond its last one."""
+"""Most steps that a run learns from beyond its total steps."""
 TINY = {
     "total_steps": STEPS,
     "simulators.count": 1,
@@ -142,12 +142,12 @@ def topology(run: find.RunFolder) -> dict[str, Any]:
 
 
 def checkpoints_of(sweep: Sweep, count: int) -> bool:
-    """Whether so many of its runs have a checkpoint of some steps."""
+    """Whether ``count`` of its runs have a checkpoint after step 0."""
     return sum(any(int(path.name) > 0 for path in run.checkpoints()) for run in sweep.runs()) >= count
 
 
 def check_one_life(run: find.RunFolder) -> None:
-    """A run that nothing has happened to: one life, steps that only grow, all of them learned from once."""
+    """Check a run that was not interrupted: one life, steps that only grow, all of them learned from once."""
     summary, meta = run.summary(), run.meta
     assert summary["status"] == "finished" and meta["earlier"] == [] and meta["resumed_at"] is None
     rows = lines(run.path / "metrics.jsonl")
@@ -159,7 +159,7 @@ def check_one_life(run: find.RunFolder) -> None:
 
 
 def check_ledger(sweep: Sweep, rates: Sequence[float] = RATES, seeds: Sequence[int] = SEEDS) -> None:
-    """The folders and the state have each rate with each seed once, and nothing else."""
+    """Check that the folders and the state have each rate with each seed once, and nothing else."""
     runs = sweep.runs()
     wanted = sorted((rate, seed) for rate in rates for seed in seeds)
     told = [topology(run) for run in runs]
@@ -221,7 +221,7 @@ def test_runs_that_are_killed_with_their_sweep_go_on_from_their_checkpoints(
 
 
 @pytest.mark.usefixtures("temporary")
-def test_runs_with_nodes_of_an_engine_are_killed_with_their_sweep_and_done_once(
+def test_runs_over_nodes_that_are_killed_with_their_sweep_are_done_once(
     sweep: Callable[..., Sweep], environment: dict[str, str]
 ) -> None:
     own = {**TINY, "env.id": PACED.partition("=")[2], "nodes.listen": "127.0.0.1:0"}
@@ -243,7 +243,7 @@ def test_runs_with_nodes_of_an_engine_are_killed_with_their_sweep_and_done_once(
 
 
 def deals(sweep: Sweep) -> list[set[tuple[int, int]]]:
-    """The runs that each host had at once, by the state: a run leaves its host when it ends or is begun again."""
+    """Return the runs that each host had at once, by the state: a run leaves its host when it ends or starts again."""
     held: dict[str, set[tuple[int, int]]] = {}
     found = []
     for fact in lines(sweep.folder / STATE_FILE):
@@ -260,7 +260,7 @@ def deals(sweep: Sweep) -> list[set[tuple[int, int]]]:
 @pytest.mark.slow
 @needs_sshd
 @pytest.mark.usefixtures("temporary")
-def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_are_killed(
+def test_a_sweep_over_hosts_survives_a_dead_host_and_kills_of_itself_and_a_head(
     sweep: Callable[..., Sweep], environment: dict[str, str], command: Command, tmp_path: Path
 ) -> None:
     """Hosts are network namespaces, each with an sshd but for the last."""
@@ -297,7 +297,7 @@ def test_runs_are_dealt_to_hosts_of_which_one_is_down_and_a_head_and_the_sweep_a
 @pytest.mark.slow
 @pytest.mark.usefixtures("temporary")
 @pytest.mark.parametrize("inside", [True, False], ids=["an allocation", "the queue"])
-def test_runs_are_on_machines_of_slurms(
+def test_each_run_of_a_sweep_has_a_machine_of_slurm(
     inside: bool, cluster: Slurm, sweep: Callable[..., Sweep], command: Command, tmp_path: Path
 ) -> None:
     assert command("keys", "new", "--node", "a", tmp_path / "keys").returncode == 0
@@ -325,7 +325,7 @@ def test_runs_are_on_machines_of_slurms(
     assert within(30, lambda: cluster.jobs() == "")
 
 
-def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_goes_on_with_them(
+def test_ctrl_c_saves_and_ends_all_runs_and_the_next_sweep_continues_them(
     sweep: Callable[..., Sweep], command: Command, environment: dict[str, str]
 ) -> None:
     own = {**TINY, "env.id": PACED.partition("=")[2]}
@@ -364,7 +364,7 @@ def test_the_next_sweep_evaluates_final_weights_whose_evaluation_was_interrupted
     assert tried.runs()[0].topology()["total_steps"] == STEPS, "it is compared with the other runs of its trial"
 
 
-def test_a_run_that_fails_is_told_and_tried_again_when_that_is_asked_for(sweep: Callable[..., Sweep]) -> None:
+def test_a_failed_run_is_reported_and_tried_again_only_if_asked(sweep: Callable[..., Sweep]) -> None:
     ids = ["tests.system.environments:DiesInStep", "actorlearn.envs.catch:Catch"]
     own = {**TINY, "supervision.restarts": 0}  # or it may come to its end, where restarts are too slow to be too many
     tried = sweep(vary={"env.id": ids}, at_once=2, overrides=own)
@@ -403,7 +403,7 @@ def test_a_trial_that_is_worse_than_the_others_is_dropped_with_all_its_seeds(swe
     assert processes_of(tried.folder) == []
 
 
-def test_members_of_the_last_generation_of_a_population_are_scored_if_their_parents_went_beyond_its_end(
+def test_the_last_generation_is_scored_even_if_its_parents_learned_beyond_its_end(
     sweep: Callable[..., Sweep],
 ) -> None:
     tried = sweep(

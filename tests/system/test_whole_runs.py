@@ -1,4 +1,4 @@
-"""Runs from the first process to the summary: what they leave to be read, that they learn, that they repeat."""
+"""Whole runs: which files they leave, that they learn, and that they repeat themselves."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_seed_decides_everything(launched: Start) -> None:
     assert results[0]["weights_sha256"] != results[2]["weights_sha256"]
 
 
-def test_two_runs_at_once_do_not_meet_and_repeat_one_another(launched: Start, command: Command) -> None:
+def test_two_runs_at_once_do_not_disturb_each_other_and_end_equal(launched: Start, command: Command) -> None:
     way = ["simulators.count=3", "simulators.groups=2", "inference.count=2", "total_steps=3000"]
     way += ["simulators.decorrelation_steps=20"]
     runs = [launched("catch", PACED, *way) for _ in range(2)]

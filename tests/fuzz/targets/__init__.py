@@ -1,7 +1,7 @@
-"""Readers of bytes that somebody else has written: a door each, with the errors it may raise and inputs nearly right.
+"""Targets of the fuzzer: readers of foreign bytes, each with its allowed errors and inputs that are nearly right.
 
-A target's ``read`` takes the bytes and says whether they were read, or refused as its door refuses; whatever else it
-raises is a fault found. Used by the gated tests, and by ``by_hand.py``, which runs for as long as one likes.
+A target's ``read`` returns True if the bytes were read, and False if they were refused with an allowed error. Any other
+exception is a fault. ``test_inputs.py`` and ``by_hand.py`` use the targets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.fuzz.targets.door import Target, short
 
 
 def targets() -> dict[str, Target]:
-    """All of them by name."""
+    """Return all targets by name."""
     rooms = (messages, topologies, checkpoints, memories, processes)
     return {
         name: replace(target, inputs=short(target.inputs)) for room in rooms for name, target in room.targets().items()

@@ -34,7 +34,7 @@ def _sealed() -> tuple[bytes, bytes]:
 
 
 def resealed(tree: Any) -> bytes:
-    """A manifest that says so and is sealed like one of ours."""
+    """Return a manifest with this content and a valid checksum."""
     text = json.dumps(tree, indent=1).removesuffix("\n}").encode()
     return text + f',\n "sha256": "{hashlib.sha256(text).hexdigest()}"\n}}\n'.encode()
 
@@ -48,7 +48,7 @@ def _folder_of(folder: Path, manifest: bytes, tensors: bytes) -> Path:
 
 
 def _manifest(data: bytes, folder: Path) -> bool:
-    """Whatever a manifest says, a checkpoint is the one that was saved, or damaged."""
+    """Look for a checkpoint that has this manifest and valid tensors."""
     _folder_of(folder, data, _sealed()[1])
     try:
         with watched():
@@ -60,7 +60,7 @@ def _manifest(data: bytes, folder: Path) -> bool:
 
 
 def _tensors(data: bytes, folder: Path) -> bool:
-    """Tensors that are damaged behind a manifest that holds."""
+    """Load a checkpoint that has these tensors and a manifest with their checksum."""
     files = {"tensors.safetensors": {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
     made = _folder_of(folder, resealed({"format": 2, "env_steps": 40, "files": files, "state": {}}), data)
     try:
@@ -83,7 +83,7 @@ def _tensor_headers() -> list[Any]:
 
 
 def targets() -> dict[str, Target]:
-    """Doors of a checkpoint's files."""
+    """Return targets for the files of a checkpoint."""
     sealed, tensors = _sealed()
     return {
         "manifest": Target(

@@ -1,4 +1,4 @@
-"""A door by which bytes of somebody else come in: what reads them, inputs nearly right, and what reading may cost."""
+"""A target of the fuzzer: a reader of foreign bytes, inputs that are nearly right, and what a read may cost."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 @dataclass(frozen=True)
 class Target:
-    """One door, with the errors it may raise told apart from all others, which are faults found."""
+    """A reader of foreign bytes."""
 
     read: Callable[[bytes, Path], bool]
-    """Takes the bytes, and a folder to itself."""
+    """Takes the bytes and an empty folder; returns whether they were read, or refused with an allowed error."""
     right: bytes
-    """That are read."""
+    """Valid bytes."""
     inputs: st.SearchStrategy[bytes]
     call_bound: Callable[[int], int] = lambda size: 20_000 + 50 * size
-    """Function calls that reading so many bytes may take."""
+    """Function calls that a read may take, by the number of bytes."""
     peak_bound: Callable[[int], int] = lambda size: 4 * size + (1 << 20)
-    """Bytes that reading may allocate."""
+    """Bytes that a read may allocate, by the number of bytes."""
     hostile: tuple[bytes, ...] = ()
-    """Inputs that are large for what they say, or deep."""
+    """Large or deep inputs, whose cost is measured."""
 
 
 def refused(error: Exception, printable: bool = False) -> bool:
-    """False; what a person is told is no longer than it need be, and can be printed where it is printed as it is."""
+    """Return False; check that the error's message is short, and if asked that it can be printed."""
     said = str(error)
     assert said, repr(error)
     assert len(said) <= 4_000, said[:4_100]
@@ -40,7 +40,7 @@ DEEP_JSON = tuple(text * 100_000 for text in (b"[", b'{"a":', b"[{}, ", b"9", b'
 
 
 def short(inputs: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
-    """The same, which prints as one word and not with all its examples."""
+    """Return the same strategy with a short name instead of all its examples."""
 
     @st.composite
     def nearly_right(draw: st.DrawFn) -> bytes:

@@ -86,7 +86,7 @@ def _replay_files(prioritised: bool) -> list[str]:
 
 
 def _replay_file(data: bytes, folder: Path) -> bool:
-    """One file of a replay, chosen by the first byte, or its state, is another one; the rest is as it was saved."""
+    """Restore a saved replay in which the first byte chooses a file, or the state, and the other bytes replace it."""
     chosen = data[0] if data else 0
     prioritised = chosen >= _PRIORITISED
     files, state = _saved_replay(prioritised)
@@ -123,7 +123,7 @@ def _draws(replay: Replay) -> bool:
 
 
 _PRIORITISED = 128
-"""From this first byte on it is a replay with priorities."""
+"""First bytes from this one on choose a file of a replay with priorities."""
 
 
 def _replay_inputs(prioritised: bool) -> st.SearchStrategy[bytes]:
@@ -156,7 +156,7 @@ def _headers() -> list[Any]:
 
 
 def _npy(tree: Any) -> bytes:
-    """A file of numpy's with this header, and bytes enough for what is small."""
+    """Return a file in numpy's format with this header, and enough bytes for small shapes."""
     told = dict(tree) if isinstance(tree, dict) else tree
     if isinstance(told, dict) and isinstance(told.get("shape"), list):
         told["shape"] = tuple(told["shape"])
@@ -166,7 +166,7 @@ def _npy(tree: Any) -> bytes:
 
 
 def targets() -> dict[str, Target]:
-    """Doors of what lies in memory, or did."""
+    """Return targets for segments and saved replays."""
     fields = msgspec.to_builtins(_FIELDS)
     return {
         "segment": Target(_segment, _segment_file(fields), nearly([fields], _segment_file)),

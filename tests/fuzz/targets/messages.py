@@ -41,7 +41,7 @@ def _messages() -> list[Any]:
 
 
 def packed(tree: Any) -> bytes:
-    """A tree in MessagePack; what it has no form for is bytes that are none."""
+    """Return a tree in MessagePack, or invalid bytes if MessagePack cannot express it."""
     try:
         return msgspec.msgpack.encode(tree)
     except (OverflowError, UnicodeEncodeError):
@@ -65,7 +65,7 @@ _HOSTILE_MESSAGES = (
 
 
 def targets() -> dict[str, Target]:
-    """A door for each receiver."""
+    """Return a target for each receiver."""
     return {
         f"message to the {receiver}": Target(
             _message(receiver),

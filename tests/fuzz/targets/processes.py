@@ -1,4 +1,4 @@
-"""Files of processes: where simulators stand, what environments keep, and settings."""
+"""Files of processes: snapshots of simulators, states of environments, and settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.processes.interrupted import CONFIGURATIONS, Play
 
 @cache
 def _snapshot() -> bytes:
-    """A simulator's file of where its environments stood."""
+    """Return the bytes of a simulator's snapshot."""
     folder, random = Path(tempfile.mkdtemp()), np.random.default_rng(0)
     try:
         play = Play(folder, CONFIGURATIONS[0])
@@ -133,7 +133,7 @@ def _instructions() -> list[Any]:
 
 
 def targets() -> dict[str, Target]:
-    """Doors of a process's files."""
+    """Return targets for the files of a process."""
     told = _instructions()
     return {
         "standing": Target(_standing, _snapshot(), _snapshots()),

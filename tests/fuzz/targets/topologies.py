@@ -25,7 +25,7 @@ CARTPOLE = "env: {id: CartPole-v1}\nmodel: {name: mlp}\nalgorithm: {name: a2c}\n
 
 
 def _evaluate(keys: Iterable[Key]) -> None:
-    """Have the annotations of all sections below keys evaluated: once, and not from any bytes."""
+    """Evaluate the annotations of all sections below keys, so that no reader does it for foreign bytes."""
     for key in keys:
         if isinstance(key.kind, inspect.UnionType):
             _evaluate(key._replace(kind=part) for part in key.kind.types)
@@ -80,7 +80,7 @@ def _topologies() -> list[Any]:
 
 
 def _flow(tree: Any) -> bytes:
-    """A tree as YAML in flow style, as a person does not write it."""
+    """Return a tree as YAML in flow style."""
     return yaml.dump(tree, default_flow_style=True, allow_unicode=True, sort_keys=False).encode("utf-8", "replace")
 
 
@@ -107,7 +107,7 @@ _HOSTILE_TOPOLOGIES = (
 
 
 def targets() -> dict[str, Target]:
-    """Doors of what people write."""
+    """Return targets for topologies and overrides."""
     texts = [path.read_bytes() for path in sorted(sources.examples().rglob("*.yaml"))]
     lines = _override_lines(_topologies()[0])
     return {
