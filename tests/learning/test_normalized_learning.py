@@ -71,7 +71,7 @@ def test_rollouts_played_without_statistics_are_used_for_statistics_only(blocks:
         made.exchange.settle()
         assert torch.equal(made.parameters, parameters) == only
         parameters = made.parameters.clone()
-    # The second rollout completes them; those that were open then were played with less.
+    # The second rollout completes the statistics; rollouts that were open then were played without them.
     assert lacking == [rollout < 2 + blocks - 1 for rollout in range(6)]
     assert made.network.module.number == 6 * rows, "each row once"
     numbers = [0, rows, *[rows + 1] * (blocks - 1)]

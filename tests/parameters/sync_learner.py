@@ -139,7 +139,7 @@ def learn(learner: SyncLearner) -> None:
     exchange = learner.join(0)
     for _ in range(UPDATES):
         learner.learn(exchange)
-    for step in range(10 * ASK_EVERY):  # as if it had so many minibatches
+    for step in range(10 * ASK_EVERY):  # as if there were this many minibatches
         if exchange.ending(learner.rank == 1 and step > 2 * ASK_EVERY):
             told(broken_off=step)
             break
@@ -156,7 +156,7 @@ def die() -> None:
 
 def lose(learner: SyncLearner) -> None:
     """Learner 2 dies in the third update, the others go on in a second generation, and learner 0 is told to end."""
-    generation = len(learner.paths) - 2  # a newcomer is told of the second generation alone
+    generation = len(learner.paths) - 2  # a newcomer knows only the second generation
     exchange = learner.join(max(generation, 0))
     if generation == 0:
         try:
@@ -172,7 +172,7 @@ def lose(learner: SyncLearner) -> None:
     if learner.rank == 0:
         learner.alive = lambda: False
     else:
-        while not exchange.barrier.gone():  # it stops only while it waits for somebody: for these two
+        while not exchange.barrier.gone():  # learner 0 stops only while it waits, here for these two
             time.sleep(0.01)
     try:
         learner.learn(exchange)

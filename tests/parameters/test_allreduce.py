@@ -72,7 +72,7 @@ def test_two_learners_learn_as_one_learner_with_the_environments_of_both(tmp_pat
     assert first[-1] == second[-1]  # bit for bit
     torch.testing.assert_close(torch.tensor(first[-1]["weights"]), weights, rtol=1e-5, atol=1e-6)
     assert (first[-1]["env_steps"], first[-1]["updates"]) == (30 * program.UPDATES, program.UPDATES)
-    # Learner 1 drained: nobody learned the last batch.
+    # Learner 1 drained: neither learned the last batch.
     assert first[-2] == second[-2] == {"env_steps": 240, "updates": 8, "draining": True, "idle": 0}
     # It was told to in the middle of a batch: both broke it off at the same step.
     assert first[-5] == second[-5]

@@ -347,7 +347,7 @@ def test_learners_in_sync_resume_from_the_newest_undamaged_steps_that_all_have(t
     save(tmp_path, 40)
     assert steps_of_all(tmp_path) == [0, 0]  # interrupted between two learners' first saves
     save(tmp_path, 45)
-    assert steps_of_all(tmp_path) is None  # nobody begins anew
+    assert steps_of_all(tmp_path) is None  # and not step 0
     for directory, steps in (("learner-1", 40), ("", 50), ("learner-1", 50), ("", 60)):
         save(tmp_path / directory, steps)
     assert steps_of_all(tmp_path) == [50, 50]

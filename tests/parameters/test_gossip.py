@@ -257,7 +257,7 @@ def test_a_learner_stops_waiting_for_a_peer_that_has_gone_and_mixes_with_the_nex
     assert len(looks) == 3
     assert run.mixed(3) == [{1: 0}]
     members[:] = [3]
-    learn(waiting)  # with nobody it is alone
+    learn(waiting)  # alone, it does not wait
 
 
 def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(run: Run) -> None:
@@ -277,7 +277,7 @@ def test_an_outer_optimizer_follows_the_mean_and_restarts_where_weights_are_adop
     slow = Outer(outer, expected[:PARAMETERS])
     learn(first)
     learn(local)
-    slow.step(expected[:PARAMETERS].copy_(local.weights[:PARAMETERS]))  # nobody had posted yet
+    slow.step(expected[:PARAMETERS].copy_(local.weights[:PARAMETERS]))  # no learner had posted yet
     torch.testing.assert_close(first.weights[:PARAMETERS], expected[:PARAMETERS])
     learn(second)
     learn(first)  # now with the second's
@@ -336,7 +336,7 @@ def test_a_step_that_is_not_finite_changes_no_weights_and_its_gradient_is_not_ke
     assert not exchange.step(torch.ones(PARAMETERS), [RATE], usable=False).taken
     assert torch.equal(exchange.weights, start())
     shown = Published(Segment.open(run.folder / "gradients-0"))
-    assert shown.version == 0  # of the second, whose loss alone was not finite
+    assert shown.version == 0  # the second gradient, of which only the loss was not finite
 
 
 def test_statistics_are_merged_by_each_learner_and_mixed_with_the_weights(run: Run) -> None:
@@ -583,7 +583,7 @@ def test_a_learner_goes_on_without_a_killed_peer_and_mixes_again_when_it_is_back
         before = len(used())
         for _ in range(50):
             learn(exchange, torch.zeros(PARAMETERS))
-        assert len(used()) <= before + 1  # of what it had posted last
+        assert len(used()) <= before + 1  # its last message
         assert torch.isfinite(exchange.weights).all()
         members[:] = [0]
         learn(exchange)

@@ -96,7 +96,7 @@ def test_a_sum_is_over_the_ranks_that_take_part() -> None:
 @pytest.mark.parametrize("how", ["gone", "left"])
 def test_a_learner_that_is_gone_before_it_arrives_is_missed_by_all_that_wait(how: str) -> None:
     hub = Hub(3, 0)
-    assert hub.miss([2]) == {}  # nobody waits
+    assert hub.miss([2]) == {}  # no learner waits
     hub.take(0, come(1))
     if how == "left":
         hub.take(2, HubFrame(LEFT, 0, 0))

@@ -54,7 +54,7 @@ class MailboxContract:
 
     def test_before_the_first_message_the_version_is_minus_1(self, mailboxes: list[Mailbox]) -> None:
         out = np.full(SMALL, 7, np.float32)
-        for peer in (1, 2, LEARNERS):  # the last one is nobody
+        for peer in (1, 2, LEARNERS):  # there is no such learner as the last
             assert mailboxes[0].version(peer) == mailboxes[0].take(peer, out) == -1
         assert (out == 7).all()
 
@@ -135,12 +135,12 @@ class MailboxContract:
                     newest[peer] = version
 
         with self.posting(tmp_path, 2, 0):
-            for incarnation in range(2):  # the second is the first one's successor, whose versions go on
+            for incarnation in range(2):  # the second continues the versions of the first
                 with self.posting(tmp_path, 1, incarnation):
                     read(30)
         assert content(reader, 1, SIZE)[0] >= newest[1]
         reader.close()
-        for left in tmp_path.glob("*.sock"):  # of those who were killed; a run removes the folder
+        for left in tmp_path.glob("*.sock"):  # of the killed processes; a run removes the folder
             left.unlink()
 
     @pytest.mark.timeout(120)
@@ -288,7 +288,7 @@ class TestSocketMailbox(MailboxContract):
     def test_a_too_large_message_is_not_received_and_the_next_one_is(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame() + b"x" * (1 << 20))
 
-        def good_comes() -> bool:  # zmq has parted with the line, which takes a moment to be made anew
+        def good_comes() -> bool:  # zmq has closed the connection and takes a moment to reconnect
             line.send(self.frame())
             return reader.version(1) == 5
 
@@ -348,7 +348,7 @@ class TestSocketMailbox(MailboxContract):
         told: dict[int, SharedCounts] = {}
         sockets = ByLearner(Ipc(f"{tmp_path}/messages.sock"))
         writer = opened(0)
-        version = writer.post(tattooed(0, 3, SMALL))  # nobody listens yet, so the line holds the message
+        version = writer.post(tattooed(0, 3, SMALL))  # there is no reader yet, so the socket keeps the message
         if counted:
             told[0].add(0, 20, 1)
         writer.tell_counts()

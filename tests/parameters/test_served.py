@@ -305,7 +305,7 @@ def test_a_learner_that_moved_continues_after_its_changes_that_the_servers_have(
     (one,) = joined(serving())
     for _ in range(5):
         one.learn(torch.ones(PARAMETERS))
-    one.exchange.pull()  # which also tells what the message after the last change may not have
+    one.exchange.pull()  # which also sends the counts that the message after the last change may lack
     one.die()
     one.position = Position(1, 7)  # that of its newest checkpoint
     one.join()

@@ -54,7 +54,7 @@ def test_a_learner_alone_reports_no_wait_for_a_straggler() -> None:
 def test_the_straggler_of_a_quorum_completed_it_and_the_wait_is_since_the_one_before() -> None:
     stragglers = Stragglers(4)
     stragglers.count({0: 1.0, 2: 1.5, 1: 4.0})
-    stragglers.count({3: 9.0})  # waits for nobody
+    stragglers.count({3: 9.0})  # does not wait
     told = stragglers.metrics()
     assert (told["straggler"], told["straggler_share"], told["straggler_wait_s"]) == (1, 0.5, 2.5)
 

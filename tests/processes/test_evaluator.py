@@ -276,7 +276,7 @@ def test_evaluations_stay_on_the_multiples_however_late_each_is() -> None:
 def test_a_restarted_evaluator_waits_for_the_next_multiple() -> None:
     assert played(EvaluationSchedule(100), 140, 196, 204) == [204]
     resumed = EvaluationSchedule(100)
-    assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
+    assert played(resumed, 1_340, 1_396) == []  # the weights that the trainer has restored
     assert played(resumed, 1_404) == [1_404]
 
 

@@ -72,7 +72,7 @@ def test_steps_of_other_learners_are_learned_from_and_counted_apart(tmp_path: Pa
     assert scene.summary["steps_used"] == scene.summary["env_steps"] == scene.account.steps.used == 5 * STEPS
     assert scene.summary["episodes"] == 0 and scene.summary["updates"] == 5
     foreign = [report.row["foreign_steps"] for report in scene.all(Report)]
-    assert set(foreign) == {0, STEPS} and foreign[0] == 0  # what was there at first is left alone
+    assert set(foreign) == {0, STEPS} and foreign[0] == 0  # rollouts posted before the start are not taken
     (tmp_path / "alone").mkdir()
     alone = Scene(tmp_path / "alone")
     alone.run()
@@ -179,7 +179,7 @@ def test_a_resumed_trainer_continues_its_counts_and_publishes_no_version_twice(t
     again = Scene(tmp_path / "again", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS)
     again.run()
     assert (again.summary["env_steps"], again.summary["steps_used"]) == (8 * STEPS, 8 * STEPS)
-    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # what is there is not saved again
+    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # the checkpoint it resumed from is not saved again
     assert again.version == 5 + 1 + 3
     assert again.account.rollouts_learned == 8
 
