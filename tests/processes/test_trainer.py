@@ -179,7 +179,7 @@ def test_a_resumed_trainer_continues_its_counts_and_publishes_no_version_twice(t
     again = Scene(tmp_path / "again", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS)
     again.run()
     assert (again.summary["env_steps"], again.summary["steps_used"]) == (8 * STEPS, 8 * STEPS)
-    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # the checkpoint it resumed from is not saved again
+    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # that of 5 rollouts is not saved again
     assert again.version == 5 + 1 + 3
     assert again.account.rollouts_learned == 8
 
