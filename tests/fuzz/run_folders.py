@@ -6,8 +6,8 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
