@@ -123,8 +123,12 @@ def learning_rate(topology: Topology) -> str:
 
 
 def as_json(made: Plan) -> dict[str, Any]:
-    """Return the plan as plain values."""
+    """Return the plan as plain values; ``nodes`` is None if the learners do not fit on nodes like this machine."""
     topology = made.topology
+    try:
+        nodes = placement(made) if topology.nodes.several else {}
+    except TopologyError:  # real nodes may be larger
+        nodes = None
     return {
         "name": topology.name,
         "cores": made.cores.allowed,
@@ -146,7 +150,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "agents": made.description.agents,
         "weights": made.description.weights,
         "optimizer": optimizer(made),
-        "nodes": placement(made) if topology.nodes.several else {},
+        "nodes": nodes,
         "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "in_all": sizes(topology),
