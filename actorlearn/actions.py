@@ -44,7 +44,7 @@ def describe_actions(actions: Actions) -> str:
 
 
 def choices(actions: int | MultiDiscrete) -> int | NDArray[np.int64]:
-    """Return the number of choices of a Discrete action, or an array [k] with that of each part of a MultiDiscrete."""
+    """Return the number of choices of a Discrete action, or an array [k] with the number for each part."""
     return actions if isinstance(actions, int) else np.array(actions.sizes, np.int64)
 
 

@@ -70,7 +70,7 @@ class Tcp(msgspec.Struct, tag_field="by", tag="tcp", frozen=True, forbid_unknown
     """Port; for a listener 0 means any free port."""
 
     def __post_init__(self) -> None:
-        """Refuse a host that is neither an address nor a name."""
+        """Raise AddressError if ``host`` is neither an IP address nor a valid host name."""
         if self.ip is None and not _HOST_NAME.fullmatch(self.host):
             raise AddressError(f"{self.host!a:.100}: a host is an IP address or the name of a machine; write 10.0.0.1")
 
@@ -104,7 +104,7 @@ AddressT_co = TypeVar("AddressT_co", bound=_InFolder, covariant=True)
 
 
 class ByLearner(msgspec.Struct, Generic[AddressT_co], frozen=True, tag_field="by", tag="learner"):
-    """The addresses of something that each learner has, such as its weights; also for learners that join later."""
+    """Addresses of a resource that each learner has, such as its weights, also of learners that join later."""
 
     each: AddressT_co
     """Address to whose file name the learner's number is added."""

@@ -57,7 +57,7 @@ def place_in_stack(text: str) -> str:
 
 
 def is_own(file: str) -> bool:
-    """Whether code of this file is the user's or a plug-in's, and not of actorlearn, Python or another library."""
+    """Whether a file belongs to the user or a plug-in: not to actorlearn, Python or one of ``_LIBRARIES``."""
     if package := _INSTALLED.match(file):
         return package[1] not in _LIBRARIES
     return not file.startswith((*_FOLDERS, "<"))

@@ -14,7 +14,7 @@ kill       SIGKILL to this process
 stop       SIGSTOP to this process, until it gets a SIGCONT
 sleep:S    sleep for S seconds
 nospace    raise OSError ENOSPC
-short      pass on only the first half of the bytes, as a kernel may write it; for callers that check the count written
+short      write only the first half of the bytes, as a kernel may do; for callers that check the number written
 flip       invert one bit in the middle of the bytes
 =========  =============================================================================================================
 
@@ -73,7 +73,9 @@ class Arms:
 
     arms: tuple[Arm, ...]
     applies: Callable[[], bool] = lambda: True
-    """Called at each failpoint: whether the arms apply to the present caller, if several callers share a process."""
+    """Called at each failpoint; if it returns False, the failpoint is neither counted nor acted on.
+
+    It distinguishes callers that share a process."""
     once: Path | None = None
     """The folder of ACTORLEARN_FAILPOINTS_ONCE; None if it is not set."""
     hits: Counter[str] = field(default_factory=Counter)
@@ -167,7 +169,7 @@ def _act(arm: Arm, data: memoryview | None) -> memoryview | None:
     elif arm.action in ("kill", "stop"):
         os.kill(os.getpid(), signal.SIGKILL if arm.action == "kill" else signal.SIGSTOP)
     elif data is None:
-        raise ValueError(f"{arm.text}: short and flip act on bytes that are written, and no bytes are written there")
+        raise ValueError(f"{arm.text}: {arm.action} changes bytes, but {arm.name} is not before a write; use kill")
     elif arm.action == "short":
         return data[: (len(data) + 1) // 2]
     else:

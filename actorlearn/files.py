@@ -1,8 +1,8 @@
 """Files and folders that are replaced atomically, or appended to in whole records, on a disk that may be full or fail.
 
-A replacement is written to a temporary file in the same folder, flushed to disk, and renamed. If the process or the
-machine dies at any moment, the path has the old content or all of the new content. When a function of this module has
-returned, the new content survives a power cut.
+`write_atomically` writes to a temporary file in the same folder, flushes it to disk, and renames it. If the process or
+the machine dies at any moment, the path has the old content or all of the new content. After the function has returned,
+the new content survives a power cut. Appended records are not flushed to disk.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 class AppendedFile:
-    """A file to which one process appends records, and which never keeps a part of a record.
+    """A file to which one process appends whole records.
 
-    If only a part of a record could be written, the file is cut back to its former length. The record is kept in
-    memory and written before the next one.
+    If only a part of a record can be written, the file is cut back to its former length. The record then waits in
+    memory, and is written before the next one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,13 +75,14 @@ class AppendedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be appended."""
+        """Whether `close` was called."""
         return self._handle < 0
 
     def append(self, record: bytes, *, restore: bool = False) -> None:
-        """Write the records that wait in memory, and then this one. After an OSError (which names the file) it waits.
+        """Write the records that wait in memory, and then ``record``.
 
-        With ``restore``, a file that another program has removed or renamed is first created again, empty.
+        Raises OSError that names the file; the record then waits too. With ``restore``, a file that another program has
+        removed or renamed is first created again, empty.
         """
         self._waiting.append(record)
         with _naming(self.path):
@@ -149,7 +150,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether there is a file that ``open_regular`` opens."""
+    """Whether ``open_regular`` can open this path."""
     try:
         open_regular(path).close()
     except OSError:
@@ -209,7 +210,7 @@ def make_folder(path: Path) -> None:
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Move a finished folder to ``path``, replacing an older folder there.
+    """Move a finished folder to ``path``, replacing an older folder there. The caller must flush the parent folder.
 
     Where the file system can exchange paths, the older folder is then at ``new``, and ``path`` exists at every moment.
     Otherwise the older folder is renamed to ``.<name>.before``, and ``path`` is missing between the two renames. If

@@ -84,7 +84,7 @@ def attribute(name: str, what: str) -> Any:
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported; a folder with this name and no ``__init__.py``, which may be data, is none."""
+    """Whether a package can be imported. A folder without ``__init__.py`` does not count, because it may be data."""
     found = find_spec(package)
     return found is not None and found.origin is not None
 
@@ -160,7 +160,7 @@ def _module_of_distribution(name: str) -> str:
 
 @functools.cache
 def _distribution(root: str) -> str:
-    """Return the distribution of a top-level package; takes 0.1 s or more, as it reads the metadata of all."""
+    """Return the distribution of a top-level package; reads the metadata of all packages, which takes 0.1 s or more."""
     return next(iter(metadata.packages_distributions().get(root, ())), root)
 
 

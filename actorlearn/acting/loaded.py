@@ -164,7 +164,7 @@ class LoadedPolicy:
         if action_mask is None or not mask or not observation.ndim:
             return observation
         if observation.shape[1:] == self.settings.observation_shape:
-            raise ValueError("action_mask: these rows have their masks already; leave the argument out")
+            raise ValueError("action_mask: these observations already contain their masks; leave the argument out")
         if observation.shape[1:] != mask.observation_shape:
             return observation
         count = len(observation)
@@ -174,9 +174,9 @@ class LoadedPolicy:
     def _check_mask(self, action_mask: Any) -> None:
         """Raise ValueError if the argument ``action_mask`` is given, but the policy does not use masks from info."""
         if action_mask is not None and not self._reads_info:
-            mask = self.settings.action_mask
-            where = "in the observations" if mask else "nowhere: it was trained with env.action_mask: none"
-            raise ValueError(f"action_mask: the policy expects masks of valid actions {where}; leave the argument out")
+            has_mask = self.settings.action_mask is not None
+            reason = "expects masks of valid actions in the observations" if has_mask else "was trained without masks"
+            raise ValueError(f"action_mask: the policy {reason}; leave the argument out")
 
     def _act(self, found: npt.NDArray[Any], greedy: bool, first: npt.ArrayLike | None) -> npt.NDArray[Any]:
         shape = self.settings.observation_shape

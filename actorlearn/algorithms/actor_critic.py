@@ -23,7 +23,7 @@ class ActorCritic:
 
     prepared_rows = 0
     bootstrap_rows = 0
-    """1 if `loss` gets the outputs of all T + 1 observations and bootstraps from the last; 0 if it gets those of T."""
+    """1 if `loss` gets the outputs of all T + 1 observations and bootstraps from the last; 0 if of the first T only."""
     recorded: tuple[str, ...] = ()
     """Columns that `act` returns besides the action: "log_prob" of the action, "value" of the observation."""
 

@@ -136,11 +136,11 @@ class Algorithm(Protocol):
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Compute what stays constant during the epochs, such as advantages; return the batch that the epochs use.
 
-        It is called once for each batch, before the epochs, without gradient. ``outputs`` are those of the last
-        observations, [prepared_rows, B, size]. The result may have more columns and another first dimension than
+        It is called once for each batch, before the epochs, without gradient. ``outputs`` [prepared_rows, B, size]
+        belong to the last observations. The result may have more columns and another first dimension than
         ``batch``. Each epoch divides it into minibatches along the second dimension.
 
-        For a minibatch from a replay, ``outputs`` are those of all observations but the first: "target.<head>" from the
+        For a minibatch from a replay, ``outputs`` belong to all observations but the first: "target.<head>" from the
         target network and, if `prepared_rows` is not 0, "<head>" from the network itself.
         """
 
@@ -188,10 +188,10 @@ class KeepsState(Protocol):
 
 @runtime_checkable
 class Bootstraps(Protocol):
-    """An algorithm whose `loss` only bootstraps from a minibatch's last observations: their outputs are constants."""
+    """An algorithm whose `loss` only bootstraps from the last observations, and needs no gradient of their outputs."""
 
     bootstrap_rows: int
-    """Number of these observations; 0: none. On a CPU a pass without gradient for them saves time."""
+    """Number of these observations; 0: none. On a CPU, a forward pass without gradient for them saves time."""
 
 
 Networks = Mapping[str, "Callable[..., Mapping[str, Tensor]]"]

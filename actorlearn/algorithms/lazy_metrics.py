@@ -17,7 +17,7 @@ class LazyMetrics(Mapping[str, Tensor]):
     """Detached metrics by name, which a function computes when one of them is read for the first time."""
 
     def __init__(self, compute: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Call ``compute``, without gradient, when a metric is read; it must not read what later steps change."""
+        """``compute`` is called later, without gradient; it must not read tensors that later optimizer steps change."""
         self._compute = compute
 
     def uncomputed(self) -> LazyMetrics:

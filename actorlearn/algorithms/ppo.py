@@ -64,7 +64,7 @@ class PPO(ActorCritic):
     def prepare(self, batch: Batch, outputs: Mapping[str, Tensor]) -> Batch:
         """Add the columns "advantage", "return" and, if `passes_before`, "log_prob_before"; drop the last observation.
 
-        ``outputs`` are [T+1, B, size] if `passes_before`; otherwise [1, B, size], those of the last observation. The
+        ``outputs`` are [T+1, B, size] if `passes_before`; otherwise [1, B, size], for the last observation only. The
         result is [1, T * B], or [T, B] with a recurrent network (`Batch.parted`).
         """
         outputs = {name: output[-len(batch.first) :] for name, output in outputs.items()}
@@ -98,7 +98,7 @@ class PPO(ActorCritic):
         log_weight = (proximal - columns["log_prob"]).where(valid, 0.0)
         weight_clip = self.settings.weight_clip
         if self.settings.proximal == "behaviour" and weight_clip is None:
-            unclipped = ratio + log_weight  # which is 0, or NaN for a recorded probability of 0: the step is skipped
+            unclipped = ratio + log_weight  # log_weight: 0, or NaN for a recorded probability of 0: the step is skipped
         else:
             log_weight = log_weight.clamp(max=LARGEST_LOG if weight_clip is None else math.log(weight_clip))
             unclipped = (log_weight + log_ratio).clamp(max=LARGEST_LOG).exp()
@@ -141,8 +141,8 @@ class PPO(ActorCritic):
     def value_error(self, value: Tensor, columns: Mapping[str, Tensor]) -> Tensor:
         """Return the squared error of each value, [T, B].
 
-        With `value_clip` it is the larger of this error and that of a value that moved at most `value_clip` from the
-        recorded value.
+        With `value_clip` it is the larger of the errors of the value and of the clipped value, which is at most
+        `value_clip` away from the recorded value.
         """
         error = (columns["return"] - value).square()
         clip = self.settings.value_clip

@@ -45,7 +45,7 @@ class PQN(ActionValues):
         super().__init__(settings, 1, settings.dueling)
 
     def columns(self, actions: Actions) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the column "value", one float32 number: that of the best action, even if a random one replaces it."""
+        """Return the column "value", a float32: the best action's value, even if a random action replaces it."""
         return {"value": ("float32", ())}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:

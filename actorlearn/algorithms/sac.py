@@ -42,7 +42,7 @@ class SAC:
     def __init__(self, settings: SACSettings) -> None:
         self.settings = settings
         self.target_entropy = settings.target_entropy or 0.0
-        """Entropy in nats to which the temperature is adjusted; `heads` sets it if the settings do not."""
+        """Entropy, in nats, towards which the temperature steers the policy; `heads` sets it if the settings do not."""
 
     def heads(self, actions: Actions) -> dict[str, int]:
         """Return the output "policy", a mean and a log standard deviation for each of the n numbers of an action.
@@ -118,8 +118,7 @@ class SAC:
     def _target(self, networks: Networks, batch: Batch, alpha: Tensor, generator: torch.Generator) -> Tensor:
         """Return the critics' targets [B]: r + discount * (min(target Q1, target Q2) - alpha log pi).
 
-        Q and pi are those of an action that is drawn from the present policy for the next observation. Where discount
-        is 0 the target is r.
+        The action is drawn from the present policy for the next observation. Where discount is 0 the target is r.
         """
         following, discount = batch.observation[1], batch.columns["discount"][0]
         action, log_prob = TanhGaussian(networks["actor"](following)["policy"]).sample(generator)

@@ -4,9 +4,8 @@ A spec describes an algorithm without importing it: its keys, their defaults, an
 replay. This file does not load torch, because simulators and the supervisor import it.
 
 An algorithm consists of a spec (``algorithms/specs/a2c.py``), a class with the loss (``algorithms/a2c.py``) and an
-entry point in ``pyproject.toml``. If a topology names a class as "package.module:Name", the class needs neither a spec
-nor an entry point: it then has ``Settings`` and the fields of `AlgorithmSpec` as attributes. A field that it does not
-have is that of the algorithm from which it is derived.
+entry point in ``pyproject.toml``. A class that a topology names as "package.module:Name" needs neither a spec nor an
+entry point. It has ``Settings`` and the fields of `AlgorithmSpec` as attributes (`AlgorithmSpec.of`).
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
             description="at a time limit, add the value of the final observation to the return instead of treating it"
             " as terminal"
         ),
-    ] = False  # as in all five papers' code
+    ] = False  # as in the published code of the README's five papers
     loss_scale: Annotated[
         float, Meta(gt=0, le=1_000_000, description="factor on the whole loss; applied before clip_norm")
     ] = 5.0
@@ -174,7 +173,7 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def exploration(self) -> EpsilonSchedule | None:
-        """Schedule of the random actions that replace those of `act`; None: no actions are replaced."""
+        """Schedule of random actions that replace the actions from `act`; None: no actions are replaced."""
         return None
 
 
@@ -205,9 +204,9 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
 
     @property
     def lag_limit(self) -> int | None:
-        """``max_policy_lag`` if the learner ignores older transitions (``on_policy_lag: drop``), otherwise None.
+        """``max_policy_lag`` with ``on_policy_lag: drop``.
 
-        None: `open_rollouts` limits the lag, because simulators then wait.
+        With "wait" it is None, because `open_rollouts` limits the lag instead.
         """
         return self.max_policy_lag if self.on_policy_lag == "drop" else None
 
@@ -221,7 +220,7 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     """Keys of algorithms that learn from a replay buffer, with a target network."""
 
     epochs: Annotated[
-        int, Meta(ge=0, le=1, description="0 = sample and learn nothing; replay.ratio says how often a step is learned")
+        int, Meta(ge=0, le=1, description="0 = only sample; replay.ratio sets how often a step is learned from")
     ] = 1
     n_step: Annotated[
         int,
@@ -322,17 +321,17 @@ class AlgorithmSpec(Spec):
             raise ValueError(f"algorithm {self.name!r}: its metrics contain {wrong[0]!r:.100}, which is not a Metric")
 
     def check(self, found: Any, what: str, more: Sequence[str] = ()) -> None:
-        """Raise ValueError if a class lacks methods of ``algorithms/interface.py``; ``what`` names it in the message.
+        """Raise ValueError if a class lacks methods of ``algorithms/interface.py``; ``what`` names the class.
 
-        It needs `loss`, or both `losses` and `extra_networks`.
+        The class must have `loss`, or both `losses` and `extra_networks`.
         """
         super().check(found, what, (*more, *(("extra_networks", "losses") if hasattr(found, "losses") else ("loss",))))
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class that has none, from those of its attributes that have the names of spec fields.
+        """Make a spec for a class that has none, from the class's attributes with the names of spec fields.
 
-        Without such an attribute, the field is that of the nearest base class that a registered spec names.
+        Missing attributes are taken from the spec of the nearest base class that has a registered spec.
         """
         settings = settings_of(found, module, AlgorithmSettings)
         replayed = bool(getattr(found, "replayed", issubclass(settings, OffPolicySettings)))

@@ -1,7 +1,7 @@
 """Stores the state that an algorithm has besides the weights, such as a moving average (`interface.KeepsState`).
 
-It becomes one flat vector, so that it can be saved, averaged over learners and set back. In processes that only act,
-the algorithm keeps its initial state.
+The state is one flat vector, which can be saved, averaged over learners and set back. In processes that only act, the
+algorithm keeps its initial state.
 """
 
 from __future__ import annotations

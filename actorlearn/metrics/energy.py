@@ -58,7 +58,7 @@ class Energy:
         return bool(self.counters)
 
     def said(self) -> str:
-        """Return a text for people: the names of the counters, or the reason why there are none."""
+        """Return the names of the counters, or the reason why there are none, as a text for people."""
         names = ", ".join(counter.name for counter in self.counters)
         return f"{names}; {self.why}" if names and self.why else names or f"not readable: {self.why}"
 

@@ -1,6 +1,6 @@
 """The definitions of all metrics, by name (``actorlearn/metric.py`` describes a definition).
 
-Processes report plain mappings of names to numbers. Code that merges, writes or shows them finds the definitions here.
+Processes report plain mappings of names to numbers. Code that merges, writes or shows reports uses these definitions.
 Metrics of a single algorithm are defined in the algorithm's spec. This file does not import torch.
 ``docs/metrics.md`` is generated from it.
 """
@@ -61,9 +61,9 @@ _PROGRESS = (
     ),
 )
 STATISTICS_MADE, STATISTICS_NEEDED = "statistics_rows_made", "statistics_rows_needed"
-"""Metrics of the collection of statistics of observations; only rows from before learning begins have them."""
+"""Metrics of the collection of statistics of observations; only in reports sent before learning begins."""
 ENV_CHANGES = "env_changes"
-"""Metric that counts the resumes that changed the environment; reports before the first of them do not have it."""
+"""Metric that counts the resumes that changed the environment; absent from reports before the first such resume."""
 _LAST_GAMES = f"the last {RECENT_GAMES} games"
 _GAMES = (
     _counter("episodes", "games", "finished games", label="games", per_learner=True),
@@ -141,7 +141,7 @@ _STEPS = (
 DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 """Metrics that sum to ``steps_dropped``."""
 DROPPED_STATISTICS = "dropped_statistics"
-"""The one of ``DROPPED`` whose steps are no loss: the statistics of observations are computed from them."""
+"""The metric in ``DROPPED`` whose steps are no loss: the statistics of observations are computed from them."""
 _LAG = (
     Metric(
         "policy_lag_mean",
@@ -210,7 +210,7 @@ _LEARNING = (
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
 )
 HEALTH = "health"
-"""Metric with the names of the health rules that have fired; reports do not have it if none has."""
+"""Metric with the names of the health rules that have fired; absent from reports if no rule has."""
 _percent = partial(Metric, form=Form.PERCENT, per_learner=True)
 _HEALTH = (
     Metric(HEALTH, "", "names of the [health](health.md) rules that have fired; absent if none has", text=True),
@@ -242,7 +242,7 @@ _NORMS = tuple(
     for part, where in (("", ""), ("_conv0", " of the first convolution"), ("_fc0", " of the first linear layer"))
 )
 STALENESS_SHOWN = 8
-"""Staleness of a gradient, in changes by others, from which on all gradients are counted by a single metric."""
+"""All gradients of this staleness (changes by other learners) or more are counted by a single metric."""
 _each = partial(Metric, per_learner=True)
 _since_report = partial(Metric, merge=Merge.SUM, form=Form.WHOLE, per_learner=True)
 """For counts that each learner sets to 0 after each report."""

@@ -55,7 +55,7 @@ class Tracker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise self._error(f"had not sent all after {CLOSE_S:g} s, and was killed") from None
+            raise self._error(f"had not sent all rows after {CLOSE_S:g} s, and was killed") from None
         if status:
             raise self._error(f"ended with exit status {status}")
 

@@ -38,8 +38,8 @@ STACKS = {
     "nature": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
     # Stooke and Abbeel 2018, A3C-Net: nips with its second convolution padded (section 5.1).
     "a3c": Stack((Convolution(16, 8, 4), Convolution(32, 4, 2, 1)), 256),
-    # Stooke and Abbeel 2018, DQN-Net: nature with padding in the second and third convolution, twice as large on
-    # screens of 104x80.
+    # Stooke and Abbeel 2018, DQN-Net: nature with padding in the second and third convolution, which doubles their
+    # outputs for screens of 104x80.
     "dqn-net": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2, 1), Convolution(64, 3, 1, 1)), 512),
     # Assran et al. 2019, as in Kostrikov's code: nature with half the channels in the third.
     "gala": Stack((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(32, 3, 1)), 512),
@@ -87,7 +87,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-"""Number types by their size in bytes, by which several neighbouring pixels are copied as one number."""
+"""Number of bytes -> number type with which this many bytes of neighbouring pixels are copied as one number."""
 
 
 class PixelConvolution(nn.Conv2d):
@@ -197,8 +197,8 @@ def check_image(shape: tuple[int, ...], side: int, name: str) -> None:
         )
     if len(shape) == 1:
         way_out = (
-            "use model.name: mlp, or mixed if they are a Dict or Tuple with images, which becomes one vector; an image "
-            f"of a Dict of at least {side}x{side} can be seen alone: "
+            "use model.name: mlp, or mixed for a Dict or Tuple with images, which is flattened to a vector; to use "
+            f"only an image of a Dict, of at least {side}x{side}, write "
             "env.wrappers: [{name: 'actorlearn.envs.wrappers:DictEntry', kwargs: {key: KEY}}]"
         )
     raise ValueError(

@@ -1,6 +1,6 @@
 """CUDA graphs: many operations as a single launch from the CPU, instead of one launch for each operation.
 
-Small networks need it, because launches take longer than their computation.
+They save time with small networks, for which launching an operation takes longer than computing it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Captured(Generic[T]):
 
 @contextmanager
 def _no_waiting() -> Iterator[None]:
-    """Let torch raise RuntimeError where it would wait for a GPU, as far as it notices that."""
+    """Make torch raise RuntimeError where it would wait for a GPU; torch does not detect every such place."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that this mode is a prototype

@@ -107,8 +107,8 @@ def _extra(settings: ModelSettings, shape: tuple[int, ...], name: str, asked: Ex
 def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[str, int]) -> nn.Module:
     """Make the network that the settings name, with the class's own initial weights.
 
-    The class of a built-in network makes only the encoder; heads and perhaps a recurrent cell are added to it. The
-    class of another network makes all of it.
+    A class whose settings are `EncoderSettings` makes only an encoder; heads and perhaps a recurrent cell are added to
+    it. Any other class makes the whole network.
     """
     spec = MODELS.spec(settings.name)
     kind = spec.load()
@@ -138,7 +138,7 @@ def construct(settings: ModelSettings, shape: tuple[int, ...], heads: Mapping[st
 
 
 def _of_head(settings: EncoderSettings, head: str) -> EncoderSettings:
-    """Return the settings of the encoder of one head; that of the value may have other hidden sizes."""
+    """Return the settings of the encoder of one head; the value's encoder may have other hidden sizes."""
     if head == VALUE and isinstance(settings, MLPSettings) and settings.value_hidden_sizes is not None:
         return replace(settings, hidden_sizes=settings.value_hidden_sizes)
     return settings
@@ -200,8 +200,8 @@ def flatten(module: nn.Module) -> tuple[Tensor, Tensor]:
 def autocast(device: str, precision: str, keep_casts: bool = True) -> torch.autocast:
     """Return the context for a forward pass: with "bf16" torch computes most layers in bfloat16; "fp32": no change.
 
-    In a context in which a network is called without gradient, and then with it, ``keep_casts`` must be False: earlier
-    releases of torch (before pytorch/pytorch#165068) use the weights again that were cast without gradient.
+    ``keep_casts`` must be False if a network is called without and then with gradient in the same context. Releases of
+    torch before pytorch/pytorch#165068 would use the weights again that were cast without gradient.
     """
     enabled = precision == "bf16"
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=enabled, cache_enabled=keep_casts)

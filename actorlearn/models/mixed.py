@@ -63,7 +63,7 @@ def _check(images: Sequence[ImagePart], size: int) -> None:
 def _convolutions(image: ImagePart, features: int) -> nn.Module:
     """Make the convolutions for an image, and a fully connected layer of ``features`` outputs.
 
-    They are those of the network "nature" if the image is large enough for them, else those of "minatar".
+    They are as in the network "nature" if the image is large enough, otherwise as in "minatar".
     """
     channels, height, width = image.channels_first
     large = min(height, width) >= smallest_side(STACKS["nature"].convolutions)

@@ -200,7 +200,7 @@ class ModelSpec(Spec):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class that has none; it is a whole network, which makes its outputs itself."""
+        """Make a spec for a class that has none: an encoder if its ``Settings`` are `EncoderSettings`."""
         settings = settings_of(found, module, ModelSettings)
         own = settings is not ModelSettings
         return cls(name=name, settings=tag_settings(settings, name), made_by=name, takes_settings=own)

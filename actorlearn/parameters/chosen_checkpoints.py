@@ -177,11 +177,11 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
 def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
     """Return the checkpoint of each learner that belongs to the checkpoint ``at``, which comes first.
 
-    ``at`` names a checkpoint of the first learner or, in mode sync (``in_step``), a complete one (`complete_steps`). For
-    every other learner, it is the one that is nearest in steps. In mode sync, and with central weights (``central``), it
-    is the newest one that is not later: central weights are those of the newest checkpoint of all learners. A learner
-    without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, and CheckpointError if
-    one is damaged.
+    ``at`` names a checkpoint of the first learner or, in mode sync (``in_step``), a complete one (`complete_steps`).
+    For every other learner, it is the one that is nearest in steps. In mode sync, and with central weights
+    (``central``), it is the newest one that is not later: central weights are those of the newest checkpoint of all
+    learners. A learner without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, and
+    CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}

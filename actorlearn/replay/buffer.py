@@ -3,7 +3,7 @@
 A stored time step is a *row*, and what is drawn, a transition or a sequence, is an *item* (``replay/rows.py``). ``add``
 writes only to the margin of a ring, the part that cannot be drawn. So it may run while another thread samples.
 ``flush`` makes the added rows drawable, and drops as many of the oldest. With a flush after each rollout this is an
-ordinary replay. With a flush every C steps it is that of Fast DQN, whose temporary buffers are the margins.
+ordinary replay. With a flush every C steps it is the replay of Fast DQN, and the margins are its temporary buffers.
 
 A flush is atomic, even if its process is killed (``replay/flushed.py``). The next process that opens the segment calls
 ``recover``. Environments then keep their rings, and new rows continue those that are stored.
@@ -65,9 +65,9 @@ class Replay:
     """
 
     def __init__(self, segment: Segment, shape: ReplayShape, settings: OffPolicySettings, sampler: Sampler) -> None:
-        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler for as many cells as it has.
+        """Use shared memory with the arrays of ``replay_fields(shape)``, and a sampler for all its cells.
 
-        ``settings`` determine returns. Raises ValueError if a ring is too short for the margin and one sequence.
+        ``settings`` say how returns are computed. Raises ValueError if a ring is too short for the margin and one item.
         """
         least = shape.margin + shape.stack + settings.n_step + (shape.length - 1) + (shape.every - 1)
         if shape.size < least:
@@ -103,7 +103,7 @@ class Replay:
 
     @property
     def rollouts(self) -> int:
-        """Number of rollouts of which all time steps can be drawn: all with a smaller number."""
+        """Number of rollouts that have been stored: all with a smaller number."""
         return int(self._flushed.now.rollouts[0])
 
     @property
@@ -113,7 +113,7 @@ class Replay:
 
     @property
     def begun(self) -> int:
-        """Number of environment steps of the run when the first one was stored; -1 before the trainer sets it."""
+        """Number of environment steps of the run when the first time step was stored; -1 before the trainer sets it."""
         return int(self._begun[0])
 
     @begun.setter
@@ -127,7 +127,7 @@ class Replay:
 
         ``block`` has the arrays [T + 1, B, …]; step T comes again as step 0 of the next block. ``owner`` names the
         environments (``replay/rings.py``), and ``rollout`` numbers their blocks. No transition connects a block to
-        stored steps if a number is missing, or if a restarted simulator begins with another frame than the last one.
+        stored steps if a number is missing, or if the first frame from a restarted simulator is not the last stored.
 
         Returns False, and stores nothing, if too few rings are free for a new owner. Raises ValueError if more steps
         are added between two flushes than the margin holds.
@@ -170,9 +170,9 @@ class Replay:
     ) -> NDArray[np.bool_]:
         """Return [B] whether step 0 of a rollout, with ``first`` and ``frame`` [B, …], overwrites the last stored step.
 
-        It does if both are the same time step: no rollout is missing between them, step 0 begins no game and, if
-        another owner stored the last step, the frames are equal. Without a missing rollout it also overwrites a step
-        with ``cut``. ``head`` [B]: the cells of the last stored steps.
+        Step 0 never overwrites it if a rollout is missing between them. Otherwise it overwrites a step with ``cut``,
+        and a step that is the same time step: step 0 begins no game and, if another owner stored the last step, the
+        frames are equal. ``head`` [B]: the cells of the last stored steps.
         """
         cut = self._column["cut"][head]
         again: NDArray[np.bool_] = np.logical_and(given.goes_on, ~first | cut)
@@ -195,7 +195,7 @@ class Replay:
     ) -> dict[str, NDArray[Any]]:
         """Return the columns ``cut``, ``before`` and ``usable`` [T + 1, B], which depend on earlier steps.
 
-        ``first`` [T + 1, B] is that of the block. Step 0 overwrites the cell ``head`` where ``again`` [B] is True.
+        ``first`` [T + 1, B] is the block's array. Step 0 overwrites the cell ``head`` where ``again`` [B] is True.
         """
         most = self.shape.stack - 1
         same = again & ~first[0]
@@ -258,9 +258,9 @@ class Replay:
         return cells_between(np.maximum(before - rows, 0), np.maximum(now - rows, 0), self.shape.rows)
 
     def _items(self, cell: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of the given cells at which a drawable transition or sequence begins; it must have been flushed.
+        """Return those of the given, flushed cells at which a drawable transition or sequence begins.
 
-        At its first step a transition must begin. At each other step a transition must begin or a game end.
+        A transition must begin at its first row. At each other row a transition must begin or a game end.
         """
         usable, cut = self._column["usable"], self._column["cut"]
         begins: NDArray[np.int64] = cell[usable[cell] & (cell % self.shape.every == 0)]
@@ -335,7 +335,7 @@ class Replay:
         return state
 
     def update(self, sample: Sample, priority: NDArray[np.floating[Any]]) -> None:
-        """Set the priorities [B] of those sequences of a sample that were not dropped meanwhile."""
+        """Set the priorities [B] of a sample's transitions or sequences, except those that were dropped since."""
         there = sample.position >= self._oldest()[sample.cell // self.shape.rows]
         self.sampler.update(sample.cell[there], priority[there])
 
@@ -395,7 +395,7 @@ class Replay:
         return {"shape": msgspec.to_builtins(self.shape), "sampler": self.sampler.state()}
 
     def _words(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that have no value for each time step, by the names of their files."""
+        """Return the arrays that are saved besides the columns, by the names of their files."""
         return {**self._flushed.now._asdict(), "begun": self._begun}
 
     def restore(

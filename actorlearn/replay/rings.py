@@ -32,7 +32,7 @@ class RingsGiven(NamedTuple):
 class Rings:
     """Assigns the R ring buffers of a replay to environments, one to each.
 
-    The environments of a group get them together. A new group gets those that have not been used for the longest time.
+    The environments of a group get their rings together. A new group gets the free rings whose data are the oldest.
     """
 
     def __init__(self, owner: NDArray[np.bytes_], following: NDArray[np.int64]) -> None:
@@ -71,13 +71,13 @@ class Rings:
         return RingsGiven(rings, goes_on, inherited)
 
     def leave_to(self, owners: Iterable[str]) -> None:
-        """Free the rings of all but these owners and of those that are restarted as one of them (``expect_heirs``)."""
+        """Free all rings except those of these owners, and those that `expect_heirs` has kept for them."""
         names = set(owners)
         for owner in self.owners() - names - {_place(name) for name in names}:
             self.owner[self.of(owner)] = FREE
 
     def expect_heirs(self) -> None:
-        """Keep each owner's rings for the same simulator after its restart, when it continues its games."""
+        """Keep each owner's rings for the same simulator after a restart, in which it continues its games."""
         for owner in self.owners():
             self.owner[self.of(owner)] = _name(_place(owner))
 

@@ -38,14 +38,14 @@ class Uniform:
         self._count = 0
 
     def insert(self, cell: Cells) -> None:
-        """Make the cells [N] drawable, which are not drawable yet: append them to the list."""
+        """Make cells [N] drawable, none of which may be drawable yet: append them to the list."""
         place = np.arange(self._count, self._count + len(cell))
         self._cell[place] = cell
         self._place[cell] = place
         self._count += len(cell)
 
     def remove(self, cell: Cells) -> None:
-        """Make the drawable cells [N] not drawable: remove them from the list, and fill the gaps with its end."""
+        """Remove drawable cells [N] from the list, and fill the gaps with the cells at its end."""
         kept = self._count - len(cell)
         gaps = self._place[cell]
         gaps = gaps[gaps < kept]
@@ -94,8 +94,8 @@ class Uniform:
 class Prioritised:
     """Draws transitions or sequences in proportion to priority^alpha (Schaul et al. 2016, section 3.3).
 
-    Draws are stratified: the probability mass is divided into equal parts, and one is drawn from each. If one occurs
-    twice in a minibatch, the last of its new priorities is kept.
+    Draws are stratified: the probability mass is divided into equal parts, and one item is drawn from each. If an item
+    occurs twice in a minibatch, the last of its new priorities is kept.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class Prioritised:
     ) -> None:
         """Make a sampler for cells 0 … cells - 1, of which none can be drawn before it is inserted.
 
-        A cell that was never drawn has the largest priority so far, and 1 before there is any, as in the paper.
-        ``memory`` has the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a
-        later process can ``recover`` priorities.
+        A new cell gets the largest priority so far, as in the paper, which is 1 before the first update. ``memory`` has
+        the nodes of the sum tree, and the largest priority [1], initially 1. If it is shared memory, a later process
+        can ``recover`` priorities.
         """
         if alpha < 0.0:
             raise ValueError(f"alpha {alpha} must be 0 or more")

@@ -128,7 +128,7 @@ def read_chosen(folder: Path) -> Checkpoint:
         return load(folder)
     except FileNotFoundError:
         raise ValueError(
-            f"{short(folder)} has been removed, as a living run keeps only its newest checkpoints; try again"
+            f"{short(folder)} has been removed: the run still saves checkpoints, and keeps only the newest; try again"
         ) from None
 
 

@@ -42,7 +42,7 @@ _WARMUP_S = 1.0
 
 
 def run(settings: MeasureSettings) -> dict[str, float]:
-    """Measure one part and return the result."""
+    """Measure one part; return its speed as {"steps_per_s": number}."""
     measure = {"simulate": simulate, "infer": infer, "learn": learn, "optimize": optimize}[settings.part]
     return {"steps_per_s": measure(settings)}
 
@@ -120,8 +120,8 @@ def learn(settings: MeasureSettings) -> float:
 def _learn_from_replay(settings: MeasureSettings, stored: TrainerReplay) -> float:
     """Return the environment steps per second that are learned from, with a small, full replay of random steps.
 
-    A minibatch counts as the number of environment steps that a run makes for each: its transitions divided by
-    ``replay.ratio``.
+    A minibatch counts as its number of transitions divided by ``replay.ratio``: a run makes as many environment steps
+    for each minibatch.
     """
     from actorlearn.learning.make import make
     from actorlearn.learning.replay import Replayed

@@ -50,7 +50,7 @@ from actorlearn.worker.passes import FlatNetwork
 STEPS = 2
 """Largest number of steps that the rehearsal takes in the environment."""
 SLOW_STEP_S = 0.005
-"""Seconds of a step from which an environment counts as slow: 200 steps per second in one process."""
+"""An environment is slow if a step takes at least this many seconds: 200 steps per second in one process."""
 TIMED_STEPS = 6
 """Number of further steps in which the speed of a slow environment is measured."""
 SEQUENCE = 2

@@ -41,7 +41,7 @@ class EnvironmentContract:
     second: ClassVar[npt.NDArray[np.bool_]]
     """[B] which agents belong to the second environment."""
     actions: ClassVar[npt.NDArray[Any]]
-    """Random actions [steps, B, …]; of a choice that the mask forbids, `made_valid` makes one that it allows."""
+    """Random actions [steps, B, …]; `made_valid` replaces choices that a mask forbids."""
     rows: ClassVar[list[Row]]
     """The `Row` after a reset, and that after each of ``actions``."""
 

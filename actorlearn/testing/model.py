@@ -17,7 +17,7 @@ from actorlearn.models.specs import MODELS, ModelSettings
 
 
 class ModelContract:
-    """Tests of one network; derive a class whose name begins with ``Test``, and set its first attributes."""
+    """Tests of one network; derive a class whose name begins with ``Test``, and set `section` and the shape."""
 
     section: ClassVar[Mapping[str, Any]]
     """The section ``model`` of a topology: ``{"name": "my_package:MyNetwork", "width": 32}``."""

@@ -11,7 +11,7 @@ import hashlib
 from actorlearn.envs.interface import EnvSpec
 
 _CHARACTERS = 1000
-"""Limit on a text of these shapes, far below that of a text in a message."""
+"""Longest text of a shape, far below the limit on texts in messages."""
 
 
 def shape_to_match(env_id: str, env: EnvSpec, horizon: int, blocks: int, groups: int) -> dict[str, str]:
@@ -29,7 +29,7 @@ def shape_to_match(env_id: str, env: EnvSpec, horizon: int, blocks: int, groups:
 
 
 def _short(text: str) -> str:
-    """Shorten a text, such as an action space with thousands of parts; texts that differ still do afterwards."""
+    """Shorten a text, such as an action space with thousands of parts; different texts stay different."""
     if len(text) <= _CHARACTERS:
         return text
     return f"{text[: _CHARACTERS // 2]}… with SHA-256 {hashlib.sha256(text.encode()).hexdigest()}"

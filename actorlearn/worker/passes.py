@@ -146,8 +146,8 @@ class Passes:
         """Return outputs {head: [T, B, size]} and the state after the last step, as `models.interface.unroll` does.
 
         The caller uses the outputs of the last ``bootstrap`` time steps as constants, so no gradient is computed for
-        them where that saves time. With ``detached``, a caller that keeps a loss of the outputs does not keep the
-        operations of the network.
+        them where that saves time. With ``detached``, the outputs are detached copies: a loss that the caller keeps
+        then does not keep the network's operations in memory.
         """
         count = max(1, min(self._pool.count, observation.shape[1]))
         if count == 1:

@@ -9,8 +9,8 @@ processes there are, and the settings of each. The spec is registered by an entr
 
 A run has processes of a plug-in's role if its topology names the role: ``roles: {auditor: {count: 1}}``.
 
-This module imports neither torch nor ``launch``. A spec only names the function and the plan: the process imports the
-one, and the supervisor the other. The plans of built-in roles are in ``launch/plan/roles.py``.
+This module imports neither torch nor ``launch``. A spec only names the function, which the process imports, and the
+plan, which the supervisor imports. The plans of built-in roles are in ``launch/plan/roles.py``.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class RoleSpec(PlugIn):
     """Whether each process works for one learner or for the whole run. Processes of a learner are attached to a run,
     and detached from it, together with the learner's trainer."""
     needed: Literal["each", "one", "none"] = "each"
-    """How many of the role's processes must not fail for good, so that the learner (or the run) can continue: each of
-    them, at least one, or none."""
+    """How many of the role's processes the learner (or the run) needs to continue: each of them, at least one, or none.
+    A process that will be restarted counts."""
     latency_bound: bool = True
     """Whether a process waits for other processes many times in a second. It then asks Linux for short time slices."""
     woken: bool = True

@@ -252,7 +252,7 @@ class EvaluatorSettings(ProcessSettings, frozen=True):
     episodes: int
     greedy: bool
     own_weights: bool = True
-    """Whether learners have different weights. If not, only the newest are evaluated, of whichever learner."""
+    """Whether learners have different weights. If not, only the newest weights of any learner are evaluated."""
     fire_after: int = 0
     """Number of equal actions in a row after which FIRE is pressed instead; 0 = never."""
     scheduling: SchedulingClass = "idle"

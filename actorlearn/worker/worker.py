@@ -17,15 +17,16 @@ from actorlearn.wire.messages import Member
 from actorlearn.worker.settings import ProcessSettings
 
 LOOK_S = 0.005
-"""Shortest time, in seconds, between two looks for messages; one takes longer than a step of a fast environment."""
+"""Shortest time, in seconds, between two checks for messages; a check takes longer than a fast environment's step."""
 
 POLL_MS = 50
-"""Longest sleep of a loop, in milliseconds, before it reads the counters in shared memory again. It is therefore the
-longest delay if a wakeup is lost."""
+"""Longest sleep of a loop, in milliseconds, before it reads the counters in shared memory again.
+
+It is also the longest delay if a wakeup is lost."""
 
 
 class Worker:
-    """What every process of a run has: a connection to the supervisor, heartbeats, timings, and an end at SIGTERM."""
+    """Connects a process of a run to the supervisor, shows that the process is alive, and receives SIGTERM."""
 
     def __init__(self, settings: ProcessSettings) -> None:
         """Connect to the supervisor, and open this process's heartbeat in shared memory."""
@@ -39,7 +40,7 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
 
     def hello(self, shape: dict[str, str] | None = None) -> None:
-        """Report to the supervisor that this process is ready; ``shape`` is that of a simulator's environments.
+        """Report to the supervisor that this process is ready. A simulator passes ``shape`` (``worker/handshake.py``).
 
         From now on the process must call `poll` within ``hang_s``, instead of the longer limit for a start.
         """
@@ -64,10 +65,10 @@ class Worker:
 
 
 def open_members(members: Sequence[Member], known: Mapping[str, Blocks]) -> dict[str, Blocks]:
-    """Open the shared memory of these simulators. Returns it by socket id, in the order of ``members``.
+    """Return the shared memory of these simulators by socket id, in the order of ``members``.
 
-    What is in ``known`` is open already. A simulator is left out if its shared memory no longer exists: it has died,
-    and the supervisor's next message will not list it.
+    Memory that is not in ``known`` is opened. A simulator is left out if its memory no longer exists: it has died, and
+    the supervisor's next message will not list it.
     """
     blocks_of = {}
     for member in members:

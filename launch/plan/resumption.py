@@ -51,12 +51,12 @@ _SHAPED_BY = {
 """Part of a ReplayShape -> keys that set it; a part that determines other parts comes before them."""
 
 
-def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any]) -> Resumption:
+def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any], only_scores: bool) -> Resumption:
     """Return the checkpoints from which a run continues; ``detached``: names of processes that the user has detached.
 
-    ``before``: the topology with which the run was last started, as plain values. Raises RunError if there is no
-    checkpoint, if the run has learned from more than total_steps steps, or if saved weights or a saved replay do not
-    fit the topology.
+    ``before``: the topology with which the run was last started, as plain values. ``only_scores``: whether the run may
+    have learned from more than total_steps steps. Raises RunError if there is no checkpoint, if the run has otherwise
+    learned from more, or if saved weights or a saved replay do not fit the topology.
     """
     began_s, run_dir = time.monotonic(), plan.addresses.run_dir
     left_out = _left_out(plan, detached)
@@ -70,7 +70,8 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     except CheckpointError as error:
         raise RunError(str(error)) from None
     latest = max((shared for _, shared in pairs), key=lambda shared: shared.env_steps)
-    _refuse_learned(run_dir, plan.topology, latest.env_steps)
+    if not only_scores:
+        _refuse_learned(run_dir, plan.topology, latest.env_steps)
     _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")

@@ -88,7 +88,7 @@ def run(
     """
     with Workspace(run_dir) as workspace:
         chosen = _resumed_from(workspace.run_dir, resume_at, mode(topology))
-        if resume_at is not None:
+        if resume_at is not None and not _only_scores(RunFolder(workspace.run_dir, {}), topology):
             refuse_fewer_steps(workspace.run_dir, topology, chosen)
         listen = choose_listen_address(topology.nodes, keys is not None or engine is not None)
         opened = open_engine(engine, workspace.run_dir, topology.nodes, keys)
@@ -139,9 +139,20 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
     """
     made, began = plan(topology, description, workspace.addresses), Resumption(time.monotonic())
     if resume:
-        before = RunFolder(workspace.run_dir, {}).topology()
-        began = find_resumption(made, find_detached(workspace.run_dir / "events.jsonl"), before)
+        run = RunFolder(workspace.run_dir, {})
+        detached = find_detached(workspace.run_dir / "events.jsonl")
+        began = find_resumption(made, detached, run.topology(), _only_scores(run, topology))
     return replace(made, resumption=began)
+
+
+def _only_scores(run: RunFolder, topology: Topology) -> bool:
+    """Whether a run that has learned from total_steps steps may be resumed, only to evaluate its final weights.
+
+    It may if total_steps is as before, and the run was killed, or stopped before this evaluation.
+    """
+    summary = run.summary()
+    as_before = run.topology().get("total_steps") == topology.total_steps
+    return as_before and (not summary or summary.get("unscored") is True)
 
 
 def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:

@@ -19,7 +19,6 @@ from launch.machine.locks import last_line
 from launch.machine.signals import Signals
 from launch.reports.format import as_duration, as_number
 from launch.runs import find
-from launch.runs.find import RunFolder
 from launch.sweeps import folders, stopping
 from launch.sweeps.decisions import OVER, Population, next_step, open_runs
 from launch.sweeps.file import Sweep, in_words
@@ -186,8 +185,7 @@ class Loop:
                         "restore it, or name another --folder"
                     ) from None
         self._starts[run, from_steps] += 1
-        learned = folders.saved_steps(RunFolder(folder, {}))  # after ``go_on_from``, those of its parent
-        words = self._words(run, trial, slot.hosts, resumed=own, from_steps=learned)
+        words = self._words(run, trial, slot.hosts, resumed=own)
         self._state.add(Started(trial=run.trial, seed=run.seed, from_steps=from_steps, gpu=slot.gpu, hosts=slot.hosts))
         if self._processes.start(folder, words, slot.gpu):
             on = f" on {', '.join(slot.hosts)}" if slot.hosts else ""
@@ -196,11 +194,9 @@ class Loop:
         self._alive.add(run)
         self._asked_s.pop(run, None)
 
-    def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool, from_steps: int) -> list[str]:
+    def _words(self, run: RunId, trial: Trial, hosts: Sequence[str], resumed: bool) -> list[str]:
         folder, own = str(self.folder(run)), [f"nodes.hosts={literal([*hosts])}"] if hosts else []
         overrides = [override.text for override in self._sweep.overrides(trial.values, saved=trial.parent is not None)]
-        if from_steps > self._end_steps(trial):  # the last batch of the run or of its parent went beyond the end
-            own.append(f"total_steps={from_steps}")
         keys = [*overrides, *own, f"seed={run.seed}", f"name={self.name(run)}"]
         if (end := self._stop_at(run)) is not None:
             keys.append(f"stop_at_steps={end}")

@@ -109,7 +109,7 @@ def test_masks_of_several_observations_are_checked_like_one(tmp_path: Path) -> N
         ValueError, match="(?s)action_mask is .*; each cell must be 1 for a valid choice and 0 for another"
     ):
         policy.act(seen, action_mask=info["action_mask"] * 2)
-    with pytest.raises(ValueError, match="action_mask: these rows have their masks already; leave the argument out"):
+    with pytest.raises(ValueError, match="action_mask: these observations already contain their masks; leave"):
         policy.act(np.concatenate([many, masks], axis=1), action_mask=masks)
 
 

@@ -1,4 +1,4 @@
-"""A corridor of rooms with many doors, of which few are there in each room: masks in info or in a Dict observation.
+"""A corridor of rooms with many doors, of which few are valid in each room: masks in info or in a Dict observation.
 
 An action that is not valid ends the game, as in games that end at an illegal move.
 """
@@ -14,7 +14,7 @@ DOORS, ROOMS, THERE = 40, 8, 3
 
 
 class Doors(gymnasium.Env):
-    """Room by room, one of THERE doors has a reward; the doors of a room, and which of them it is, are always the same.
+    """In each room, one of THERE valid doors has a reward; the doors of a room and their rewards never change.
 
     ``source``: info or observation. ``pairs``: an action is two choices, of which only the first is a door.
     """
@@ -76,7 +76,7 @@ class Doors(gymnasium.Env):
 
 
 class Strict(Doors):
-    """The same; an action that is not valid is an error."""
+    """Doors whose invalid actions raise an error."""
 
     def step(self, action):
         seen = super().step(action)
@@ -94,7 +94,7 @@ class Locked(Doors):
 
 
 class Forgetful(Doors):
-    """Steps give no masks."""
+    """Its steps return no masks."""
 
     def step(self, action):
         seen, reward, over, cut, _ = super().step(action)
@@ -102,7 +102,7 @@ class Forgetful(Doors):
 
 
 class Brief(Strict):
-    """The last step of a game gives no mask."""
+    """The last step of a game returns no mask."""
 
     def step(self, action):
         seen, reward, over, cut, info = super().step(action)
@@ -172,7 +172,7 @@ class Once(gymnasium.Env):
 
 
 def endless(num_envs: int, mode: str) -> SyncVectorEnv:
-    """Vector of Once without an argument for the time limit, which is therefore counted by us."""
+    """Vector of Once without an argument for the time limit, so that actorlearn counts the steps."""
     return SyncVectorEnv([Once] * num_envs, autoreset_mode=AutoresetMode(mode))
 
 

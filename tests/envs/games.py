@@ -33,7 +33,7 @@ class Counter(gymnasium.Env):
 
 
 class Walk(gymnasium.Env):
-    """Adds up two numbers within -1 … 0.5 and -0.5 … 1, which it trusts its caller to give; ends far from the start."""
+    """Adds up two numbers within -1 … 0.5 and -0.5 … 1, and asserts these bounds; ends far from the start."""
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
@@ -58,7 +58,7 @@ class Walk(gymnasium.Env):
 
 
 class Safe(gymnasium.Env):
-    """Opens when all its digits and its switch are as they were drawn; tells how many are, in words too."""
+    """Opens when all its digits and its switch are right; shows how many are, in words too."""
 
     def __init__(self, digits: int = 2) -> None:
         self.observation_space = gymnasium.spaces.Dict(
@@ -103,5 +103,5 @@ def synchronous(num_envs: int, name: str, mode: str, max_episode_steps: int | No
 
 
 def limitless(num_envs: int, name: str, mode: str) -> SyncVectorEnv:
-    """The same without an argument for the time limit, which is therefore counted by us."""
+    """Like ``synchronous``, but without an argument for the time limit, so that actorlearn counts the steps."""
     return synchronous(num_envs, name, mode)

@@ -1,4 +1,4 @@
-"""Parallel environments whose agents end at different times, and come back: one drawn at random, one by a script."""
+"""Parallel environments whose agents end at different times and come back, at random or by a script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Three(ParallelEnv):
 
 
 class Crowd(Three):
-    """Agents leave at random, come back at random, and see how often they acted; a game ends when all have left."""
+    """Agents leave and come back at random, and see the sum of all actions; a game ends when all have left."""
 
     def reset(self, seed=None, options=None):
         self.random = np.random.default_rng(seed)
@@ -67,11 +67,11 @@ class Crowd(Three):
 
 
 class Scripted(Three):
-    """Plays games by a script, one after the other: who is there at first, and each agent's event of each step.
+    """Plays games by a script, in order: the agents at the reset, and each agent's event at each step.
 
-    Events of an agent that is there: terminated, truncated, left (without a flag), and all else: it goes on. Of one
-    that is not: come, and all else: it stays away. When the script ends, so do all. An agent whose own game is over is
-    listed no more where ``tidy``; else it is, with its flag, until the game is over.
+    Events of a present agent: terminated, truncated, left (without a flag); otherwise it continues. Event of an absent
+    agent: come; otherwise it stays away. All agents end with the script. An agent that has ended is no longer listed if
+    ``tidy``; else it is listed with its flag until the game is over.
     """
 
     def __init__(self, games, tidy=True, render_mode=None) -> None:
@@ -117,7 +117,7 @@ class Scripted(Three):
 
 
 class Masked(Three):
-    """Agents of which each has its own valid action at each step; an invalid one is an error. ``source``: of masks."""
+    """Each agent has one valid action at each step; another one is an error. ``source``: info or observation."""
 
     def __init__(self, source: str = "info") -> None:
         super().__init__()

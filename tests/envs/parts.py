@@ -1,4 +1,4 @@
-"""An environment whose observation is a Dict of an image and a number; both are needed, and so are convolutions."""
+"""An environment whose observation is a Dict of an image and a number, both of which a policy needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS, SIDE, LENGTH = 20, 16, 5
 
 
 class Parts(gymnasium.Env[Any, Any]):
-    """A bar stands or lies anywhere in the image. The action says which; if the number is 1, it says the opposite.
+    """A bar stands or lies anywhere in the image. The right action says which, or the opposite if the number is 1.
 
     A random policy has a return of 10.
     """

@@ -1,4 +1,4 @@
-"""One Atari game of one environment, played frame by frame by ale-py: what faster paths are compared with."""
+"""One Atari game played frame by frame by ale-py, with which faster implementations are compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def area_weights(source: int, target: int) -> np.ndarray:
 
 
 class SlowGame:
-    """One game of one environment, frame by frame: what the fast path claims to be."""
+    """One game of one environment, played frame by frame."""
 
     def __init__(self, settings: EnvSettings, seed: int, noops: int = 0) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)

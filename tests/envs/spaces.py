@@ -1,4 +1,4 @@
-"""An environment of any spaces, for tests of what is made of these."""
+"""An environment with any spaces, for tests of how these are converted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests import named
 
 
 class Spaces(gymnasium.Env[Any, Any]):
-    """An environment whose observations and actions are of any spaces; it refuses actions outside of its own."""
+    """An environment with the spaces in ``SPACES``; it refuses actions outside of its action space."""
 
     observation_space: Space[Any]
     action_space: Space[Any]

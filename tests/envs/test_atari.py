@@ -1,4 +1,4 @@
-"""ale-py's vector environment against a slow game played frame by frame, and its borders: lives, limits, seeds, ids."""
+"""ale-py's vector environment equals a slow game played frame by frame; its lives, limits, seeds and ids."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environmen
 @pytest.mark.parametrize(
     ("game", "preset", "frame_skip", "limit", "steps"),
     [
-        ("ALE/Breakout-v5", "dqn", 4, 0, 260),  # to a natural end, and on
+        ("ALE/Breakout-v5", "dqn", 4, 0, 260),  # beyond the end of a game
         ("ALE/Breakout-v5", "stooke-abbeel", 4, 50, 80),
         ("ALE/MsPacman-v5", "dqn", 4, 100, 140),
         ("ALE/Pong-v5", "paac", 4, 0, 100),
@@ -50,7 +50,7 @@ def assert_rows_equal(fast: list[Row], slow: list[dict[str, object]], environmen
         ("ALE/Breakout-v5", "ba3c", 3, 50, 80),  # without a maximum of two frames
     ],
 )
-def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: int, limit: int, steps: int) -> None:
+def test_rows_equal_those_of_a_slow_game(game: str, preset: str, frame_skip: int, limit: int, steps: int) -> None:
     settings = named.env(id=game, preset=preset, frame_skip=frame_skip, time_limit_steps=limit, noop_max=0)
     with opened(settings, [1]) as env:
         actions = random_actions(env.spec, 1, steps)
@@ -73,13 +73,13 @@ def test_the_fast_path_equals_a_slow_game(game: str, preset: str, frame_skip: in
     ],
     ids=lambda settings: settings.preset,
 )
-def test_games_that_are_shown_are_the_same_games(settings: AtariSettings) -> None:
+def test_rendered_games_are_the_same_games(settings: AtariSettings) -> None:
     with opened(settings, [3, 4]) as plain, closing(make_rendered(settings, [3, 4])) as shown:
         actions = random_actions(plain.spec, 2, 60)
         assert_same(play(shown, actions), play(plain, actions))
 
 
-def test_what_is_shown_is_the_whole_screen_in_colour() -> None:
+def test_a_rendered_picture_is_the_whole_screen_in_colour() -> None:
     settings = named.env(id="ALE/Pong-v5", frame_skip=1, noop_max=0)
     slow = SlowGame(settings, 1)
     slow.reset()
@@ -209,14 +209,14 @@ def test_ids_are_those_that_ale_py_registers() -> None:
     ],
 )
 @pytest.mark.parametrize("ask", [spec, lambda settings: make(settings, [0])])
-def test_an_unknown_game_is_answered_with_the_nearest(ask, wrong: str, nearest: str) -> None:
+def test_an_unknown_game_is_refused_with_the_nearest_one(ask, wrong: str, nearest: str) -> None:
     with pytest.raises(ValueError, match=f"did you mean '{nearest}'") as caught:
         ask(named.env(id=wrong))
     assert wrong in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_a_rom_file_that_is_missing_is_an_error_that_says_what_to_do(
+def test_a_missing_rom_file_is_refused_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exists: bool
 ) -> None:
     monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path if exists else tmp_path / "missing"))
@@ -235,12 +235,12 @@ def test_a_rom_file_that_is_missing_is_an_error_that_says_what_to_do(
         ("repeat_action_probability", 1.0),
     ],
 )
-def test_what_no_game_can_be_played_with_is_refused(key: str, value: object) -> None:
+def test_invalid_keys_of_an_atari_game_are_refused(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"at `\$\.{key}`"):
         named.env(id="ALE/Pong-v5", **{key: value})
 
 
-def test_settings_have_the_presets_that_there_are() -> None:
+def test_the_key_preset_allows_all_presets() -> None:
     field = next(field for field in msgspec.structs.fields(AtariSettings) if field.name == "preset")
     assert set(get_args(get_args(field.type)[0])) == set(atari.PRESETS)
 
@@ -260,7 +260,7 @@ def test_the_preset_of_pong_shows_the_field_alone() -> None:
     assert newest[:, [0, -1], 20:24].max() < 150, "a wall is 236, the empty field 87, and a line half of both"
 
 
-def test_closing_ends_ales_thread() -> None:
+def test_close_ends_the_thread_of_ale() -> None:
     before = len(os.listdir("/proc/self/task"))
     env = make(named.env(id="ALE/Pong-v5"), [0, 1])
     assert len(os.listdir("/proc/self/task")) == before + 1
@@ -270,8 +270,10 @@ def test_closing_ends_ales_thread() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("keeps", ["sticky", "memory"])
-def test_games_that_depend_on_those_before_go_on_through_new_seeds(keeps: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the steps' own resets, and by restarts."""
+def test_games_that_depend_on_earlier_games_continue_exactly_through_new_seeds(
+    keeps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New games begin by resets within steps, and by restarts."""
     monkeypatch.setattr(history, "RESEED_STEPS", 20)
     sticky = named.env(id="ALE/Pong-v5", time_limit_steps=9, repeat_action_probability=0.25, stack=1)
     settings = sticky if keeps == "sticky" else named.env(id="ALE/Seaquest-v5", time_limit_steps=9, stack=1)
@@ -296,7 +298,7 @@ def test_games_that_depend_on_those_before_go_on_through_new_seeds(keeps: str, m
 
 
 @pytest.mark.nightly
-def test_games_that_are_replayed_otherwise_are_an_error() -> None:
+def test_a_replay_that_does_not_reach_the_saved_state_is_refused() -> None:
     with opened(named.env(id="ALE/Pong-v5", stack=1), [3, 4]) as env:
         play(env, random_actions(env.spec, 2, 30))
         state = env.state()
@@ -311,7 +313,7 @@ def test_games_that_are_replayed_otherwise_are_an_error() -> None:
             env.restore(fire)
 
 
-def test_after_a_state_that_is_refused_a_reset_plays_from_the_environments_own_seeds() -> None:
+def test_a_reset_after_a_refused_state_uses_the_environments_own_seeds() -> None:
     settings = named.env(id="ALE/Pong-v5", stack=1, repeat_action_probability=0.25)
     with opened(settings, [1]) as saved, opened(settings, [7]) as env, opened(settings, [7]) as fresh:
         actions = random_actions(env.spec, 1, 60)
@@ -322,7 +324,7 @@ def test_after_a_state_that_is_refused_a_reset_plays_from_the_environments_own_s
         assert_same(play(env, actions), play(fresh, actions))
 
 
-def test_replaying_shows_signs_of_life() -> None:
+def test_replaying_a_saved_state_sends_heartbeats() -> None:
     beats: list[int] = []
     with opened(named.env(id="ALE/Pong-v5", stack=1), [3]) as env:
         play(env, random_actions(env.spec, 1, 30))
@@ -365,8 +367,8 @@ for steps in (1, 20, 40, 1000, 60):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_games_that_keep_memory_are_known() -> None:
-    """All others begin alike whatever was played before, and whatever is in the console's memory."""
+def test_the_list_of_games_that_keep_memory_across_resets_is_complete() -> None:
+    """All others begin alike whatever was played before, and whatever the console's memory contains."""
     for_two = {"combat", "joust", "maze_craze", "warlords"}  # ale-py has none of these for one player
     kept = set()
     for rom in sorted({*roms.get_all_rom_ids()} - for_two):

@@ -1,4 +1,4 @@
-"""All poles at once play the games of gymnasium's class of one pole, bit by bit."""
+"""The vector of CartPole plays the games of gymnasium's class of one pole, bit by bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rows_equal_those_of_single_poles(kwargs: dict[str, object], limit: int)
     assert_same(*rows)
 
 
-def test_a_pole_that_is_balanced_is_stopped_by_the_registered_limit() -> None:
+def test_the_registered_limit_ends_the_game_of_a_balanced_pole() -> None:
     env = make(GymnasiumSettings(id="CartPole-v1"), [0])
     row = poisoned_row(env.spec, 1)
     env.reset(row)

@@ -1,4 +1,4 @@
-"""The project's own small game."""
+"""Catch, the project's own small game."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.envs.playing import opened
 SETTINGS = named.env(id="actorlearn.envs.catch:Catch")
 
 
-def test_gymnasiums_own_checker_agrees() -> None:
+def test_gymnasiums_checker_accepts_catch() -> None:
     check_env(Catch(), skip_render_check=True)
 
 

@@ -1,6 +1,7 @@
-"""Every path to an environment keeps the contract that a stranger's inherits; a new one adds a class of two lines.
+"""Every way to make an environment meets the contract that plug-ins inherit; a new one adds a class of two lines.
 
-Paths: one environment after the other, ale-py's vector of games, and gymnasium's vectors in all three autoreset modes.
+Ways: one environment after the other, ale-py's vector of games, EnvPool, PettingZoo, and gymnasium's vectors in all
+three autoreset modes.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ GAMES = "tests.envs.games"
 
 
 class Ours(EnvironmentContract):
-    """Further properties of every environment here: their games differ by seed, and most are cut by a time limit."""
+    """Further properties of the environments here: their games differ by seed, and most end at a time limit."""
 
     limit: int | None = None
-    """Steps of a game at most, where it is not the section's ``time_limit_steps``."""
+    """Most steps of a game, if it is not the section's ``time_limit_steps``."""
 
     def test_other_seeds_make_other_games(self) -> None:
         observation = column(self.rows, "observation")
         assert (observation[:, 0] != observation[:, 1]).any()
 
-    def test_a_step_is_as_many_frames_as_its_kind_says(self) -> None:
+    def test_a_step_has_as_many_frames_as_frame_skip_says(self) -> None:
         skip = getattr(self.settings, "frame_skip", 1)
         assert self.env.spec.frames_per_step == skip == (4 if "ALE/" in self.settings.id else 1)
 
@@ -50,7 +51,7 @@ class Ours(EnvironmentContract):
     def test_a_time_limit_counts_from_the_restart(self) -> None:
         limit = self.settings.time_limit_steps
         if not 0 < limit <= 100 or not self.restarts:
-            pytest.skip("no game reaches the limit, or none begins at will")
+            pytest.skip("no game reaches the limit, or games cannot be restarted")
         played = limit // 2
         stay = np.zeros_like(self.actions[:played])
         row = play(self.env, stay)[-1]
@@ -299,7 +300,7 @@ class TestAgents(Ours):
                 self.env.step(stay, row)
                 steps += 1
             lengths.append(steps)
-        assert max(lengths) == 13, "of twelve steps, and that to the next game"
+        assert max(lengths) == 13, "twelve steps, and the one to the next game"
 
 
 def vector(name: str, mode: str, maker: str = "synchronous", limit: int = 9) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Environments of packages: by module and id, by entry point, with arguments and wrappers; errors say what to write."""
+"""Environments of packages: by module and id, with arguments and wrappers; errors say what to write or install."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import gymnasium
 from gymnasium.envs.registration import register
 
 class Corridor(gymnasium.Env):
-    """As long as it is said to be; its end is worth 1, and 1 more each time: its own prize is changed."""
+    """Has ``length`` cells. Its end gives the prize, which grows by 1 each time: the argument itself is changed."""
 
     def __init__(self, length=3, prize={"worth": 1}):
         self.observation_space = gymnasium.spaces.Discrete(length)
@@ -73,7 +73,7 @@ Requires-Dist: no-such-lights>=2; extra == "lights"
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
-    """Restores what is registered, and which entry points have been loaded."""
+    """Restore the registry of ids, and forget which entry points have been loaded."""
     before = dict(gymnasium.registry)
     registered.load_entry_points.cache_clear()
     yield
@@ -120,7 +120,7 @@ def refusal(settings: EnvSettings) -> str:
         ("corridors:make", 3, None),
     ],
 )
-def test_a_modules_import_registers_its_ids_and_a_class_or_function_is_taken_as_it_is(
+def test_an_id_of_a_named_module_and_a_class_or_function_of_it_are_environments(
     installed: Path, env_id: str, cells: int, limit: int | None
 ) -> None:
     env, found = construct(named.env(id=env_id))
@@ -128,7 +128,7 @@ def test_a_modules_import_registers_its_ids_and_a_class_or_function_is_taken_as_
     env.close()
 
 
-def test_a_class_is_made_without_the_packages_that_register_ids(
+def test_a_class_is_made_without_loading_packages_that_register_ids(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such packages may take seconds to import: MinAtar imports seaborn."""
@@ -139,7 +139,7 @@ def test_a_class_is_made_without_the_packages_that_register_ids(
     make(settings, [0, 1]).close()
 
 
-def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> None:
+def test_an_id_without_its_module_is_refused_with_the_id_to_write(installed: Path) -> None:
     assert refusal(named.env(id="Corridor-v0")) == (
         "env.id: 'Corridor-v0' is not registered with gymnasium; "
         "corridors registers it when it is imported: write 'corridors:Corridor-v0'"
@@ -158,17 +158,17 @@ def test_an_id_whose_module_is_not_named_says_what_to_write(installed: Path) -> 
         ("SpaceInvaders-ramNoFrameskip-v4", "ALE/SpaceInvaders-v5"),
     ],
 )
-def test_an_old_id_of_an_atari_game_is_answered_with_the_new_one(env_id: str, meant: str) -> None:
+def test_an_old_id_of_an_atari_game_is_refused_with_the_new_one(env_id: str, meant: str) -> None:
     assert f"did you mean {meant!r}?" in refusal(named.env(id=env_id))
 
 
-def test_an_id_of_dm_control_is_made_by_shimmy() -> None:
+def test_an_id_of_dm_control_without_shimmy_is_refused_with_the_id_to_write() -> None:
     assert "write 'shimmy:dm_control/cartpole-balance-v0'" in refusal(named.env(id="dm_control/cartpole-balance-v0"))
 
 
-def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
+def test_the_package_of_a_well_known_id_is_named_although_it_is_not_installed() -> None:
     if registered.importlib.util.find_spec("miniworld"):
-        pytest.skip("it is there")
+        pytest.skip("it is installed")
     found = refusal(named.env(id="MiniWorld-Hallway-v0"))
     assert "miniworld registers such ids: `pip install miniworld`, and write 'miniworld:MiniWorld-Hallway-v0'" in found
 
@@ -181,11 +181,11 @@ def test_a_package_that_is_often_meant_is_known_without_being_there() -> None:
         ("VizdoomBasic-v1", "vizdoom", "vizdoom.gymnasium_wrapper:VizdoomBasic-v1"),
     ],
 )
-def test_a_package_that_we_pin_is_installed_by_our_extra(
+def test_a_missing_package_that_actorlearn_pins_is_installed_by_an_extra_of_actorlearn(
     monkeypatch: pytest.MonkeyPatch, env_id: str, package: str, written: str
 ) -> None:
     if registered.importlib.util.find_spec(package):
-        pytest.skip("it is there")
+        pytest.skip("it is installed")
     monkeypatch.setattr(registered.imports.metadata, "requires", lambda name: [f"{package}==1.0; extra == '{package}'"])
     way_out = f"`pip install 'actorlearn[{package}]'`"
     assert f"{package} registers such ids: {way_out}, and write '{written}'" in refusal(named.env(id=env_id))
@@ -236,11 +236,13 @@ def test_a_package_that_we_pin_is_installed_by_our_extra(
         (":", "importing '' fails: ValueError: Empty module name"),
     ],
 )
-def test_what_is_missing_is_told_from_what_is_wrong(installed: Path, env_id: str, says: str) -> None:
+def test_missing_and_broken_modules_and_classes_are_refused_with_what_to_do(
+    installed: Path, env_id: str, says: str
+) -> None:
     assert says in refusal(GymnasiumSettings(id=env_id))
 
 
-def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_of_gymnasium_is_installed_by_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     assert imports.to_install("gymnasium.envs.phys2d.cartpole", "jax") == "`pip install 'gymnasium[jax]'`"
     assert imports.to_install("gymnasium.envs.toy_text.frozen_lake", "unheard.of") == "install the package that has it"
     monkeypatch.setitem(gymnasium.registry, "Own-v0", gymnasium.envs.registration.EnvSpec("Own-v0", "no_such_one:Env"))
@@ -249,7 +251,7 @@ def test_gymnasiums_own_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-def test_our_own_extras_are_named_first_because_they_pin_versions_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_of_actorlearn_are_named_before_those_of_gymnasium(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = ["mujoco<4; extra == 'dm-control'", "mujoco<4; extra == 'mujoco'", "imageio>=2.31; extra == 'mujoco'"]
     theirs = metadata.requires
     monkeypatch.setattr(metadata, "requires", lambda name: ours if name == "actorlearn" else theirs(name))
@@ -279,7 +281,7 @@ def test_entry_points_register_ids(installed: Path, group: str, name: str, env_i
     assert spec(named.env(id=env_id)).observation_shape == (3,)
 
 
-def test_a_broken_entry_point_is_told_and_hides_no_other(installed: Path) -> None:
+def test_a_broken_entry_point_is_reported_and_hides_no_other(installed: Path) -> None:
     points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
     points.write_text("[gymnasium.envs]\n__internal__ = corridors.failing:ids\n__root__ = corridors:Corridor\n")
     failed = "an entry point failed: corridors.failing:ids: ZeroDivisionError: division by zero"
@@ -287,7 +289,7 @@ def test_a_broken_entry_point_is_told_and_hides_no_other(installed: Path) -> Non
     assert spec(named.env(id="Corridor-v0")).observation_shape == (4,)
 
 
-def test_a_broken_entry_point_leaves_its_namespace_to_nobody(installed: Path) -> None:
+def test_a_broken_entry_point_does_not_change_later_registrations(installed: Path) -> None:
     points = installed / "corridors_of_ours-1.0.dist-info" / "entry_points.txt"
     (installed / "alone.py").write_text("1 / 0\n")
     points.write_text("[gymnasium.envs]\nours = alone:ids\n")
@@ -296,7 +298,7 @@ def test_a_broken_entry_point_leaves_its_namespace_to_nobody(installed: Path) ->
 
 
 @pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
-def test_arguments_reach_the_constructor_of_every_environment_as_its_own(installed: Path, env_id: str) -> None:
+def test_each_environment_gets_its_own_copy_of_the_arguments(installed: Path, env_id: str) -> None:
     settings = named.env(id=env_id, kwargs={"length": 5, "prize": {"worth": 2}})
     with opened(settings, [1, 2]) as env:
         rows = play(env, np.ones((5, 2), np.int64))
@@ -307,13 +309,13 @@ def test_arguments_reach_the_constructor_of_every_environment_as_its_own(install
 
 
 @pytest.mark.parametrize("env_id", ["corridors:Corridor", "corridors:Corridor-v0"])
-def test_an_argument_it_does_not_take_is_told_with_those_it_does(installed: Path, env_id: str) -> None:
+def test_an_unknown_argument_is_refused_with_the_arguments_of_the_constructor(installed: Path, env_id: str) -> None:
     found = refusal(named.env(id=env_id, kwargs={"lenght": 5}))
     assert "cannot be made with kwargs {'lenght': 5}: got an unexpected keyword argument 'lenght'" in found
     assert "it takes length=3, prize={'worth': 1}" in found
 
 
-def test_wrappers_are_put_around_in_order(installed: Path) -> None:
+def test_wrappers_are_applied_in_order(installed: Path) -> None:
     limit, flat = (
         WrapperSettings(name="gymnasium.wrappers:TimeLimit", kwargs={"max_episode_steps": 2}),
         WrapperSettings(name="gymnasium.wrappers:FlattenObservation"),
@@ -351,7 +353,7 @@ def test_wrappers_are_put_around_in_order(installed: Path) -> None:
         (WrapperSettings(name="builtins:repr"), "it must make a gymnasium.Env"),
     ],
 )
-def test_a_wrapper_that_cannot_be_is_told_by_its_number(installed: Path, wrapper: WrapperSettings, says: str) -> None:
+def test_a_wrong_wrapper_is_refused_with_its_number(installed: Path, wrapper: WrapperSettings, says: str) -> None:
     first = WrapperSettings(name="gymnasium.wrappers:OrderEnforcing")
     found = refusal(named.env(id="corridors:Corridor", wrappers=(first, wrapper)))
     assert found.startswith(f"env.wrappers[1]: {wrapper.name!r}") and says in found

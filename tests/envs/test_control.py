@@ -1,4 +1,4 @@
-"""Continuous control and Box2D, as their extras install them: the shipped topologies' environments play whole rows."""
+"""The environments of the shipped topologies for continuous control and Box2D give finite rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BROUGHT_BY = {
     "LunarLander-v3": ("Box2D", "box2d"),
     "shimmy:dm_control/cheetah-run-v0": ("dm_control", "dm-control"),
 }
-"""Id -> module without which it cannot be made, and the extra that brings it."""
+"""Id -> module without which it cannot be made, and the extra that installs it."""
 
 
 @pytest.mark.parametrize("path", CONTROL, ids=lambda path: path.stem)
-def test_a_shipped_environment_steps_with_finite_rows_and_ends_by_its_rules(path: Path) -> None:
+def test_a_shipped_environment_gives_finite_rows_and_rewards(path: Path) -> None:
     settings = load(path).env
     module, extra = BROUGHT_BY[settings.id]
     pytest.importorskip(module, reason=f"{module} is not installed: pip install 'actorlearn[{extra}]'")

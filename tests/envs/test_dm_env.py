@@ -20,7 +20,7 @@ from tests import named
 
 @dataclass(frozen=True)
 class Array:
-    """As dm_env.specs.Array; the tests with dm_env itself are the last ones."""
+    """Like dm_env.specs.Array; only the last tests use dm_env itself."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -52,7 +52,7 @@ class TimeStep(NamedTuple):
 
 
 class Walk:
-    """Ends at ``length`` to the right, or after four steps; begins at a random place with a seed."""
+    """Ends at ``length`` to the right, or after four steps; the seed decides where it begins."""
 
     def __init__(self, length: int = 3, seed: int = 0) -> None:
         self.length, self.start = length, seed % 2
@@ -124,7 +124,7 @@ class Listed(Walk):
 
 
 class Nested(Walk):
-    """Specs in a list, one of them of an array that is returned as a list."""
+    """Has a list of specs, and returns the observation of an array as a list."""
 
     def observation_spec(self) -> Any:
         return [Array((2,), np.dtype(np.float64)), {"door": Array((), np.dtype(bool))}]
@@ -168,7 +168,7 @@ def begun(env_id: Any, **keys: Any) -> tuple[VectorEnv, Row]:
     return played, row
 
 
-def test_a_class_plays_as_its_interface_says() -> None:
+def test_a_class_of_dm_env_gives_the_rows_of_its_time_steps() -> None:
     played, row = begun(f"{__name__}:Walk", kwargs={"length": 2})
     assert (played.spec.observation_shape, played.spec.actions) == ((2,), 2)
     seen = [(row.observation.tolist(), [0.0, 0.0], [False] * 2, [False] * 2)]
@@ -200,7 +200,7 @@ def test_a_class_or_a_function_of_a_module_is_an_environment(maker: str) -> None
     played.close()
 
 
-def test_a_stored_class_or_function_is_an_environment(tmp_path: Path) -> None:
+def test_a_pickled_class_or_function_is_an_environment(tmp_path: Path) -> None:
     for number, maker in enumerate((Walk, lambda length: Walk(length))):
         file = tmp_path / str(number)
         kwargs = {"file": str(file), "sha256": pickled.write(maker, file), "length": 2}
@@ -216,7 +216,7 @@ def test_actions_have_the_bounds_of_the_spec() -> None:
 
 
 @pytest.mark.parametrize("maker", [Listed, Nested])
-def test_observations_returned_as_lists_are_arrays_where_the_spec_is(maker: type[Walk]) -> None:
+def test_observations_returned_as_lists_become_arrays_where_the_spec_is_an_array(maker: type[Walk]) -> None:
     env = as_gymnasium(maker(), maker, {})
     assert env is not None
     seen, _ = env.reset()
@@ -236,7 +236,7 @@ def test_an_environment_that_can_be_saved_is_restored() -> None:
     assert row.observation[:, 1].tolist() == [1, 2]
 
 
-def test_what_is_not_supported_is_one_line() -> None:
+def test_unsupported_specs_and_rewards_are_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"observation_spec\(\)\[0\] is .*; its dtype must be bool, or that of"):
         make.spec(named.env(f"{__name__}:Named"))
     played, row = begun(f"{__name__}:Twice")
@@ -244,7 +244,7 @@ def test_what_is_not_supported_is_one_line() -> None:
         played.step(np.array([0, 0]), row)
 
 
-def test_a_player_that_has_only_gymnasium_cannot_make_it() -> None:
+def test_an_environment_of_dm_env_has_no_recipe() -> None:
     assert "environments of dm_env are made by actorlearn" in recipe(named.env(f"{__name__}:Walk")).missing
 
 
@@ -257,11 +257,11 @@ def test_an_environment_of_dm_control_needs_shimmy(monkeypatch: pytest.MonkeyPat
         make.spec(named.env("tasks:Cheetah"))
 
 
-def test_a_player_cannot_make_what_was_converted_by_shimmy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The player calls the class or function and expects an environment of gymnasium, as those of shimmy's ids are."""
+def test_an_environment_that_shimmy_converts_has_no_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of a recipe must make an environment of gymnasium, as shimmy's own ids and classes do."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "shimmy"]:
         monkeypatch.delitem(sys.modules, name)
-    # Both modules are forgotten again at the end, so that the last test has the real ones.
+    # Both modules are removed again at the end, so that the last test has the real ones.
     for name in ("shimmy", "shimmy.dm_control_compatibility"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
         monkeypatch.delitem(sys.modules, name)
@@ -277,7 +277,7 @@ def test_a_player_cannot_make_what_was_converted_by_shimmy(tmp_path: Path, monke
     assert recipe(named.env(own)).calls == ((own, {}),)
 
 
-def test_an_environment_of_dm_env_itself_is_played() -> None:
+def test_an_environment_made_with_dm_env_itself_is_played() -> None:
     dm_env = pytest.importorskip("dm_env")
 
     class Coin(dm_env.Environment):  # type: ignore[misc, name-defined]
@@ -302,7 +302,7 @@ def test_an_environment_of_dm_env_itself_is_played() -> None:
     del module.Coin  # type: ignore[attr-defined]
 
 
-def test_tasks_of_dm_control_are_played_from_a_seed() -> None:
+def test_tasks_of_dm_control_follow_the_seed() -> None:
     pytest.importorskip("dm_control")
     module = ModuleType("tasks")
     exec("from dm_control import suite\ndef balance(): return suite.load('cartpole', 'balance')", vars(module))

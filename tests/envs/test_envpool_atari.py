@@ -1,4 +1,4 @@
-"""EnvPool's Atari games: rows beside ale-py's, what is refused, and resets that a pool cannot do."""
+"""EnvPool's Atari games have the rows of ale-py's, and keys that EnvPool does not support are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ours(game: str, **keys: object) -> EnvPoolAtariSettings:
     return msgspec.convert({"kind": "envpool-atari", "id": f"envpool:ALE/{game}-v5", **keys}, EnvPoolAtariSettings)
 
 
-def test_it_is_described_as_ale_pys_games_are() -> None:
+def test_games_of_envpool_have_the_specs_of_ale_pys() -> None:
     theirs = AtariSettings(id="ALE/Breakout-v5", preset="stooke-abbeel", stack=2)
     assert spec(ours("Breakout", preset="stooke-abbeel", stack=2)) == spec(theirs)
     assert isinstance(spec(theirs), EnvSpec)
@@ -33,20 +33,22 @@ def test_it_is_described_as_ale_pys_games_are() -> None:
 @pytest.mark.parametrize(
     ("game", "keys", "steps"),
     [
-        ("Breakout", {"preset": "dqn"}, 260),  # to a natural end, and on
+        ("Breakout", {"preset": "dqn"}, 260),  # beyond the end of a game
         ("Pong", {"preset": "paac", "frame_skip": 3, "stack": 2, "time_limit_steps": 40}, 90),
         ("MsPacman", {"preset": "stooke-abbeel", "stack": 1}, 60),
         ("Pong", {"preset": "pong"}, 60),
         ("SpaceInvaders", {"frame_skip": 1}, 60),
     ],
 )
-def test_rows_are_those_of_ale_py_bit_by_bit(game: str, keys: dict[str, object], steps: int) -> None:
-    """With ``noop_max`` 1 EnvPool plays one no-op, ale-py one or none; so half of its games are the same ones."""
+def test_rows_equal_those_of_ale_py_bit_by_bit(game: str, keys: dict[str, object], steps: int) -> None:
+    """With ``noop_max`` 1, EnvPool plays one no-op and ale-py one or none, so only about half of its games agree."""
     theirs = msgspec.convert({"kind": "atari", "id": f"ALE/{game}-v5", "noop_max": 1, **keys}, AtariSettings)
     with opened(ours(game, noop_max=1, **keys), [3]) as env, opened(theirs, range(8)) as others:
         actions = random_actions(env.spec, 1, steps)
         rows, compared = play(env, actions), play(others, np.repeat(actions, 8, axis=1))
-    last = column(rows, "terminated") | column(rows, "truncated")  # its newest frame may be an earlier one
+    last = column(rows, "terminated") | column(
+        rows, "truncated"
+    )  # the newest frame of a last row may be an earlier one
     end = int(np.argmax(last)) if last.any() else len(rows)
     first_games = [column(each, "observation")[:end] for each in (rows, compared)]
     same = (first_games[0] == first_games[1]).all(axis=(0, 2, 3, 4))
@@ -59,8 +61,8 @@ def test_rows_are_those_of_ale_py_bit_by_bit(game: str, keys: dict[str, object],
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("game", ["Breakout", "Pong", "MsPacman"])
-def test_random_games_are_alike_in_length_score_and_what_is_seen(game: str) -> None:
-    """Games of both emulators with their own random no-ops, of one policy: two samples of one distribution."""
+def test_random_games_have_the_lengths_scores_and_screens_of_ale_pys(game: str) -> None:
+    """Both emulators draw their own no-ops and the policy is one, so the games are samples of one distribution."""
     theirs = msgspec.convert({"kind": "atari", "id": f"ALE/{game}-v5", "time_limit_steps": 300}, AtariSettings)
     samples = [Games(settings, games=48) for settings in (theirs, ours(game, time_limit_steps=300))]
     for name in ("score", "length", "lost"):
@@ -94,15 +96,15 @@ class Games:
 
 
 def differ(a: np.ndarray, b: np.ndarray, shuffles: int = 2000) -> float:
-    """How often two samples drawn from one would have means as far apart as these: a permutation test."""
+    """Return the p-value of a permutation test for different means."""
     random, both = np.random.default_rng(1), np.concatenate([a, b])
     found = abs(a.mean() - b.mean())
     shuffled = (random.permutation(both) for _ in range(shuffles))
     return float(np.mean([abs(each[: len(a)].mean() - each[len(a) :].mean()) >= found for each in shuffled]))
 
 
-def test_a_game_begins_with_frames_as_ale_pys_does() -> None:
-    """Without random no-ops the first screens are the same emulator's, one no-op later."""
+def test_a_game_begins_with_black_frames_as_ale_pys_does() -> None:
+    """The frames before the game are black, as in ale-py."""
     with opened(ours("Pong", noop_max=1), [3]) as env:
         rows = play(env, np.zeros((3, 1), np.int64))
     for steps, row in enumerate(rows):
@@ -110,8 +112,8 @@ def test_a_game_begins_with_frames_as_ale_pys_does() -> None:
         assert black == [steps < 3, steps < 2, steps < 1, False]
 
 
-def test_games_that_end_in_the_step_of_the_limit_are_over() -> None:
-    """EnvPool says truncated there; the emulator knows better."""
+def test_games_that_end_in_the_step_of_the_limit_are_terminated() -> None:
+    """EnvPool says that they are truncated, so the emulator is asked."""
     with opened(ours("Breakout", noop_max=1), [3]) as env:
         actions = random_actions(env.spec, 1, 400)
         length = int(np.flatnonzero(column(play(env, actions), "terminated")[:, 0])[0])
@@ -121,7 +123,7 @@ def test_games_that_end_in_the_step_of_the_limit_are_over() -> None:
         assert (bool(last.terminated[0]), bool(last.truncated[0])) == (over, not over)
 
 
-def test_a_lost_life_is_told_and_ends_nothing() -> None:
+def test_a_lost_life_is_reported_and_does_not_end_the_game() -> None:
     with opened(ours("Breakout"), [3, 4]) as env:
         rows = play(env, random_actions(env.spec, 2, 600))
     lost, over = column(rows, "life_lost"), column(rows, "terminated")
@@ -138,13 +140,13 @@ def test_a_lost_life_is_told_and_ends_nothing() -> None:
         ("envpool:ALE/HalfCheetah-v4", "did you mean 'envpool:HalfCheetah-v4'"),
     ],
 )
-def test_an_unknown_id_is_refused_by_the_nearest(env_id: str, says: str) -> None:
+def test_an_unknown_id_is_refused_with_the_nearest_one(env_id: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         spec(EnvPoolAtariSettings(id=env_id))
 
 
 @pytest.mark.parametrize("wrong", [{"preset": "ba3c"}, {"noop_max": 0}])
-def test_what_envpool_cannot_do_is_refused(wrong: dict[str, object]) -> None:
+def test_keys_that_envpool_does_not_support_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         ours("Pong", **wrong)
     with pytest.raises(ValueError, match="at least one no-op"):
@@ -155,7 +157,7 @@ def test_what_envpool_cannot_do_is_refused(wrong: dict[str, object]) -> None:
     ("settings", "why"),
     [(ours("Pong", repeat_action_probability=0.25), "sticky"), (ours("Seaquest"), "depends on the games before")],
 )
-def test_games_that_depend_on_others_are_not_resumed(settings: EnvPoolAtariSettings, why: str) -> None:
+def test_games_that_depend_on_earlier_games_cannot_be_saved(settings: EnvPoolAtariSettings, why: str) -> None:
     with opened(settings, [1]) as env:
         assert why in env.spec.inexact
         env.reset(empty_row(env.spec, 1))
@@ -163,7 +165,7 @@ def test_games_that_depend_on_others_are_not_resumed(settings: EnvPoolAtariSetti
             env.state()
 
 
-def test_games_of_one_player_are_all_envpools_too() -> None:
+def test_envpool_has_all_games_for_one_player() -> None:
     lacking = []
     for env_id in atari.ids():
         try:
@@ -174,7 +176,7 @@ def test_games_of_one_player_are_all_envpools_too() -> None:
     assert spec(ours("TicTacToe3D")).observation_shape == (4, 84, 84)
 
 
-def test_screens_are_shown_in_colour() -> None:
+def test_rendered_screens_are_in_colour() -> None:
     settings = ours("Pong", noop_max=1)
     env = make_rendered(settings, [3, 4])
     try:

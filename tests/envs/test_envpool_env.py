@@ -1,4 +1,4 @@
-"""EnvPool's environments: what is refused before one is made, and spaces as rows have them."""
+"""EnvPool's environments: rows, limits and states, and what is refused before one is made."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_envpool = pytest.mark.skipif(
         ("minigrid:MiniGrid-Empty-5x5-v0", "gymnasium"),
     ],
 )
-def test_the_id_says_which_kind_it_is(env_id: str, kind: str) -> None:
+def test_the_id_decides_the_kind_of_an_environment(env_id: str, kind: str) -> None:
     assert ENVIRONMENTS.of(env_id).name == kind
 
 
@@ -71,7 +71,9 @@ except ValueError as error:
         ("envpool:Hopper-v4", {"frame_skip": "two"}, "cannot be made with kwargs {'frame_skip': 'two'}"),
     ],
 )
-def test_what_envpool_has_not_is_refused(env_id: str, kwargs: dict[str, object], says: str) -> None:
+def test_ids_and_arguments_that_envpool_does_not_have_are_refused(
+    env_id: str, kwargs: dict[str, object], says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         spec(EnvPoolSettings(id=env_id, kwargs=kwargs))
 
@@ -87,8 +89,8 @@ def test_a_dict_of_observations_becomes_one_vector() -> None:
 
 
 @needs_envpool
-def test_gymnasiums_cartpole_and_envpools_are_alike() -> None:
-    """From the same state the same action leads to the same next one: their physics are those of the same book."""
+def test_a_step_of_envpools_cartpole_is_that_of_gymnasium() -> None:
+    """From the same state, the same action leads to the same next state."""
     import gymnasium
 
     theirs = gymnasium.make("CartPole-v1").unwrapped
@@ -102,7 +104,7 @@ def test_gymnasiums_cartpole_and_envpools_are_alike() -> None:
 
 
 @needs_envpool
-def test_the_longer_of_two_limits_does_not_count() -> None:
+def test_the_shorter_of_the_registered_limit_and_time_limit_steps_holds() -> None:
     for limit, longest in ((0, 200), (50, 50), (900, 200)):
         with opened(EnvPoolSettings(id="envpool:Pendulum-v1", time_limit_steps=limit), [3]) as env:
             rows = play(env, np.zeros((201, 1, 1), np.float32))
@@ -110,8 +112,8 @@ def test_the_longer_of_two_limits_does_not_count() -> None:
 
 
 @needs_envpool
-def test_a_game_that_ends_in_the_step_of_the_limit_is_said_to_be_cut() -> None:
-    """EnvPool says no more there: only of Atari games the emulator is asked (test_envpool_atari.py)."""
+def test_a_game_that_ends_in_the_step_of_the_limit_counts_as_truncated() -> None:
+    """EnvPool does not tell the two apart; only for Atari games the emulator is asked (test_envpool_atari.py)."""
     actions = np.ones((30, 1), np.int64)
     with opened(EnvPoolSettings(id="envpool:CartPole-v1"), [3]) as env:
         length = [bool(row.terminated[0]) for row in play(env, actions)].index(True)
@@ -124,7 +126,7 @@ def test_a_game_that_ends_in_the_step_of_the_limit_is_said_to_be_cut() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("module", ["envpool.classic_control", "envpool.mujoco.dmc", "envpool.mujoco.gym"])
-def test_every_environment_that_is_said_to_repeat_itself_does(module: str) -> None:
+def test_every_environment_that_claims_to_be_restorable_continues_exactly(module: str) -> None:
     from envpool.registration import registry
 
     ids = [env_id for env_id, (found, *_) in registry.specs.items() if found == module]
@@ -172,7 +174,7 @@ class Broken:
 
 @needs_envpool
 @pytest.mark.parametrize("env_id", ["envpool:CartPole-v1", "envpool:HalfCheetah-v4", "envpool:CartpoleSwingup-v1"])
-def test_games_are_shown(env_id: str) -> None:
+def test_rendered_games_give_different_pictures(env_id: str) -> None:
     try:
         env = make_rendered(EnvPoolSettings(id=env_id), [3, 4])
     except ValueError as error:
@@ -190,7 +192,7 @@ def test_games_are_shown(env_id: str) -> None:
 
 
 @needs_envpool
-def test_without_opengl_mujoco_is_not_shown_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opengl_rendering_mujoco_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     from actorlearn.envs import envpool_env
 
     monkeypatch.setattr(envpool_env, "DRAWS", False)
@@ -199,7 +201,7 @@ def test_without_opengl_mujoco_is_not_shown_and_says_why(monkeypatch: pytest.Mon
 
 
 @needs_envpool
-def test_others_say_that_they_cannot_be_shown() -> None:
+def test_rendering_a_game_that_was_not_made_for_it_is_refused() -> None:
     env = make(EnvPoolSettings(id="envpool:CartPole-v1"), [3])
     try:
         env.reset(empty_row(env.spec, 1))
@@ -209,6 +211,6 @@ def test_others_say_that_they_cannot_be_shown() -> None:
         env.close()
 
 
-def test_keys_of_atari_are_not_read_by_others() -> None:
+def test_keys_of_atari_are_refused_for_other_environments_of_envpool() -> None:
     with pytest.raises(msgspec.ValidationError, match="stack"):
         ENVIRONMENTS.read({"kind": "envpool", "id": "envpool:CartPole-v1", "stack": 4})

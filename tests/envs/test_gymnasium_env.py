@@ -1,4 +1,4 @@
-"""Gymnasium environments: what is let in, what is refused, and that games are those gymnasium itself would play."""
+"""Gymnasium environments play the games that gymnasium itself plays; malformed steps and ids are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = np.zeros(3, np.float32)
 
 
 class Scripted(gymnasium.Env):
-    """Returns whatever the test put into `answers`."""
+    """Its steps return the values in ``answers``."""
 
     observation_space = Box(-np.inf, np.inf, (3,), np.float32)
     action_space = Discrete(2)
@@ -79,7 +79,7 @@ class Endless(Scripted):
 
 
 class Remembers(Scripted):
-    """Keeps what it was given, as an environment may, and tells all that there are."""
+    """Keeps the action that it was given, as an environment may; ``there`` lists all instances."""
 
     there: ClassVar[list[Any]] = []
     action_space = Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
@@ -96,7 +96,7 @@ class Remembers(Scripted):
 
 
 class Slow(Scripted):
-    """Takes a second for everything, on a clock that only it moves."""
+    """Takes a second for each call, on its own clock."""
 
     now_s = 0.0
     answers = ((GOOD, 0.0, False, False, {}),)
@@ -187,7 +187,7 @@ def test_a_malformed_reset_is_refused(monkeypatch: pytest.MonkeyPatch, start: ob
         env.reset(poisoned_row(env.spec, 1))
 
 
-def test_bytes_must_be_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observations_of_bytes_must_have_dtype_uint8(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bytes, "answers", [observation(np.full((2, 2), 300))])
     with opened(named.env(id=f"{__name__}:Bytes"), [0]) as env:
         assert env.spec.observation_dtype == "uint8"
@@ -197,7 +197,7 @@ def test_bytes_must_be_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             play(env, np.zeros((1, 1), np.int64))
 
 
-def test_numbers_of_one_kind_become_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_and_float64_become_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "answers", [observation(np.array([0.1, 2, 3])), observation([1, 2, 3])])
     monkeypatch.setattr(Integers, "answers", [observation(np.array([4, 5, 6], np.int32))])
     with opened(SETTINGS, [0]) as env:
@@ -225,7 +225,7 @@ ANSWERS = st.one_of(
 
 @given(answer=ANSWERS)
 @hypothesis_settings(max_examples=examples(1000), deadline=None)
-def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: object) -> None:
+def test_whatever_a_step_returns_gives_a_finite_row_or_is_refused(answer: object) -> None:
     Scripted.answers = (answer,)
     with opened(SETTINGS, [0]) as env:
         row = poisoned_row(env.spec, 1)
@@ -240,12 +240,12 @@ def test_whatever_comes_back_a_row_is_fit_to_learn_from_or_refused(answer: objec
 
 @pytest.fixture
 def remembering(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The environments of class Remembers that are made from now on."""
+    """The environments of class Remembers that this test makes."""
     monkeypatch.setattr(Remembers, "there", [])
     return Remembers.there
 
 
-def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept(remembering: list[Any]) -> None:
+def test_box_actions_are_clipped_in_a_copy_for_the_environment(remembering: list[Any]) -> None:
     with opened(named.env(id=f"{__name__}:Remembers"), [0, 1]) as env:
         assert env.spec.actions == (2,)
         action = np.array([[0.5, -3.0], [-7.0, 9.0]], np.float32)
@@ -255,7 +255,7 @@ def test_box_actions_are_clipped_for_the_environment_and_not_where_they_are_kept
         assert action.tolist() == [[0.5, -3.0], [-7.0, 9.0]]
 
 
-def test_stretched_actions_reach_from_bound_to_bound_and_no_further(remembering: list[Any]) -> None:
+def test_scaled_actions_reach_from_bound_to_bound_and_no_further(remembering: list[Any]) -> None:
     with opened(named.env(id=f"{__name__}:Remembers", scale_actions=True), [0, 1]) as env:
         play(env, np.array([[[-1.0, 0.0], [1.0, 7.0]]], np.float32))
         assert [game.given.tolist() for game in remembering] == [[-1.0, 2.5], [1.0, 5.0]]
@@ -264,7 +264,7 @@ def test_stretched_actions_reach_from_bound_to_bound_and_no_further(remembering:
         assert -1.0 <= drawn.min() < -0.9 and 0.9 < drawn.max() <= 1.0
 
 
-def test_several_choices_reach_the_environment_as_its_space_has_them(remembering: list[Any]) -> None:
+def test_several_choices_reach_the_environment_in_the_form_of_its_space(remembering: list[Any]) -> None:
     for space, expected in (
         (MultiDiscrete([[2, 3], [4, 5]], start=[[1, 1], [0, 0]]), [[2, 3], [3, 4]]),
         (MultiBinary((2, 2)), [[1, 1], [1, 1]]),
@@ -320,7 +320,7 @@ def test_an_environment_may_change_its_action_in_place(
         (np.zeros((2, 2), np.int64), "action is int64"),
     ],
 )
-def test_box_actions_without_sense_are_refused(action: np.ndarray, says: str) -> None:
+def test_invalid_box_actions_are_refused(action: np.ndarray, says: str) -> None:
     with opened(named.env(id=f"{__name__}:Remembers"), [0, 1]) as env:
         row = poisoned_row(env.spec, 2)
         env.reset(row)
@@ -328,14 +328,14 @@ def test_box_actions_without_sense_are_refused(action: np.ndarray, says: str) ->
             env.step(action, row)
 
 
-def test_an_end_outranks_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_is_terminated_and_truncated_counts_as_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "answers", [(GOOD, 1.0, True, True, {})])
     with opened(SETTINGS, [0]) as env:
         last = play(env, np.zeros((1, 1), np.int64))[-1]
     assert last.terminated[0] and not last.truncated[0]
 
 
-def test_an_environments_own_truncation_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_truncation_by_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "answers", [GOOD_STEP, (GOOD, 1.0, False, True, {})])
     with opened(SETTINGS, [0]) as env:
         rows = play(env, np.zeros((3, 1), np.int64))
@@ -344,13 +344,13 @@ def test_an_environments_own_truncation_is_kept(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("limit", "cut"), [(0, 200), (27_000, 200), (50, 50)])
-def test_the_shorter_of_the_two_limits_counts(limit: int, cut: int) -> None:
+def test_the_shorter_of_the_registered_limit_and_time_limit_steps_holds(limit: int, cut: int) -> None:
     with opened(named.env(id="MountainCar-v0", time_limit_steps=limit), [0]) as env:
         rows = play(env, random_actions(env.spec, 1, 201))
     assert int(np.argmax(column(rows, "truncated")[:, 0])) == cut
 
 
-def test_games_are_those_of_gymnasium_itself() -> None:
+def test_games_equal_those_of_gymnasium_itself() -> None:
     with opened(named.env(id="CartPole-v1", time_limit_steps=0), [7, 8]) as env:
         actions = random_actions(env.spec, 2, 150)
         rows = play(env, actions)
@@ -404,7 +404,7 @@ def test_an_unusable_id_is_refused_in_one_line(ask, env_id: str, says: str) -> N
 
 
 class NoAction(Catch):
-    """Has actions of no number."""
+    """Has actions without numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -412,7 +412,7 @@ class NoAction(Catch):
 
 
 class Blind(Catch):
-    """Shows nothing."""
+    """Has empty observations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -420,7 +420,7 @@ class Blind(Catch):
 
 
 class Vast(Catch):
-    """Has actions between bounds whose distance is no float32."""
+    """Has bounds of actions whose distance exceeds float32."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -428,7 +428,7 @@ class Vast(Catch):
 
 
 class Growing(Catch):
-    """Has one action more in each environment that is made."""
+    """Each new instance has one action more."""
 
     made = 0
 
@@ -439,7 +439,7 @@ class Growing(Catch):
 
 
 class Widening(Growing):
-    """Shows one number more in each environment that is made."""
+    """Observations of each new instance have one number more."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -447,7 +447,7 @@ class Widening(Growing):
         self.observation_space = Box(0.0, 1.0, (Growing.made,), np.float32)
 
 
-def test_bounds_too_far_apart_are_refused_where_actions_are_stretched_to_them() -> None:
+def test_bounds_too_far_apart_are_refused_if_actions_are_scaled_to_them() -> None:
     settings = GymnasiumSettings(id=f"{__name__}:Vast", scale_actions=True)
     with pytest.raises(
         ValueError, match=r"^env.scale_actions: true cannot scale .*Vast': the bounds of Box.* are too far apart"
@@ -459,12 +459,12 @@ def test_bounds_too_far_apart_are_refused_where_actions_are_stretched_to_them() 
 @pytest.mark.parametrize(
     ("name", "says"), [("Growing", "has action space Discrete"), ("Widening", "has observations of shape")]
 )
-def test_environments_of_one_run_are_alike(name: str, says: str) -> None:
+def test_environments_of_one_run_with_different_spaces_are_refused(name: str, says: str) -> None:
     with pytest.raises(ValueError, match=rf"^env.id: environment 1 of .*{name}' {says}.*, but environment 0"):
         make(GymnasiumSettings(id=f"{__name__}:{name}"), [0, 1])
 
 
-def test_slow_environments_show_signs_of_life_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_environments_send_heartbeats_between_their_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: Slow.now_s)
     beats: list[float] = []
     env = make(named.env(id=f"{__name__}:Slow"), range(64), lambda: beats.append(Slow.now_s))
@@ -477,7 +477,7 @@ def test_slow_environments_show_signs_of_life_between_them(monkeypatch: pytest.M
     assert max(np.diff([0.0, *beats, Slow.now_s])) <= 1.0
 
 
-def test_quick_environments_show_none_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_environments_send_no_heartbeat_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actorlearn.envs.gymnasium_env.monotonic", lambda: 0.0)
     monkeypatch.setattr(Scripted, "answers", ((GOOD, 0.0, False, False, {}),))
     beats: list[int] = []
@@ -497,7 +497,7 @@ def test_seeds_are_needed_and_not_negative() -> None:
         make(named.env(id="CartPole-v1"), [-1])
 
 
-def test_numbers_no_game_can_be_played_with_are_refused() -> None:
+def test_invalid_and_unknown_keys_of_an_environment_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Expected `int` >= 0 - at `\$\.time_limit_steps`"):
         named.env(id="CartPole-v1", time_limit_steps=-1)
     with pytest.raises(ValueError, match="unknown field `frame_skip`"):

@@ -1,4 +1,4 @@
-"""Vector environments of gymnasium give the rows of the one-by-one path, in every autoreset mode."""
+"""Vector environments of gymnasium give the rows of single environments, in every autoreset mode."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ ENVIRONMENTS: Mapping[str, Callable[[], gymnasium.Env]] = {
     "cartpole": CartPoleEnv,
 }
 ZERO = {"counter": -1, "walk": np.zeros(2), "safe": np.array([1, 1, 0]), "cartpole": 0}
-"""Action of each that the policy's zero means."""
+"""Environment -> its own action for the action 0 of a policy."""
 CARTPOLE_OF_GYMNASIUM = "gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"
 
 
 class BegunTwice(gymnasium.Wrapper):
-    """An environment whose games begin after one that is dropped after a step: the games of SAME_STEP and DISABLED."""
+    """Plays a step of another game before each game but the first, as the modes SAME_STEP and DISABLED do."""
 
     def __init__(self, env: gymnasium.Env, zero: Any) -> None:
         super().__init__(env)
@@ -83,7 +83,7 @@ Event = tuple[int, list[bool]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**31), st.lists(st.booleans(), min_size=3, max_size=3)), max_size=40))
-def test_restarts_at_any_time_leave_both_alike(events: list[Event]) -> None:
+def test_restarts_at_any_time_give_the_same_rows_in_a_vector_and_singly(events: list[Event]) -> None:
     def history(env: OurVectorEnv) -> list[Row]:
         rows = [poisoned_row(env.spec, env.count)]
         env.reset(rows[0])
@@ -114,7 +114,9 @@ def test_restarts_at_any_time_leave_both_alike(events: list[Event]) -> None:
         ({"vector": CARTPOLE_OF_GYMNASIUM}, True),
     ],
 )
-def test_the_class_follows_from_the_keys(keys: dict[str, Any], stepped_together: bool) -> None:
+def test_env_vector_and_the_other_keys_decide_whether_environments_step_together(
+    keys: dict[str, Any], stepped_together: bool
+) -> None:
     settings = GymnasiumSettings(**{"id": "CartPole-v1", **keys})
     env = make(settings, [0, 1])
     assert isinstance(env, GymnasiumVector) == stepped_together
@@ -163,7 +165,7 @@ def test_the_registered_time_limit_holds_if_only_the_module_of_the_id_registers_
     assert made.unwrapped.max_episode_steps == 7
 
 
-def test_for_a_class_no_packages_that_register_ids_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_register_ids_are_not_loaded_for_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise AssertionError("loaded")
 
@@ -202,7 +204,7 @@ class Two(VectorEnv):
 SECTION = {"id": "two", "vector": "tests.envs.test_gymnasium_vector:Two"}
 
 
-def test_where_a_list_of_seeds_is_refused_one_seed_follows_from_all() -> None:
+def test_a_vector_that_takes_one_seed_gets_one_that_depends_on_all_seeds() -> None:
     actions = np.zeros((9, 2), np.int64)
     plays = [play(make(GymnasiumSettings(**SECTION), seeds), actions) for seeds in ([0, 1], [0, 1], [0, 2])]
     assert_same(plays[0], plays[1])
@@ -262,7 +264,7 @@ def test_keys_that_do_not_fit_are_refused_in_one_line(keys: dict[str, Any], says
         ({"observation": np.full((2, 2), np.inf)}, r"environment 0 of 'two': observation\[0\] is inf"),
     ],
 )
-def test_what_may_not_be_learned_from_is_refused_and_changes_no_row(answer: Any, says: str) -> None:
+def test_a_malformed_step_is_refused_and_changes_no_row(answer: Any, says: str) -> None:
     env = make(GymnasiumSettings(**SECTION, kwargs={"step": answer}), [0, 1])
     row, untouched = (poisoned_row(env.spec, 2) for _ in range(2))
     env.reset(poisoned_row(env.spec, 2))
@@ -288,7 +290,7 @@ def test_a_final_observation_that_is_missing_is_refused() -> None:
             env.step(np.zeros(2, np.int64), row)
 
 
-def test_pictures_are_the_vectors_own() -> None:
+def test_a_vector_that_renders_itself_gives_one_picture_for_each_game() -> None:
     pytest.importorskip("pygame")
     env = make_rendered(GymnasiumSettings(id="CartPole-v1"), [0, 1])
     env.reset(poisoned_row(env.spec, 2))
@@ -314,7 +316,7 @@ def test_the_pictures_of_a_vector_may_be_one_array() -> None:
     env.close()
 
 
-def test_a_vector_without_pictures_says_so() -> None:
+def test_rendering_a_vector_without_pictures_is_refused() -> None:
     env = make(GymnasiumSettings(**SECTION), [0, 1])
     with pytest.raises(ValueError, match="env.id: 'two' cannot be rendered: NotImplementedError"):
         env.render()

@@ -1,4 +1,4 @@
-"""Histories of emulated games against emulators that remember everything, or nothing but how often they were reset."""
+"""Histories of actions restore games of emulators that remember all earlier games, or only the number of resets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checksum(*numbers: int) -> int:
 
 
 class Game:
-    """One game after the other, each ending after some steps; where it is follows from what it depends on."""
+    """Plays one game after the other; its memory is a checksum of all that its next states depend on."""
 
     def __init__(self, whole: bool) -> None:
         self.whole = whole
@@ -45,7 +45,7 @@ class Game:
 
 
 class Games:
-    """B of them, as the vector environment has them."""
+    """``B`` games, as in a vector environment."""
 
     def __init__(self, seeds: list[int], whole: bool) -> None:
         self.games = [Game(whole) for _ in seeds]
@@ -59,7 +59,7 @@ class Games:
             self.games[i].reset(seed)
 
     def step(self, action: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Returns those that only began a game."""
+        """Returns which games began anew instead of taking a step."""
         begun = np.array([game.over for game in self.games])
         for game, choice in zip(self.games, action.tolist(), strict=True):
             if game.over:
@@ -103,7 +103,7 @@ def drawn(games: Games, random: np.random.Generator, moves: int) -> list[list[li
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.booleans(), st.integers(0, 80), st.integers(0, 2**32))
-def test_replayed_games_go_on_as_the_others_do(whole: bool, moves: int, seed: int) -> None:
+def test_replayed_games_continue_as_the_original_ones(whole: bool, moves: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     games, others = Games([5, 6, 7], whole), Games([105, 106, 107], whole)
     with pytest.MonkeyPatch.context() as patched:
@@ -119,7 +119,7 @@ def test_replayed_games_go_on_as_the_others_do(whole: bool, moves: int, seed: in
         assert all((again[0][name] == again[1][name]).all() for name in again[0])
 
 
-def test_what_is_kept_has_an_end() -> None:
+def test_the_log_of_actions_has_a_limit() -> None:
     for whole in (True, False):
         games = Games([5, 6, 7], whole)
         with pytest.MonkeyPatch.context() as patched:
@@ -143,7 +143,7 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_after_a_restore_a_reset_of_all_is_from_their_own_seeds(whole: bool) -> None:
+def test_a_reset_of_all_games_after_a_restore_uses_their_own_seeds(whole: bool) -> None:
     games, others = Games([5, 6, 7], whole), Games([105, 106, 107], whole)
     drawn(games, np.random.default_rng(1), 10)
     others.restore(games.history.state())

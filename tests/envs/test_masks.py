@@ -1,4 +1,4 @@
-"""Masks of valid actions are the last cells of rows, wherever the environment has them; wrong ones are refused."""
+"""Masks of valid actions become the last cells of observations, and wrong masks are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def doors(name: str = "Strict", mask: str = "auto", **kwargs: Any) -> Any:
 
 
 def played(env: VectorEnv, steps: int = 200) -> list[np.ndarray]:
-    """Return the masks of rows while random actions are taken; the strict games raise for an action that is not one."""
+    """Take random actions and return the masks of the rows; games of class Strict raise for an invalid action."""
     row, random, masks = empty_row(env.spec, env.count), np.random.default_rng(0), []
     env.reset(row)
     assert env.spec.action_mask is not None
@@ -64,7 +64,7 @@ def test_without_masks_observations_are_unchanged(settings: Any, shape: tuple[in
 
 @pytest.mark.parametrize("source", ["info", "observation"])
 @pytest.mark.parametrize("pairs", [False, True])
-def test_rows_end_with_the_mask_and_random_actions_are_valid(source: str, pairs: bool) -> None:
+def test_observations_end_with_the_mask_and_random_actions_are_valid(source: str, pairs: bool) -> None:
     with opened(doors(source=source, pairs=pairs), [0, 1, 2]) as env:
         masks = played(env)
     single = Strict(pairs=pairs)
@@ -94,7 +94,7 @@ def test_a_saved_state_has_the_mask() -> None:
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_games_stepped_together_go_on_exactly_from_a_games_end(mode: AutoresetMode) -> None:
+def test_games_stepped_together_continue_exactly_from_a_state_saved_at_a_games_end(mode: AutoresetMode) -> None:
     def made(seed: int) -> GymnasiumVector:
         return GymnasiumVector("strict", Rooms([Strict] * 2, autoreset_mode=mode), [seed, seed + 1], action_mask="info")
 
@@ -129,8 +129,8 @@ def test_after_a_games_end_a_missing_mask_of_a_vector_makes_all_actions_valid(mo
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_a_game_cut_at_our_time_limit_gets_a_valid_action_before_the_next_game(mode: AutoresetMode) -> None:
-    """The vector does not end such a game, so it takes one more step in it."""
+def test_a_game_cut_at_time_limit_steps_gets_a_valid_action_before_the_next_game(mode: AutoresetMode) -> None:
+    """The vector itself does not end such a game, and takes one more step in it."""
     settings = GymnasiumSettings(
         id="once",
         vector="tests.envs.doors:endless",
@@ -196,13 +196,13 @@ class OnlyLists(Rooms):
         return super().reset(seed=seed, options=options)
 
 
-def test_a_vector_that_takes_only_a_list_of_seeds_is_asked_for_masks() -> None:
+def test_auto_finds_masks_of_a_vector_that_takes_only_a_list_of_seeds() -> None:
     env = GymnasiumVector("lists", OnlyLists([Strict] * 2), [0, 1], action_mask="auto")
     assert env.spec.action_mask == ActionMask("info", DOORS, (ROOMS + 1,))
     env.close()
 
 
-def test_the_rule_for_bits_says_that_each_has_two_cells() -> None:
+def test_the_error_about_a_mask_for_bits_says_that_each_has_two_cells() -> None:
     with opened(doors("Bits"), [0]) as env, pytest.raises(MalformedStepError) as refused:
         played(env, 1)
     assert "it must be 4 numbers" in str(refused.value)
@@ -227,7 +227,7 @@ def test_the_rule_for_bits_says_that_each_has_two_cells() -> None:
         ),
     ],
 )
-def test_a_wrong_mask_is_named(settings: Any, says: str) -> None:
+def test_a_wrong_mask_is_refused(settings: Any, says: str) -> None:
     with opened(settings, [0]) as env, pytest.raises(MalformedStepError, match=says):
         played(env, 5)
 
@@ -248,7 +248,7 @@ def test_a_wrong_mask_is_named(settings: Any, says: str) -> None:
         ),
     ],
 )
-def test_a_source_that_cannot_be_is_refused(settings: Any, says: str) -> None:
+def test_a_source_of_masks_that_does_not_fit_the_environment_is_refused(settings: Any, says: str) -> None:
     with pytest.raises(ValueError, match=f"env.action_mask: '{settings.action_mask}': .*{says}"):
         spec(settings)
 

@@ -1,4 +1,4 @@
-"""Observations of every kind of space: as gymnasium itself flattens them, and refused where they do not fit."""
+"""Observations of every kind of space are flattened as by gymnasium, and refused if they do not fit the space."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def stored(space: Space, observation: object) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", SPACES)
 @given(seed=st.integers(0, 10**6))
-def test_a_vector_is_what_gymnasium_makes_of_the_space(kind: str, seed: int) -> None:
+def test_a_vector_equals_the_observation_that_gymnasium_flattens(kind: str, seed: int) -> None:
     space = SPACES[kind]
     space.seed(seed)
     observation = space.sample()
     expected = gymnasium.spaces.utils.flatten(space, observation).astype(float)
     if kind == "tuple":
-        expected[2:8] /= 255  # bytes become what networks make of bytes
+        expected[2:8] /= 255  # bytes are scaled as networks scale them
     made, left_out = layout(space)
     assert isinstance(made, Vector) and left_out == ()
     np.testing.assert_array_equal(stored(space, observation), expected)
 
 
-def test_a_box_stays_as_it_is_also_as_the_only_number_of_a_dict() -> None:
+def test_a_box_is_stored_unchanged_also_as_the_only_numbers_of_a_dict() -> None:
     grey = np.arange(6, dtype=np.uint8).reshape(2, 3)
     wordy = Dict(image=Box(0, 255, (2, 3), np.uint8), mission=Text(9), more=Tuple((Text(2),)))
     for space, observation in ((wordy["image"], grey), (wordy, {"image": grey, "mission": "go", "more": ("x",)})):
@@ -68,7 +68,7 @@ def test_a_box_stays_as_it_is_also_as_the_only_number_of_a_dict() -> None:
     ("shape", "channels"),
     [
         ((10, 10, 4), 2),  # MinAtar's Breakout
-        ((10, 10, 10), 2),  # its Seaquest: no side differs, so as gymnasium has images
+        ((10, 10, 10), 2),  # its Seaquest: all sides are equal, so channels are last, as in gymnasium
         ((7, 7, 20), 2),  # more channels than lines
         ((210, 160, 3), 2),
         ((4, 84, 84), 0),  # a stack of grey frames
@@ -77,7 +77,7 @@ def test_a_box_stays_as_it_is_also_as_the_only_number_of_a_dict() -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_an_image_has_its_channels_first(shape: tuple[int, ...], channels: int, dtype: type) -> None:
+def test_an_image_is_stored_with_its_channels_first(shape: tuple[int, ...], channels: int, dtype: type) -> None:
     image = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
     space = Box(0, 255, shape, dtype)
     made, _ = layout(space)
@@ -86,10 +86,10 @@ def test_an_image_has_its_channels_first(shape: tuple[int, ...], channels: int, 
     np.testing.assert_array_equal(stored(space, image), expected)
     place = (1, 2, 3)
     name = made.name([place[channels], *(at for axis, at in enumerate(place) if axis != channels)])
-    assert name == "observation[1, 2, 3]", "places are told as the environment has them"
+    assert name == "observation[1, 2, 3]", "indices in messages are those of the environment"
 
 
-def test_zeros_and_ones_of_bools_are_the_bytes_that_networks_scale_to_them() -> None:
+def test_bools_are_stored_as_the_bytes_0_and_255() -> None:
     space = Box(0, 1, (3, 2), np.bool_)
     seen = np.array([[True, False], [False, False], [True, True]])
     assert layout(space)[0].dtype == np.uint8
@@ -99,7 +99,7 @@ def test_zeros_and_ones_of_bools_are_the_bytes_that_networks_scale_to_them() -> 
         stored(space, seen.astype(np.uint8))
 
 
-def test_what_is_seen_and_what_is_left_out_is_told() -> None:
+def test_a_layout_describes_the_used_and_the_unused_parts() -> None:
     made, left_out = layout(Dict(direction=Discrete(4), image=Box(0, 255, (7, 7, 3), np.uint8), mission=Mission()))
     assert made.words == "Dict of direction (one-hot of 4), image (Box uint8[7, 7, 3])"
     assert left_out == ("mission (Mission)",)
@@ -118,7 +118,7 @@ def test_what_is_seen_and_what_is_left_out_is_told() -> None:
         (Discrete(MOST_CHOICES + 1), r"it has 65,537 numbers as one-hot; at most 65,536 are allowed"),
     ],
 )
-def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: str) -> None:
+def test_unsupported_spaces_are_refused_with_a_remedy(space: Space, says: str) -> None:
     with pytest.raises(SpaceError, match=f"{says}.*wrap the environment"):
         layout(space)
 
@@ -159,7 +159,9 @@ def test_spaces_without_a_form_are_refused_with_a_way_out(space: Space, says: st
         ),
     ],
 )
-def test_what_is_not_in_its_space_is_named(kind: str, observation: object, name: str, says: str) -> None:
+def test_an_observation_outside_of_its_space_is_refused_by_name(
+    kind: str, observation: object, name: str, says: str
+) -> None:
     with pytest.raises(MisfitError, match=re.escape(says)) as caught:
         stored(SPACES[kind], observation)
     assert caught.value.args[0] == name
@@ -174,7 +176,7 @@ ANYTHING = st.recursive(
 
 @pytest.mark.parametrize("kind", SPACES)
 @given(observation=ANYTHING)
-def test_whatever_is_returned_is_stored_or_refused(kind: str, observation: object) -> None:
+def test_any_observation_is_stored_or_refused(kind: str, observation: object) -> None:
     try:
         stored(SPACES[kind], observation)
     except MisfitError as misfit:

@@ -1,4 +1,4 @@
-"""PettingZoo's parallel environments: what is learned from their rows is what a plain loop over a game sees."""
+"""PettingZoo's parallel environments: their rows have the transitions that a plain loop over a game gives."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from pettingzoo import ParallelEnv
 from tests.envs.parallel import NAMES, Crowd, Scripted, Three
 
 SCRIPTED = "pettingzoo:tests.envs.parallel:Scripted"
-"""Its games follow each other, so a game that is begun to look for masks would leave out the first."""
+"""It plays its games in order, so that a reset that looks for masks would skip the first."""
 EVENTS = ("on", "on", "terminated", "truncated", "left", "come")
 
 
 class Unlike(Three):
-    """Its second agent has an action more."""
+    """Its second agent has one more action."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Unlike(Three):
 
 
 class Silent(Three):
-    """Forgets an agent's observation."""
+    """Its steps lack the observation of an agent."""
 
     def reset(self, seed=None, options=None):
         self.agents = list(NAMES)
@@ -72,7 +72,7 @@ games = st.builds(
 def transitions_of_a_plain_loop(env: Any, actions: Any, rows: int, limit: int) -> list[list[tuple[Any, ...]]]:
     """Play as PettingZoo's documentation does; return each agent's (observation, action, outcome), in order.
 
-    Rows are counted along: one for each reset and each step.
+    ``rows`` limits the number of resets and steps.
     """
     found: list[list[tuple[Any, ...]]] = [[], [], []]
     row = 0
@@ -99,7 +99,7 @@ def transitions_of_a_plain_loop(env: Any, actions: Any, rows: int, limit: int) -
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(games, min_size=1, max_size=3), st.booleans(), st.integers(0, 5))
-def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any]], tidy: bool, limit: int) -> None:
+def test_each_agent_has_the_transitions_of_a_plain_loop(games: list[dict[str, Any]], tidy: bool, limit: int) -> None:
     rows, kwargs = 30, {"games": games, "tidy": tidy}
     actions = np.random.default_rng(0).integers(3, size=(rows, 3))
     with opened(named.env(id=SCRIPTED, action_mask="none", kwargs=kwargs, time_limit_steps=limit), [5]) as env:
@@ -111,7 +111,7 @@ def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any
         found = [
             (tuple(seen[t, agent]), actions[t, agent], reward[t + 1, agent], tuple(seen[t + 1, agent]), *flags)
             for t, flags in enumerate(zip(terminated[1:, agent], truncated[1:, agent], strict=True))
-            if not first[t + 1, agent]  # processes/batches.py: what is valid
+            if not first[t + 1, agent]  # the valid transitions of processes/batches.py
         ]
         assert found == wanted[agent]
     void = first & ~seen.any(axis=2)
@@ -121,7 +121,7 @@ def test_each_agent_learns_from_what_a_plain_loop_sees(games: list[dict[str, Any
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(games, min_size=1, max_size=2))
-def test_episodes_are_the_lives_of_agents_and_none_is_made_up(games: list[dict[str, Any]]) -> None:
+def test_episodes_are_the_games_of_single_agents_and_no_others(games: list[dict[str, Any]]) -> None:
     rows, horizon = 31, 5
     actions = np.random.default_rng(1).integers(3, size=(rows - 1, 3))
     with opened(named.env(id=SCRIPTED, action_mask="none", kwargs={"games": games}), [5]) as env:
@@ -144,7 +144,7 @@ def test_episodes_are_the_lives_of_agents_and_none_is_made_up(games: list[dict[s
     assert episodes.finished == len(lives)
 
 
-def test_a_game_that_is_over_begins_anew_with_all_who_are_there_at_first() -> None:
+def test_a_new_game_begins_with_the_agents_of_its_reset_when_all_have_ended() -> None:
     script = game([True, True, False], ["terminated", "on", "come"], ["come", "truncated", "terminated"], ["left"] * 3)
     with opened(named.env(id=SCRIPTED, kwargs={"games": [script]}), [0]) as env:
         rows = play(env, np.ones((6, 3), np.int64))
@@ -154,10 +154,10 @@ def test_a_game_that_is_over_begins_anew_with_all_who_are_there_at_first() -> No
         void = row.first & ~row.observation.any(axis=1)
         assert ["void" if v else "over" if o else "" for v, o in zip(void, over, strict=True)] == told
     assert [row.first.all().item() for row in rows] == [True, False, False, False, True, False, False]
-    assert rows[3].truncated[0] and rows[1].terminated[0], "who leaves without a flag was cut"
+    assert rows[3].truncated[0] and rows[1].terminated[0], "an agent that leaves without a flag is truncated"
 
 
-def test_rows_of_several_games_stand_game_by_game() -> None:
+def test_rows_list_the_agents_game_by_game() -> None:
     with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), [3, 4]) as env:
         rows = play(env, random_actions(env.spec, 6, 5))
         assert (env.count, env.spec.agents) == (6, 3)
@@ -173,7 +173,7 @@ def test_a_part_of_a_game_is_not_restarted() -> None:
             env.restart(np.arange(6) < 2, row)
 
 
-def test_games_are_drawn_apart_as_a_whole() -> None:
+def test_decorrelate_moves_all_agents_of_a_game_together() -> None:
     with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), range(40)) as env:
         row = poisoned_row(env.spec, env.count)
         for _ in decorrelate(env, row, 4, [1]):
@@ -181,7 +181,7 @@ def test_games_are_drawn_apart_as_a_whole() -> None:
     time = row.observation.reshape(40, 3, 4)[:, :, 1].max(axis=1)
     assert set(time.tolist()) == {0, 1, 2, 3, 4}
     over = (row.terminated | row.truncated | row.first).reshape(40, 3)
-    assert not (over.all(axis=1) & ~row.first.reshape(40, 3).all(axis=1)).any(), "a game that is over begins anew"
+    assert not (over.all(axis=1) & ~row.first.reshape(40, 3).all(axis=1)).any(), "a game that has ended begins anew"
 
 
 def test_the_index_of_an_agent_is_appended_to_its_vector() -> None:
@@ -194,7 +194,7 @@ def test_the_index_of_an_agent_is_appended_to_its_vector() -> None:
         assert (row.observation[present, 0] == np.tile([0, 1, 2], 2)[present]).all()
 
 
-def test_games_that_are_shown_are_the_same_games_and_shown_once_each() -> None:
+def test_rendered_games_are_the_same_games_with_one_picture_each() -> None:
     section = named.env(id=SCRIPTED, kwargs={"games": [game([True, True, True], ["on"] * 3)]})
     rendered = make_rendered(section, [0, 1])
     try:
@@ -225,7 +225,7 @@ def test_games_that_are_shown_are_the_same_games_and_shown_once_each() -> None:
         ),
     ],
 )
-def test_what_cannot_be_played_is_refused_in_one_line(section: dict[str, Any], says: str) -> None:
+def test_ids_and_classes_that_cannot_be_played_are_refused_in_one_line(section: dict[str, Any], says: str) -> None:
     for build in (spec, lambda own: make(own, [0])):
         with pytest.raises(ValueError, match=says) as refused:
             build(named.env(**section))
@@ -239,12 +239,12 @@ def test_an_agent_without_an_observation_is_refused_by_name() -> None:
             env.step(np.zeros(3, np.int64), row)
 
 
-def test_an_environment_whose_state_cannot_be_taken_says_so() -> None:
+def test_an_environment_without_state_and_restore_is_marked_as_inexact() -> None:
     assert "no methods state() and restore(state)" in spec(named.env(id=f"pettingzoo:{__name__}:Silent")).inexact
     assert issubclass(Silent, ParallelEnv)
 
 
-def test_registered_environments_play() -> None:
+def test_environments_of_packages_are_played() -> None:
     pytest.importorskip("mpe2", reason="pip install mpe2")
     with opened(named.env(id="pettingzoo:mpe2.simple_spread_v3", kwargs={"max_cycles": 5}), [1, 2]) as env:
         rows = play(env, random_actions(env.spec, 6, 12))
@@ -253,7 +253,7 @@ def test_registered_environments_play() -> None:
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 5])
-def test_a_replay_keeps_what_agents_did_and_no_row_of_absent_ones(tmp_path: Path, horizon: int) -> None:
+def test_a_replay_has_the_transitions_of_agents_and_no_rows_of_absent_ones(tmp_path: Path, horizon: int) -> None:
     rollouts, agents = 60 // horizon, 3
     with opened(named.env(id="pettingzoo:tests.envs.parallel:Crowd"), [8]) as env:
         actions = random_actions(env.spec, agents, rollouts * horizon)

@@ -1,4 +1,4 @@
-"""An environment that a file holds is the one that was stored, and a file that was changed is not run."""
+"""An environment in a pickle file plays as the stored class, and a changed file is not run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings(path: Path, sha256: str, **kwargs: object) -> object:
     return named.env("actorlearn.envs.pickled:Corridor", kwargs={"file": str(path), "sha256": sha256, **kwargs})
 
 
-def test_it_plays_as_the_class_that_was_stored(tmp_path: Path) -> None:
+def test_a_pickled_class_plays_as_the_original(tmp_path: Path) -> None:
     path = tmp_path / pickled.FILE
     sha256 = pickled.write(local_environment(length=4), path)
     played = make.make(settings(path, sha256, start=1), [0, 1])
@@ -53,7 +53,7 @@ def test_it_plays_as_the_class_that_was_stored(tmp_path: Path) -> None:
     assert seen == [[0.25] * 2, [0.5] * 2, [0.75] * 2]
 
 
-def test_a_function_is_stored_too_and_a_known_environment_stays_exact(tmp_path: Path) -> None:
+def test_a_function_can_be_pickled_and_a_known_environment_can_still_be_saved(tmp_path: Path) -> None:
     path = tmp_path / pickled.FILE
     sha256 = pickled.write(lambda: gymnasium.make("CartPole-v1"), path)
     assert make.spec(settings(path, sha256)).inexact == ""
@@ -74,14 +74,14 @@ def test_a_missing_or_changed_file_is_refused(change, said: str, tmp_path: Path)
         make.make(settings(path, sha256), [0])
 
 
-def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
+def test_a_function_that_makes_no_environment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / pickled.FILE
     sha256 = pickled.write(lambda: 5, path)
     with pytest.raises(ValueError, match="returned 5; it must return a gymnasium.Env"):
         make.make(settings(path, sha256), [0])
 
 
-def test_what_cannot_be_stored_is_one_line(tmp_path: Path) -> None:
+def test_a_class_or_function_that_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
     file = (tmp_path / "open").open("w")
     with file, pytest.raises(ValueError, match="cannot be sent to other processes.*make what it needs inside"):
         pickled.write(lambda: file.name, tmp_path / pickled.FILE)
@@ -90,12 +90,12 @@ def test_what_cannot_be_stored_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("maker", "name"), [(local_environment(), "Corridor"), (lambda: None, "environment"), (len, "len")]
 )
-def test_its_name_is_that_of_the_class_or_function(maker, name: str) -> None:
+def test_the_name_of_a_pickled_environment_is_that_of_its_class_or_function(maker, name: str) -> None:
     assert pickled.name_of(maker) == name
 
 
 @pytest.mark.parametrize("name", ["Path", "Any", "FILE", "read"])
-def test_a_class_may_have_a_name_that_the_module_has(name: str, tmp_path: Path) -> None:
+def test_a_pickled_class_may_have_the_name_of_an_attribute_of_the_module(name: str, tmp_path: Path) -> None:
     maker = local_environment()
     maker.__name__ = name
     path = tmp_path / pickled.FILE
@@ -105,5 +105,5 @@ def test_a_class_may_have_a_name_that_the_module_has(name: str, tmp_path: Path) 
     played.close()
 
 
-def test_names_that_python_itself_asks_for_are_missing() -> None:
+def test_the_module_has_any_name_but_those_that_python_itself_asks_for() -> None:
     assert not hasattr(pickled, "__path__") and pickled.Anything is pickled.Pickled

@@ -1,4 +1,4 @@
-"""Pictures of environments: bytes, or shares of them."""
+"""Pictures of environments are bytes, or floats up to 1, and other results of render() are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shown(picture: Any) -> Any:
     return picture_of("Own-v0", SimpleNamespace(render=lambda: picture))
 
 
-def test_bytes_stay_and_floats_up_to_1_become_bytes() -> None:
+def test_pictures_of_bytes_are_kept_and_of_floats_up_to_1_converted() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (4, 5, 3)).astype(np.uint8)
     assert shown(picture) is picture
     np.testing.assert_array_equal(shown(picture / 255), picture)
@@ -38,7 +38,7 @@ def test_bytes_stay_and_floats_up_to_1_become_bytes() -> None:
         np.zeros((4, 5, 3), np.int64),
     ],
 )
-def test_what_is_no_picture_is_refused_in_one_line(picture: Any) -> None:
+def test_results_of_render_that_are_no_picture_are_refused_in_one_line(picture: Any) -> None:
     with pytest.raises(
         ValueError,
         match="'Own-v0' cannot be rendered: its render\\(\\) does not return uint8.*make the environment with",
@@ -47,7 +47,7 @@ def test_what_is_no_picture_is_refused_in_one_line(picture: Any) -> None:
 
 
 @pytest.mark.parametrize("pictures", [None, (), (None,), np.zeros((0, 4, 5, 3), np.uint8)])
-def test_a_vector_that_shows_nothing_is_refused(pictures: Any) -> None:
+def test_a_vector_that_renders_nothing_is_refused(pictures: Any) -> None:
     with pytest.raises(ValueError, match="'Own-v0' cannot be rendered: its render\\(\\) does not return uint8"):
         pictures_of("Own-v0", SimpleNamespace(render=lambda: pictures))
 
@@ -73,7 +73,7 @@ class Painter(gymnasium.Env):
 
 
 def painter(**kwargs):
-    """Make a `Painter`, after a look at all arguments."""
+    """Make a `Painter` whose shade depends on the argument render_mode."""
     return Painter(9 if kwargs.get("render_mode") == "rgb_array" else 0)
 
 
@@ -92,12 +92,14 @@ def first_shade(settings: Any) -> int:
 
 
 @pytest.mark.parametrize(("maker", "shade"), [(Painter, 7), (lambda shade=8: Painter(shade), 8), (painter, 9)])
-def test_a_class_or_function_without_the_argument_render_mode_is_shown(maker: Any, shade: int, tmp_path: Path) -> None:
+def test_a_pickled_class_or_function_without_the_argument_render_mode_is_rendered(
+    maker: Any, shade: int, tmp_path: Path
+) -> None:
     assert first_shade(of_file(tmp_path / "environment.pickle", maker)) == shade
 
 
 @pytest.mark.parametrize(("name", "shade"), [("Painter", 7), ("painter", 9)])
-def test_a_named_class_or_function_without_the_argument_render_mode_is_shown(name: str, shade: int) -> None:
+def test_a_named_class_or_function_without_the_argument_render_mode_is_rendered(name: str, shade: int) -> None:
     assert first_shade(named.env(f"{__name__}:{name}")) == shade
 
 

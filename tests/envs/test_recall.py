@@ -1,4 +1,4 @@
-"""The project's own memory task."""
+"""Recall, the project's own memory task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.envs.playing import opened
 SETTINGS = named.env(id="actorlearn.envs.recall:Recall")
 
 
-def test_gymnasiums_own_checker_agrees() -> None:
+def test_gymnasiums_checker_accepts_recall() -> None:
     check_env(Recall(), skip_render_check=True)
 
 

@@ -1,4 +1,4 @@
-"""Recipes: calls that make an environment as a run has it, how its observations become rows, and who has none."""
+"""Recipes: the calls that make an environment as in a run, the parts of its observations, and missing recipes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of environments and their wrappers: what can be taken, what comes back, and what is said where it cannot."""
+"""States of environments and wrappers: which can be saved and restored, and the reason given for the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = __name__
 
 
 class Forgetful(Catch):
-    """Catch that says of itself what a test wants it to."""
+    """Catch with a value of the test in its state."""
 
     own: Any = None
 
@@ -33,7 +33,7 @@ class Forgetful(Catch):
 
 
 class Speechless(gymnasium.Env[Any, Any]):
-    """Keeps its state where others have a method."""
+    """Has its state in an attribute ``state``, where other environments have a method."""
 
     def __init__(self) -> None:
         self.observation_space = gymnasium.spaces.Box(0, 1, (1,))
@@ -48,7 +48,7 @@ class Speechless(gymnasium.Env[Any, Any]):
 
 
 class Counts(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Remembers steps, and gives them away."""
+    """Counts steps, and has them in its state."""
 
     steps = 0
 
@@ -77,7 +77,7 @@ class Remembers(gymnasium.Wrapper[Any, Any, Any, Any]):
         {"generator": np.random.Generator(np.random.MT19937(3)).bit_generator.state},
     ],
 )
-def test_values_come_back_as_they_were(value: dict[str, Any]) -> None:
+def test_values_of_a_state_are_restored_unchanged(value: dict[str, Any]) -> None:
     env, other = Forgetful(), Forgetful()
     for each in (env, other):
         each.reset(seed=1)
@@ -87,7 +87,7 @@ def test_values_come_back_as_they_were(value: dict[str, Any]) -> None:
     assert str(other.own) == str(value)
 
 
-def test_what_is_taken_does_not_change_afterwards() -> None:
+def test_a_saved_state_does_not_change_with_the_environment() -> None:
     env, other = Forgetful(), Forgetful()
     for each in (env, other):
         each.reset(seed=1)
@@ -101,7 +101,7 @@ def test_what_is_taken_does_not_change_afterwards() -> None:
 
 
 @pytest.mark.parametrize("value", [{1: 2}, {1, 2}, np.array([object()]), object()])
-def test_a_value_that_cannot_be_kept_is_named(value: Any) -> None:
+def test_a_state_with_a_value_that_cannot_be_saved_is_refused(value: Any) -> None:
     env = Forgetful()
     env.reset(seed=1)
     env.own = value
@@ -133,13 +133,13 @@ def test_a_value_that_cannot_be_kept_is_named(value: Any) -> None:
         ),
     ],
 )
-def test_why_a_state_cannot_be_taken(settings: EnvSettings, says: str) -> None:
+def test_an_environment_or_wrapper_that_cannot_be_saved_is_named(settings: EnvSettings, says: str) -> None:
     assert spec(settings).inexact.startswith(says)
     with opened(settings, [0]) as env, pytest.raises(RuntimeError, match="cannot be saved"):
         env.state()
 
 
-def test_wrappers_with_the_pair_and_wrappers_without_memory_are_exact() -> None:
+def test_wrappers_with_state_and_restore_or_without_memory_can_be_saved() -> None:
     wrappers = (
         WrapperSettings(name="gymnasium.wrappers:DtypeObservation", kwargs={"dtype": "float32"}),
         WrapperSettings(name=f"{HERE}:Counts"),
@@ -152,10 +152,10 @@ def test_wrappers_with_the_pair_and_wrappers_without_memory_are_exact() -> None:
         rows = [poisoned_row(env.spec, 1) for _ in range(2)]
         for each, row in zip((env, other), rows, strict=True):
             each.step(np.array([1]), row)
-        assert rows[0].reward == rows[1].reward == 28.0, "27 steps before, as three of 30 were resets"
+        assert rows[0].reward == rows[1].reward == 28.0, "27 steps before, because three of 30 were resets"
 
 
-def test_the_ledger_goes_on() -> None:
+def test_the_environment_of_the_ledger_continues_from_a_restored_state() -> None:
     settings = named.env(id="tests.ledger.env:Ledger")
     with opened(settings, [3]) as env, opened(settings, [4]) as other:
         play(env, random_actions(env.spec, 1, 30))
@@ -187,7 +187,7 @@ def test_closed_environments_have_no_state() -> None:
         env.restore(state)
 
 
-def test_a_state_sets_no_attribute_of_its_own_choice() -> None:
+def test_restoring_a_state_sets_only_known_attributes() -> None:
     env = gymnasium.make("CartPole-v1")
     env.reset(seed=1)
     state = states.read([env])

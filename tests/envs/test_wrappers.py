@@ -1,4 +1,4 @@
-"""Wrappers of packages' observations, on environments that stand for theirs."""
+"""Wrappers for the observations of some packages, tested on stand-ins for their environments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.envs.playing import opened
 
 
 class Shows(gymnasium.Env[Any, int]):
-    """Shows one observation."""
+    """Always shows the same observation."""
 
     action_space = Discrete(2)
 
@@ -42,7 +42,7 @@ def seen(env: gymnasium.Env[Any, Any]) -> Any:
     return observation
 
 
-def test_a_part_of_a_dict_is_taken_by_its_name() -> None:
+def test_dict_entry_shows_one_entry_of_a_dict() -> None:
     space = Dict(screen=Box(0, 9, (2,), np.uint8), health=Discrete(3))
     shows = Shows(space, {"screen": np.array([1, 2], np.uint8), "health": 1})
     np.testing.assert_array_equal(seen(DictEntry(shows, key="screen")), [1, 2])
@@ -63,7 +63,7 @@ def test_a_smaller_image_has_the_means_of_squares(shape: tuple[int, ...], by: in
         np.testing.assert_array_equal(small[line, column], np.floor(square.mean((0, 1))))
 
 
-def test_what_cannot_be_made_smaller_is_refused() -> None:
+def test_images_that_cannot_be_made_smaller_are_refused() -> None:
     with pytest.raises(ValueError, match=r"by: 4 must divide the sides of the images, \[6, 4\]"):
         Smaller(Shows(Box(0, 255, (6, 4), np.uint8), None), by=4)
     with pytest.raises(ValueError, match="they must be images of bytes"):
@@ -82,7 +82,7 @@ def nethack() -> Shows:
     return Shows(space, {"chars": chars, "blstats": blstats})
 
 
-def test_nethacks_map_is_seen_around_the_hero_by_kinds() -> None:
+def test_the_window_on_nethacks_map_shows_the_kinds_of_cells_around_the_hero() -> None:
     window = seen(NetHackWindow(nethack(), reach=2))
     assert window.shape == (5, 5, THING + 1)
     assert (window.sum(-1) == 1).all(), "each cell is of one kind"

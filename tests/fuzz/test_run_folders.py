@@ -47,6 +47,7 @@ def test_whatever_a_file_of_a_run_holds_it_is_drawn_or_refused(
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(odd=odd_files())
 @example(odd=("topology.yaml", b"env: {id: ALE/Pong-v5}\n"))  # without the algorithm
+@example(odd=("topology.yaml", b"nv: {id: ALE/Pong-v5}\n"))  # two faults
 def test_whatever_a_file_of_a_run_holds_it_goes_on_or_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: tuple[str, bytes]
 ) -> None:

@@ -15,7 +15,7 @@ def ask(*arguments: str | Path, of: Typer = app) -> Result:
 
 
 def refused(*arguments: str | Path, code: int = 2, of: Typer = app) -> str:
-    """The one line a request is refused with."""
+    """Return the one line with which a command is refused."""
     result = ask(*arguments, of=of)
     assert result.exit_code == code, result.output
     assert result.stdout == ""

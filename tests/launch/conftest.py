@@ -1,4 +1,4 @@
-"""What tests of the command line within this process have in common."""
+"""Fixtures for tests of launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launch.runs import find
 
 @pytest.fixture(autouse=True)
 def without_slow_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Print nothing about a trial that takes long: on a busy machine each one does."""
+    """Print nothing about a slow trial of an environment: on a busy machine each trial is slow."""
     monkeypatch.setattr(run, "TRIAL_S", 60.0)
 
 
@@ -25,7 +25,7 @@ def without_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, beside which no run is alive."""
+    """An empty working directory; no run of this machine is seen as alive."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(find, "living_runs", list)
     return tmp_path

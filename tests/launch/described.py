@@ -1,4 +1,4 @@
-"""An environment as the child that describes it tells of it."""
+"""The description of a small environment, for tests that start no process to make one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans and workspaces for tests: what a process is told, a workspace that is open, a loop that has not begun."""
+"""Helpers: the settings of a process, an open workspace, and a runner whose loop has not begun."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDRESSES = Addresses.of_run("run-1", Path("run"), Path("/tmp/x"))
 
 
 def told(made: Plan, process: str | ProcessId, incarnation: int = 0, addresses: Addresses = ADDRESSES) -> Any:
-    """The settings that a process is told: one of the plan by its name, or any by its identity."""
+    """Return the settings that a process receives; ``process``: a name in the plan, or any identity."""
     own = process if isinstance(process, ProcessId) else named(made.processes, process).id
     there = replace(made, addresses=addresses, pins=(0,) if made.topology.simulators.pin else ())
     settings: ProcessSettings = settings_for(there, Start(own.again(incarnation), 0))
@@ -33,7 +33,7 @@ def told(made: Plan, process: str | ProcessId, incarnation: int = 0, addresses: 
 
 
 def named(processes: Any, name: str) -> PlannedProcess:
-    """The process of that name."""
+    """Return the process of that name."""
     found: PlannedProcess = next(process for process in processes if process.name == name)
     return found
 
@@ -42,7 +42,7 @@ def named(processes: Any, name: str) -> PlannedProcess:
 def opened(
     folder: Path, topology: Topology, resume: bool = False, description: Description = DESCRIPTION
 ) -> Iterator[tuple[Plan, Workspace]]:
-    """A run whose ground is laid."""
+    """Yield the plan and the open workspace of a run that has no processes yet."""
     with Workspace(folder) as workspace:
         made = plan_run(topology, description, workspace, resume)
         workspace.open(made)
@@ -58,7 +58,7 @@ def ready(
     resume: bool = False,
     spawner: Spawner | None = None,
 ) -> Iterator[Runner]:
-    """A run whose first process is still to be started."""
+    """Yield the runner of a run whose first process is still to be started."""
     with opened(folder, topology, resume) as (made, workspace):
         starts = spawner or Spawner(workspace.run_dir / "logs", workspace.addresses.run_id)
         yield Runner(made, workspace, open_local(made, workspace, starts), console)

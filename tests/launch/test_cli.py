@@ -1,4 +1,4 @@
-"""The command line: a wrong request is one line and exit status 2, what fails is 1, reports are JSON on demand."""
+"""The command line: a wrong request is one line and exit status 2, a failure is status 1, and --json prints JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def topology(tmp_path: Path) -> Path:
 
 @contextmanager
 def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, list[Request]]]:
-    """A living run, whose supervisor is a thread of this process with fixed answers; no answer where there is none."""
+    """A living run, whose supervisor is a thread of this process: it sends ``replies``, and none to other commands."""
     with tempfile.TemporaryDirectory(prefix="al-") as sockets:  # a short path: pytest's are near a socket's limit
         path = make_run(folder, "cart-1", sockets=sockets, **me())
         (path / "topology.yaml").write_text(TOPOLOGY)
@@ -77,7 +77,7 @@ def supervisor(folder: Path, replies: dict[str, Reply]) -> Iterator[tuple[Path, 
 
 
 SCRIPT = "import sys\nfrom actorlearn.__main__ import main\nsys.exit(main())\n"
-"""The program that pip makes of the entry point; unlike `python -m`, Python does not look beside it for modules."""
+"""The program that pip makes of the entry point. Unlike `python -m`, it does not search the working directory."""
 NETWORK = """
 from torch import nn
 from actorlearn.models.specs import EncoderSettings
@@ -152,11 +152,11 @@ def test_the_installed_program_imports_from_the_folder_where_it_is_started(topol
         ("tune nowhere.yaml", "nowhere.yaml: No such file"),
     ],
 )
-def test_a_wrong_request_is_one_line(arguments: str, said: str, topology: Path) -> None:
+def test_a_wrong_request_is_refused_in_one_line(arguments: str, said: str, topology: Path) -> None:
     assert said in refused(*arguments.split())
 
 
-def test_commands_that_try_an_environment_start_a_fork_server_while_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_check_and_resume_start_a_fork_server_while_they_read_a_topology(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = list[str]()
 
     @contextmanager
@@ -188,7 +188,7 @@ def test_without_a_command_the_help_is_shown() -> None:
     assert all(command in result.output for command in COMMANDS)
 
 
-def test_help_needs_nothing_heavy() -> None:
+def test_help_imports_no_heavy_library() -> None:
     heavy = "{'torch', 'numpy', 'zmq', 'pydantic', 'matplotlib'}"
     code = f"import sys, launch.cli; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -196,7 +196,7 @@ def test_help_needs_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("words", [("help",), ("-h",), ("help", "run"), ("run", "-h"), ("keys", "-h")])
-def test_help_is_asked_for_in_the_usual_ways(words: tuple[str, ...]) -> None:
+def test_the_word_help_and_the_option_h_print_the_same_as_the_option_help(words: tuple[str, ...]) -> None:
     command = [word for word in words if word not in ("help", "-h")]
     result, expected = ask(*words), ask(*command, "--help")
     assert (result.exit_code, result.output) == (0, expected.output)
@@ -211,7 +211,7 @@ def test_help_is_asked_for_in_the_usual_ways(words: tuple[str, ...]) -> None:
         ("pong.yaml", "other.yaml", str(ROOT / "configs" / "pong.yaml")),
     ],
 )
-def test_a_topology_that_is_not_there_is_answered_with_one_that_is(
+def test_for_a_missing_topology_a_file_of_a_similar_name_is_suggested(
     asked: str, there: str, meant: str, tmp_path: Path
 ) -> None:
     (tmp_path / there).parent.mkdir(exist_ok=True)
@@ -220,18 +220,18 @@ def test_a_topology_that_is_not_there_is_answered_with_one_that_is(
     assert line.startswith(f"{asked}: No such file or directory") and f"did you mean {meant}?" in line
 
 
-def test_no_topology_is_suggested_that_is_not_alike(tmp_path: Path) -> None:
+def test_a_file_of_a_different_name_is_not_suggested(tmp_path: Path) -> None:
     (tmp_path / "zebra.yaml").write_text(TOPOLOGY)
     assert "check the path; examples are in" in refused("run", "shop.yaml")
 
 
-def test_it_is_a_module_too() -> None:
+def test_python_m_launch_starts_the_command_line() -> None:
     command = [sys.executable, "-m", "launch", "nonsense"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (2, "actorlearn: No such command 'nonsense'; see `actorlearn --help`\n")
 
 
-def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(json: bool) -> int:
         raise ZeroDivisionError
 
@@ -244,7 +244,7 @@ def test_a_fault_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Path, bool]]:
-    """Requests that reached the runner, which is replaced."""
+    """The runs that a replaced runner was asked for: topology, run folder, and where to resume."""
     seen: list[tuple[Any, Path, str | int | None]] = []
 
     def run(topology: Any, run_dir: Path, *, resume_at: str | int | None, accepted: Any, engine: Any, keys: Any) -> int:
@@ -268,7 +268,7 @@ def test_run_makes_a_folder_named_after_topology_and_time(topology: Path, starte
     assert "250 steps ( 50.0%)" in result.stdout
 
 
-def test_a_refused_run_is_one_line(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_environment_is_refused_in_one_line(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     result = ask("run", topology, "env.id=CartPole-v77")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -310,7 +310,7 @@ def test_ctrl_c_before_the_run_begins_is_one_line(
     assert result.stderr == "actorlearn: interrupted before the run began; nothing was saved\n"
 
 
-def test_ctrl_c_after_the_run_has_begun_does_not_say_otherwise(
+def test_ctrl_c_after_the_run_has_begun_does_not_say_that_nothing_was_saved(
     topology: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, accepted: Any, **__: object) -> None:
@@ -329,7 +329,7 @@ def test_run_uses_the_folder_it_is_given(topology: Path, started: list[Any], tmp
         assert folder.is_dir()
 
 
-def test_run_mixes_with_nothing_that_is_there(topology: Path, started: list[Any], tmp_path: Path) -> None:
+def test_run_refuses_a_folder_that_is_not_empty(topology: Path, started: list[Any], tmp_path: Path) -> None:
     old = make_run(tmp_path, "old")
     assert "already contains a run; continue it with `actorlearn resume" in refused("run", topology, "--run-dir", old)
     assert "is not empty; name a new folder" in refused("run", topology, "--run-dir", tmp_path)
@@ -356,7 +356,7 @@ def test_a_living_run_cannot_be_resumed(started: list[Any], tmp_path: Path) -> N
 # Living runs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
+def test_stop_save_attach_and_detach_refuse_a_dead_run(tmp_path: Path) -> None:
     make_run(tmp_path / "runs", "cart-1")
     for arguments in (("stop", "cart"), ("save", "cart"), ("attach", "cart"), ("detach", "cart", "simulator-0")):
         assert "cart-1 is not alive (died)" in refused(*arguments)
@@ -383,12 +383,12 @@ def test_save_says_where_the_checkpoint_is(tmp_path: Path) -> None:
     assert [request.command for request in asked] == ["save", "save"]
 
 
-def test_a_no_of_the_supervisor_is_one_line(tmp_path: Path) -> None:
+def test_a_refusal_by_the_supervisor_is_printed_in_one_line(tmp_path: Path) -> None:
     with supervisor(tmp_path, {"detach": Reply(ok=False, text="'x' is not a simulator of this run")}) as (path, _):
         assert refused("detach", path, "x", code=1) == "cart-1: 'x' is not a simulator of this run"
 
 
-def test_a_silent_supervisor_is_told_of_within_the_deadline(tmp_path: Path) -> None:
+def test_a_supervisor_that_does_not_answer_is_an_error_after_the_time_limit(tmp_path: Path) -> None:
     with supervisor(tmp_path, {}) as (path, _):
         began_s = time.monotonic()
         with pytest.raises(FailedError, match=r"did not answer 'status' within 0.3 s; .* stop cart-1 --now"):
@@ -409,7 +409,7 @@ def test_stop_now_asks_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         path,
         asked,
     ):
-        monkeypatch.setattr(find, "start_time", lambda pid: None if asked else started)  # it ends when it is asked
+        monkeypatch.setattr(find, "start_time", lambda pid: None if asked else started)  # ends once it is asked
         assert ask("stop", path, "--now").exit_code == 0
     assert [request.command for request in asked] == ["kill"]
 
@@ -567,6 +567,33 @@ def test_check_names_the_network_and_the_images_that_it_sees(
     assert line == f"environment observation float32[849]; 2 discrete actions; {said}"
 
 
+NODES = ["mode=sync", "learners.count=3", "nodes.count=2", "nodes.listen=10.0.0.1:5555"]
+
+
+def test_check_assumes_nodes_with_gpus_where_this_machine_has_none(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "describe", lambda _: DESCRIPTION)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    keys = [*NODES, "trainer.device=cuda"]
+    result = ask("check", topology, *keys, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["nodes"] == {"node-0": [0, 2], "node-1": [1]}
+    text = ask("check", topology, *keys).stdout
+    assert "and 1 GPU; learners on machines like this one with enough GPUs: node-0: 0, 2; node-1: 1\n" in text
+
+
+def test_check_tells_the_plan_also_where_learners_do_not_fit_on_nodes_like_this_machine(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "describe", lambda _: DESCRIPTION)
+    monkeypatch.setattr(check, "free_bytes", lambda: 1)
+    result = ask("check", topology, *NODES, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["nodes"] is None
+    assert "warning nodes like this machine are too small: learner 0 needs" in ask("check", topology, *NODES).stdout
+
+
 @pytest.mark.nightly
 def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder
@@ -607,7 +634,7 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
     )
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "x"))
 

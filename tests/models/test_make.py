@@ -167,7 +167,7 @@ def test_observations_the_convolutions_cannot_take_are_refused_with_the_way_out(
         network(name, shape)
     for part in (repr(name), str(list(shape)), f"{side}x{side}", "model.name: mlp"):
         assert part in str(refused.value)
-    alone = f"an image of a Dict of at least {side}x{side} can be seen alone"
+    alone = f"to use only an image of a Dict, of at least {side}x{side}, write env.wrappers"
     found = {1: alone, 2: "add an axis of one channel: observation[None]"}
     assert found.get(len(shape), "") in str(refused.value)
 

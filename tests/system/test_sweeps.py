@@ -361,6 +361,7 @@ def test_the_next_sweep_evaluates_final_weights_whose_evaluation_was_interrupted
     (end,) = tried.history().ended.values()
     assert (end.status, end.score) == ("finished", tried.runs()[0].summary()["eval_return_mean"])
     assert STEPS < end.env_steps < STEPS + BATCH, "it has learned from no more steps"
+    assert tried.runs()[0].topology()["total_steps"] == STEPS, "it is compared with the other runs of its trial"
 
 
 def test_a_run_that_fails_is_told_and_tried_again_when_that_is_asked_for(sweep: Callable[..., Sweep]) -> None:

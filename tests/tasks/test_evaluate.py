@@ -82,7 +82,7 @@ def test_a_learner_without_a_valid_checkpoint_is_left_out_and_all_without_are_an
 def test_a_chosen_checkpoint_that_the_run_has_removed_is_told(tmp_path: Path) -> None:
     save(tmp_path, 100)
     assert read_chosen(tmp_path / "000000000100").state["env_steps"] == 100
-    with pytest.raises(ValueError, match=r"/000000000050 has been removed, as a living run keeps only .*; try again"):
+    with pytest.raises(ValueError, match=r"/000000000050 has been removed: the run still saves .*; try again"):
         read_chosen(tmp_path / "000000000050")
 
 

@@ -1,7 +1,4 @@
-"""Common keys of algorithms with a policy and a state value (a2c, ppo, impala, vaco).
-
-Also their defaults for environments of kind "vector", which are all that are not Atari.
-"""
+"""Common keys of a2c, ppo, impala and vaco, and their defaults for all environments except Atari (kind "vector")."""
 
 from __future__ import annotations
 

@@ -41,10 +41,10 @@ SPEC = AlgorithmSpec(
             "simulators": {"blocks": 2},
         },
         # On CartPole-v1 seeds 1 and 2 reach a mean of 475 after 165,000 and 190,000 steps, and have 500 at the end. On
-        # Catch both stay near 0.6. V-trace is not the reason: with entropy_cost 0 a policy never catches again in a
-        # column that it has given up, also with a2c. On Catch an entropy_cost of 0.05 that falls to 0 gives 1.0 within
-        # 75,000 steps, and one of 0.02 does not; on CartPole-v1 either makes the policy collapse. More seeds were not
-        # tried.
+        # Catch both stay near 0.6. V-trace is not the reason: with entropy_cost 0, also with a2c, a policy that no
+        # longer tries to catch in a column never does so again. On Catch an entropy_cost of 0.05 that falls to 0 gives
+        # 1.0 within 75,000 steps, and one of 0.02 does not. On CartPole-v1 the policy collapses with either of them.
+        # More seeds were not tried.
         "vector": {**VECTOR, "simulators": {"blocks": 2}},
     },
     optimizers={

@@ -93,8 +93,8 @@ SPEC = AlgorithmSpec(
         ),
     ),
     defaults={
-        # 32 environments x 64 steps. Minibatches of 256, lambda, entropy cost and clip are the paper's. Its batch has
-        # 8 x 128 steps and 3 epochs, its rate is a quarter of ours, and rate and clip fall to 0.
+        # 32 environments x 64 steps. Minibatches of 256, lambda, entropy cost and clip are the paper's. The paper has
+        # batches of 8 x 128 steps, 3 epochs and a quarter of this learning rate; its rate and clip fall to 0.
         "atari": {
             "algorithm": {
                 "horizon": 64,

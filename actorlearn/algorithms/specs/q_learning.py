@@ -1,6 +1,6 @@
 """Common keys of the value-based algorithms, for exploration and targets, and their defaults by kind of environment.
 
-Values of these keys in the papers' code; epsilon is the share of random actions, "eval" that in evaluations:
+The table has the values in the papers' code. Epsilon is the share of random actions, "eval" that in evaluations:
 
     system                 double dueling n_step  epsilon            over agent steps  target_every_steps
     Nature DQN, fast-DQN   no     no      1       1 -> .1, eval .05     1,000,000            10,000
@@ -92,7 +92,7 @@ VECTOR: dict[str, Mapping[str, Any]] = {
     "optimizer": {"name": "adam"},
 }
 
-# The learning rate is constant: value learning has no natural end, and runs are compared at many different steps.
+# The learning rate is constant, because runs are compared at many different steps and not only at their end.
 _RATE: dict[str, Any] = {"learning_rate": 2.5e-4, "schedule": "constant", "clip_norm": 0.0}
 _CHEAP: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "constant", "epsilon": 1e-5, "clip_norm": 10.0}
 OPTIMIZERS = {

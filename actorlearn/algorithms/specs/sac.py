@@ -31,8 +31,8 @@ class SACSettings(OffPolicySettings, frozen=True, kw_only=True, tag="sac"):
     target_entropy: Annotated[
         Annotated[float, Meta(ge=-10_000, le=10_000)] | None,
         Meta(
-            description="entropy in nats to which the temperature is adjusted; null = -1 for each component of "
-            "an action"
+            description="entropy, in nats, towards which the temperature steers the policy; null = -1 for each "
+            "component of an action"
         ),
     ] = None
     random_steps: Annotated[

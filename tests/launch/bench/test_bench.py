@@ -1,4 +1,4 @@
-"""Benchmarks: that they measure in turn, name the slow stage, and say what they found."""
+"""Benchmark suites: how rates are measured, which stage is slow, and what reports say."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_rates_are_of_the_time_between_reports() -> None:
     assert rates(reports) == (5.0, 15.0)
 
 
-def test_reports_of_a_wait_are_no_rates() -> None:
+def test_the_time_of_a_report_without_new_steps_counts_for_the_next_rate() -> None:
     assert rates([{"time_s": float(at), "env_steps": steps} for at, steps in ((0, 0), (2, 0), (4, 400))]) == (100.0,)
 
 
@@ -65,12 +65,12 @@ for number in range(500):
 """
 
 
-def test_a_rate_is_measured_from_the_end_of_an_update_to_that_of_another() -> None:
+def test_a_rate_is_measured_from_the_end_of_one_update_to_the_end_of_another() -> None:
     with Running(CATCH, by=(sys.executable, "-c", LONG_UPDATES, "5")) as run:
         assert [run.rate(seconds) for seconds in (0.4, 1.4)] == [100.0, 100.0]
 
 
-def test_a_rate_of_updates_that_do_not_end_is_refused() -> None:
+def test_a_run_whose_updates_do_not_end_in_the_time_limit_has_no_rate() -> None:
     with (
         Running(CATCH, by=(sys.executable, "-c", LONG_UPDATES, "500"), start_limit_s=3.0) as run,
         pytest.raises(FailedError, match="no update of the run of .*catch.yaml ended in 3 s.*: .*algorithm.horizon"),
@@ -98,7 +98,7 @@ def test_sampling_with_a_server_on_a_gpu_measures_simulators_without_it(monkeypa
     assert asked == [(0, "cpu"), (0, "cpu"), (0, "cpu"), (1, "cuda"), (1, "cuda")]
 
 
-def test_parts_in_turn_add_their_times() -> None:
+def test_the_bound_for_parts_that_take_turns_adds_their_times() -> None:
     assert bound([100.0, 100.0]) == pytest.approx(50.0)
     assert bound([4000.0]) == pytest.approx(4000.0)
 
@@ -124,7 +124,7 @@ def test_parts_in_turn_add_their_times() -> None:
         ),
     ],
 )
-def test_the_slow_stage_is_that_of_whoever_waits_least(
+def test_the_slow_stage_is_that_of_the_process_that_waits_least(
     wall: dict[str, dict[str, float]], found: tuple[str, str]
 ) -> None:
     assert slow_stage(Reading(1, 1.0, wall, {})) == found
@@ -148,7 +148,7 @@ def test_every_suite_says_in_one_line_what_it_measures() -> None:
         assert 20 < len((suite.load().__doc__ or "").partition("\n")[0]) < 120
 
 
-def test_shapes_fit_one_core_and_many() -> None:
+def test_the_cases_of_suite_sampling_are_valid_topologies_on_one_core_and_on_many() -> None:
     for cores in (1, 2, 64):
         for count, envs, groups in shapes(cores, quick=False):
             load(
@@ -163,7 +163,7 @@ def test_every_way_of_drawing_from_a_replay_is_measured(tmp_path: Path) -> None:
     assert min(stored, *(measure() for measure in measured.values())) > 0
 
 
-def test_a_score_must_be_named() -> None:
+def test_suite_time_to_score_needs_a_score() -> None:
     with pytest.raises(RunError, match="--score"):
         SUITES["time-to-score"].load()(SuiteRequest(CATCH, (), 1, 1.0))
 
@@ -191,7 +191,7 @@ def test_parts_are_measured_alone_with_the_topologys_sizes() -> None:
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
+def test_a_run_that_cannot_start_is_reported_in_one_line_and_leaves_no_folder() -> None:
     run = Running(CATCH, ("env.id=tests.system.environments:CannotBeMade",))
     with pytest.raises(FailedError, match="the ball is at home") as error, run:
         pass
@@ -201,7 +201,7 @@ def test_a_run_that_cannot_start_is_one_line_and_leaves_nothing() -> None:
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-def test_a_rate_with_a_death_in_it_is_refused() -> None:
+def test_a_rate_during_which_a_process_died_is_refused() -> None:
     with Running(CATCH, SMALL) as run, pytest.raises(FailedError, match="lost simulator-1: signal 9"):
         os.kill(run.pids()["simulator-1"], signal.SIGKILL)
         run.read(5.0)
@@ -223,7 +223,7 @@ def test_a_rate_without_learning_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     late = ("algorithm.name=dqn", "replay.learning_starts_steps=1_000_000_000")
     with pytest.raises(FailedError, match="learned nothing .* after 1,000,000,000 of each learner: write a smaller"):
         training(SuiteRequest(CATCH, (*SMALL, *late), 1, 1.0))
-    assert tune.rate(CATCH, (*SMALL, "algorithm.name=dqn", "algorithm.epochs=0"), 1.0) > 0, "it is not to learn"
+    assert tune.rate(CATCH, (*SMALL, "algorithm.name=dqn", "algorithm.epochs=0"), 1.0) > 0, "epochs=0 means no learning"
 
 
 @pytest.mark.system

@@ -1,4 +1,4 @@
-"""Costs that a reading shows predict the rate that was read."""
+"""Costs that are computed from a measured run, and predict its rate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROLES = {name: name.partition("-")[0] for name in WALL}
 READING = Reading(env_steps=4000, seconds=10.0, wall=WALL, cpu={}, roles=ROLES)
 
 
-def test_the_costs_of_a_reading_give_its_rate_again() -> None:
+def test_a_simulation_with_the_costs_of_a_reading_predicts_its_rate() -> None:
     costs = costs_of(READING, WORK, 2.0, REST)
     assert costs.step_s == pytest.approx(2 * 5.0 / 4000)
     assert costs.pass_s == pytest.approx(2.0 / (100 * 5))
@@ -56,7 +56,7 @@ def test_simulators_that_share_a_core_are_not_slower_than_their_work() -> None:
     assert simulate(Scenario(costs=costs, work=WORK, cores=1.0)).env_steps_per_s == pytest.approx(400)
 
 
-def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
+def test_work_without_processor_time_counts_as_waiting_of_the_environment() -> None:
     """Two simulators at work for 7 of 10 s: with a core for 2 s of it, in a queue for one for 1 s, idle for 4 s."""
     cpu, queued = {"simulator-0": 0.2, "simulator-1": 0.2}, {"simulator-0": 0.1, "simulator-1": 0.1}
     costs = costs_of(replace(READING, cpu=cpu, queued=queued), WORK, 2.0, REST)
@@ -65,8 +65,8 @@ def test_what_uses_no_core_is_a_wait_of_the_environment() -> None:
 
 
 @pytest.mark.parametrize(("horizon", "deviation"), [(5, 0.0), (5, 0.1), (1, 0.2)])
-def test_the_deviation_of_updates_is_found_again(horizon: int, deviation: float) -> None:
-    """Times of updates of 50 and of 10 ms, seen each millisecond."""
+def test_the_deviation_of_update_times_is_estimated(horizon: int, deviation: float) -> None:
+    """Updates take 50 or 10 ms, and are seen at the next whole millisecond."""
     work = Work(horizon=horizon, simulators=SimulatorsSection(count=1, envs=1))
     costs = Costs(step_s=0.01, pass_s=0.0, gradient_s=0.0)
     draws = np.random.default_rng(1).normal(1.0, deviation, 2000) * horizon * 0.01
@@ -75,7 +75,7 @@ def test_the_deviation_of_updates_is_found_again(horizon: int, deviation: float)
     assert deviation_of([0.0, 1.0], costs, work) == 0.0
 
 
-def test_nothing_that_was_learned_gives_no_costs() -> None:
+def test_a_reading_without_an_update_gives_no_costs() -> None:
     with pytest.raises(RunError, match="no update ended .* larger --seconds"):
         costs_of(Reading(env_steps=0, seconds=1.0, wall={}, cpu={}), WORK, 2.0, REST)
 
@@ -94,7 +94,7 @@ def run_of(folder: Path, rows: list[dict[str, float]], epochs: int = 1, evaluato
     return write_run(folder, topology="\n".join(sections) + "\n", rows=rows)
 
 
-def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:
+def test_a_simulation_with_the_costs_of_a_run_predicts_its_rate(tmp_path: Path) -> None:
     shares = {"simulate": 1.0 / 3, "infer": 0.4 / 3, "learn": 0.2 / 3, "copy": 0.02 / 3, "publish": 0.02 / 3}
     row = {f"share_{name}": share for name, share in shares.items()}
     row |= {"share_wait": 1 - sum(shares.values()), "env_steps_per_s": 400.0}
@@ -104,8 +104,8 @@ def test_the_reports_of_a_run_give_its_rate_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("playing", [0.0, 1.0])
-def test_the_play_of_an_evaluator_is_no_cost_of_the_simulators(playing: float, tmp_path: Path) -> None:
-    """Two simulators, a trainer and an evaluator, which plays or waits the whole time."""
+def test_games_of_an_evaluator_do_not_count_as_cost_of_the_simulators(playing: float, tmp_path: Path) -> None:
+    """Two simulators, a trainer, and an evaluator that plays or waits the whole time."""
     spent = {"simulate": 1.0 + playing, "infer": 0.4, "learn": 0.2, "copy": 0.02, "publish": 0.02}
     row = {f"share_{name}": seconds / 4 for name, seconds in spent.items()}
     row |= {"share_wait": 1 - sum(row.values()), "simulation_limit_share": 0.5, "env_steps_per_s": 400.0}

@@ -1,4 +1,4 @@
-"""The table of 49 Atari games against itself, and what the suite ``games`` says of run folders."""
+"""The table of 49 Atari games, and what the suite ``games`` reports about run folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_run(path: Path, env_id: str, evaluated: Sequence[float] = (), trained: 
     return write_run(path, topology=f"env: {{id: {env_id}}}\n", rows=[row], events=events).path
 
 
-def test_every_row_agrees_with_the_percents_printed_beside_it() -> None:
+def test_the_scores_of_every_row_give_the_percents_printed_in_the_table() -> None:
     assert len(games()) == 49
     for row in games().values():
         assert f"{row.percent(row.dqn):.1f}" == f"{row.dqn_percent:.1f}", row
@@ -35,7 +35,7 @@ def test_every_row_agrees_with_the_percents_printed_beside_it() -> None:
         assert (row.percent(row.random), row.percent(row.human)) == pytest.approx((0.0, 100.0))
 
 
-def test_every_game_is_one_that_can_be_run() -> None:
+def test_every_game_of_the_table_exists_in_ale_py() -> None:
     assert games().keys() <= ids().keys()
     named = {"MsPacman": "Ms. Pacman", "Qbert": "Q*Bert", "UpNDown": "Up and Down", "Hero": "H.E.R.O."}
     assert all(games()[f"ALE/{env}-v5"].game == game for env, game in named.items())
@@ -44,7 +44,7 @@ def test_every_game_is_one_that_can_be_run() -> None:
     assert (breakout.dqn_std, breakout.fast_dqn_std) == (26.9, 95.1)
 
 
-def test_runs_are_told_by_best_and_last_evaluation_and_each_game_counts_once(tmp_path: Path) -> None:
+def test_runs_are_reported_by_best_and_last_evaluation_and_each_game_counts_once(tmp_path: Path) -> None:
     folders = [
         make_run(tmp_path / "a", "ALE/Pong-v5", [-20.7, 9.3, 3.3]),  # 0, 100 and 80 percent
         make_run(tmp_path / "b", "ALE/Pong-v5", [-5.7]),  # 50
@@ -69,7 +69,7 @@ def test_runs_are_told_by_best_and_last_evaluation_and_each_game_counts_once(tmp
 
 
 def make_seeds(folder: Path, algorithm: str, scores: Mapping[str, Sequence[float]]) -> list[Path]:
-    """A run for each score and game, of settings that differ in the algorithm, the seed and the game alone."""
+    """Make a run for each score; the settings differ only in the algorithm, the seed and the game."""
     folders = []
     for game, of_game in scores.items():
         for seed, score in enumerate(of_game, start=1):
@@ -81,7 +81,7 @@ def make_seeds(folder: Path, algorithm: str, scores: Mapping[str, Sequence[float
 
 
 def test_variants_are_compared_over_games_and_seeds(tmp_path: Path) -> None:
-    """In percent of a human's: Pong's human is at 9.3, random at -20.7, Freeway's at 29.6 and 0."""
+    """Scores of a human and of random play, which are 100 and 0 percent: Pong 9.3 and -20.7, Freeway 29.6 and 0."""
     ppo = make_seeds(tmp_path, "ppo", {"Pong": [9.3, 9.3], "Freeway": [29.6, 14.8]})  # 100 100, 100 50
     dqn = make_seeds(tmp_path, "a2c", {"Pong": [-5.7, 9.3]})  # 50 100
     told = json.loads(ask("bench", "games", *ppo, *dqn, "--json").stdout)
@@ -103,7 +103,7 @@ def test_the_picture_has_each_run_and_the_profile_of_each_variant(tmp_path: Path
     assert (tmp_path / "out" / "games.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_names_all_runs_with_a_score_in_such_a_game_are_told(tmp_path: Path) -> None:
+def test_without_names_all_runs_with_a_score_in_a_game_of_the_table_are_reported(tmp_path: Path) -> None:
     assert "no run in runs/ has a score" in refused("bench", "games")
     make_run(tmp_path / "runs" / "cart", "CartPole-v1", [500.0])
     make_run(tmp_path / "runs" / "young", "ALE/Pong-v5", trained=None)
@@ -112,7 +112,7 @@ def test_without_names_all_runs_with_a_score_in_such_a_game_are_told(tmp_path: P
     assert [run["run"] for run in json.loads(ask("bench", "games", "--json").stdout)["runs"]] == ["pong"]
 
 
-def test_what_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_run_without_a_score_in_a_game_of_the_table_is_refused_in_one_line(tmp_path: Path) -> None:
     cart = make_run(tmp_path / "cart", "CartPole-v1", [500.0])
     assert "cart plays CartPole-v1, which is not one of the table's 49 games; leave this run out" in refused(
         "bench", "games", cart

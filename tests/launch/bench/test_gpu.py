@@ -1,4 +1,4 @@
-"""The suite gpu: its cases are topologies that can be run, on as many cores as there are."""
+"""The suite ``gpu``: each case is a valid topology for the number of cores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_missing_gpu_and_an_unknown_part_or_device_are_refused(monkeypatch: py
         measure(SuiteRequest("", (), 1, 1.0))
 
 
-def test_what_is_confined_runs_on_so_many_cores_and_afterwards_on_all() -> None:
+def test_confined_processes_run_on_so_many_cores_and_later_ones_on_all() -> None:
     before = os.sched_getaffinity(0)
     with confined(1):
         told = subprocess.run(

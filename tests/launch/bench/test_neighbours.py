@@ -1,4 +1,4 @@
-"""The suite neighbours: its table, what it puts beside a program, and one real rollout."""
+"""The suite ``neighbours``: its table, its busy processes and quotas, and one real measurement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from launch.bench.neighbours import ALONE, BESIDE, EVALUATED, OURS, RATIONED, ta
 from launch.errors import FailedError
 from launch.machine.cgroups import Cgroup, quota
 
-suite = import_module("launch.bench.neighbours")  # its package has the suite under that name
+suite = import_module("launch.bench.neighbours")
 PAAC = shipped("atari/paac.yaml")
 SMALL = ("simulators.count=1", "simulators.envs=4", "trainer.threads=1")
 
@@ -32,7 +32,7 @@ def may_ration() -> bool:
         return False
 
 
-def test_shares_are_of_the_median_report_alone() -> None:
+def test_shares_are_relative_to_the_median_rate_without_neighbours() -> None:
     seen = {
         (OURS, ALONE): [1000.0, 900.0, 2000.0],
         (OURS, "strangers"): [500.0, 100.0, 800.0],
@@ -49,7 +49,7 @@ def test_shares_are_of_the_median_report_alone() -> None:
     ]
 
 
-def test_busy_loops_compute_as_nice_as_asked_and_end_with_an_error() -> None:
+def test_busy_loops_have_the_given_nice_value_and_end_if_their_block_fails() -> None:
     with pytest.raises(RuntimeError), busy(2, 19) as pids:
         loops = [psutil.Process(pid) for pid in pids]
         while not all(loop.cpu_times().user > 0.05 for loop in loops):
@@ -71,7 +71,7 @@ def test_a_loop_ends_when_its_parent_is_killed() -> None:
 
 
 @pytest.mark.skipif(not may_ration(), reason="no control group can be made here")
-def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had() -> None:
+def test_rationed_sets_the_quota_of_this_process_and_restores_the_earlier_one() -> None:
     before = quota()
     with pytest.raises(RuntimeError), rationed(0.75) as folder:
         found = quota()
@@ -82,7 +82,7 @@ def test_under_a_quota_this_process_has_so_many_cores_and_afterwards_what_it_had
     assert not folder.exists()
 
 
-def test_where_no_group_can_be_made_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rationed_says_why_no_control_group_can_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     beside = import_module("launch.bench.beside")
     monkeypatch.setattr(beside, "groups", list)
     with pytest.raises(FailedError, match="no cgroup hierarchy with the cpu controller"), rationed(1.5):

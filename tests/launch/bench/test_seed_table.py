@@ -1,4 +1,4 @@
-"""The table of seeds: written before the first run, continued, refused to another command, honest about failures."""
+"""The table of seeds: it is written before the first run, continued by the same command, and shows failed runs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_another_question_or_other_seeds_are_refused(
     assert (tmp_path / FILE).read_bytes() == before
 
 
-def test_another_content_of_the_file_is_refused_and_has_another_default_folder(
+def test_a_changed_topology_is_refused_in_the_same_folder_and_has_another_default_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,7 +109,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["0", "1001", "", "a", "1,1", "-1,2", f"{LARGEST_SEED + 1},", "1.5"])
-def test_what_are_no_seeds_is_refused(wanted: str) -> None:
+def test_invalid_seeds_are_refused(wanted: str) -> None:
     with pytest.raises(RunError, match="the number of seeds to draw, from 1 to 1000"):
         read_seeds(wanted)
 
@@ -118,7 +118,7 @@ def test_seeds_are_a_number_or_a_list() -> None:
     assert (read_seeds("10"), read_seeds("7,"), read_seeds("4711, 11")) == (10, [7], [4711, 11])
 
 
-def test_a_run_that_did_not_come_there_counts_as_the_longest(tmp_path: Path) -> None:
+def test_a_run_that_did_not_reach_the_score_counts_as_the_longest(tmp_path: Path) -> None:
     table = open_table(tmp_path, QUESTION, "1,2,3,4")
     table.runs += [SeedRun(seed=1, reached=at(3.0, 500)), SeedRun(seed=2, error="out of memory")]
     table.runs += [SeedRun(seed=3, reached=at(5.0, 900))]

@@ -1,4 +1,4 @@
-"""The suite ``zoo``: its rows, its verdicts, and that an interrupted command repeats nothing that has ended."""
+"""The suite ``zoo``: its rows, its verdicts, and that a restarted command repeats no run that has ended."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_verdict_follows_from_the_interval(found: Interval, said: str) -> No
     assert zoo.verdict(found, 7.0) == said
 
 
-def test_seeds_stay_and_more_are_added(tmp_path: Path) -> None:
+def test_the_seeds_of_a_row_are_kept_when_more_are_asked_for(tmp_path: Path) -> None:
     folder = RowFolder(CATCH, tmp_path)
     folder.prepare("2", 1)
     first = folder.seeds
@@ -78,7 +78,7 @@ def test_the_folder_of_a_row_is_no_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, ...] = ()) -> RowFolder:
-    """The files of a row whose runs have ended, with these scores; None: the run has failed; ``also``: other seeds."""
+    """Write a row of ended runs. ``scores``: of each seed, None if its run failed; ``also``: seeds without a run."""
     made = RowFolder(CATCH, folder)
     made.prepare(f"{','.join(map(str, [*scores, *also]))},", 1)
     (folder / "runs").mkdir()
@@ -94,7 +94,7 @@ def ended_runs(folder: Path, scores: dict[int, float | None], also: tuple[int, .
     return made
 
 
-def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> None:
+def test_the_table_shows_the_worst_seed_and_every_failure(tmp_path: Path) -> None:
     good = ended_runs(tmp_path / "good", {1: 0.9, 2: 0.7, 3: 0.8})
     bad = ended_runs(tmp_path / "bad", {1: 0.9, 2: None})
     begun = ended_runs(tmp_path / "begun", {1: 0.9, 2: 0.8}, also=(3,))
@@ -124,13 +124,13 @@ def test_the_table_tells_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
     assert made.figures["zoo"][0]["runs"][1] == {"seed": 2, "score": 0.7, "minutes": 1.0, "error": ""}
 
 
-def test_a_table_of_one_seed_each_judges_nothing(tmp_path: Path) -> None:
+def test_a_table_of_one_seed_each_has_no_verdicts(tmp_path: Path) -> None:
     made = zoo.report([ended_runs(tmp_path / "alone", {1: 0.9})])
     assert made.rows[0][-1] == "one seed"
     assert not [note for note in made.notes if "at or above the table" in note]
 
 
-def test_wrong_words_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_rows_and_options_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RunError, match=r"zoo has no row 'cartpole-pp'; did you mean cartpole-ppo\?"):
         zoo.zoo(SuiteRequest("", (), 1, 1.0, names=("cartpole-pp",)))
@@ -141,7 +141,7 @@ def test_wrong_words_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.mark.system
 @pytest.mark.timeout(300)
-def test_what_is_killed_or_interrupted_goes_on_and_each_run_is_done_once(tmp_path: Path) -> None:
+def test_a_killed_or_interrupted_zoo_is_continued_and_does_each_run_once(tmp_path: Path) -> None:
     columns = ZooRow.__struct_fields__
     values = ",".join(str(getattr(CATCH, column)) for column in columns)
     (tmp_path / "zoo.csv").write_text(f"{','.join(columns)}\n{values}\n")
@@ -166,7 +166,7 @@ def test_what_is_killed_or_interrupted_goes_on_and_each_run_is_done_once(tmp_pat
         else:
             process.send_signal(sent)
         process.wait(60)
-        with state.open() as file:  # the sweep of a command that was killed saves its runs first
+        with state.open() as file:  # the sweep of a killed command first saves its runs
             fcntl.flock(file, fcntl.LOCK_SH)
     done = subprocess.run(
         [sys.executable, "-c", COMMAND], cwd=tmp_path, env=environment, capture_output=True, text=True

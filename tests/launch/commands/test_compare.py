@@ -1,4 +1,4 @@
-"""``actorlearn compare``: which seeds are set side by side, what is printed of them, and who is refused."""
+"""``actorlearn compare``: how runs are grouped, what is printed, and which runs are left out or refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_groups_are_printed_the_better_one_first_with_a_picture(tmp_path: Path) 
     assert "algorithm.name=a2c, 3 runs: last IQM 5.932 (" in (tmp_path / "seeds.svg").read_text()
 
 
-def test_programs_get_every_number() -> None:
+def test_the_option_json_prints_every_number() -> None:
     answer = json.loads(ask("compare", *ENDS_BY_NAME, "--json", "--y", "loss").output)
     assert (answer["column"], answer["env_steps"]) == ("loss", 101.0)
     best, other = answer["groups"]
@@ -54,7 +54,7 @@ def test_programs_get_every_number() -> None:
     assert best["deviation"] == pytest.approx(np.std(best["last"], ddof=1))
 
 
-def test_one_group_and_one_run_need_no_test() -> None:
+def test_one_group_or_one_run_is_printed_without_a_p_value() -> None:
     assert "all runs" in ask("compare", "ppo-1", "ppo-2").output
     alone = ask("compare", "ppo-1")
     assert "p:" not in alone.output and "–" in alone.output
@@ -72,8 +72,8 @@ def test_a_single_run_has_no_interval() -> None:
 
 
 @pytest.mark.parametrize("differing", [5, 9])
-def test_groups_that_differ_in_many_keys_have_names_of_their_own(runs: Path, differing: int) -> None:
-    """The first keys, by which a group is named, are the same in two of the groups."""
+def test_groups_that_differ_in_many_keys_have_different_names(runs: Path, differing: int) -> None:
+    """The first keys, which give a group its name, are the same in two of the groups."""
     for number, rate in enumerate((0.1, 0.2, 0.2)):
         make_run(runs / f"many-{number}", "ppo", 1, [(10, 0.0), (100, float(number))])
         keys = "".join(f"key_{key}: {rate}\n" for key in range(differing))
@@ -85,7 +85,7 @@ def test_groups_that_differ_in_many_keys_have_names_of_their_own(runs: Path, dif
     assert "z_0=1" in names[1] and "z_0=2" in names[0]
 
 
-def test_groups_without_a_key_in_common_that_differs_are_named_by_a_run(runs: Path) -> None:
+def test_groups_that_no_common_key_tells_apart_are_named_by_a_run(runs: Path) -> None:
     for name, extra in (("first", "x: 1\ny: 1\n"), ("second", "x: 2\nz: 1\n"), ("third", "y: 2\nz: 2\n")):
         make_run(runs / name, "ppo", 1, [(10, 0.0), (100, 1.0)])
         with (runs / name / "topology.yaml").open("a") as file:
@@ -94,7 +94,7 @@ def test_groups_without_a_key_in_common_that_differs_are_named_by_a_run(runs: Pa
     assert [f"all runs ({name})" in output for name in ("first", "second", "third")] == [True] * 3
 
 
-def test_a_run_that_was_resumed_counts_as_it_went_on(runs: Path) -> None:
+def test_reports_that_a_resume_has_undone_do_not_count(runs: Path) -> None:
     make_run(runs / "back", "ppo", 4, [(10, 0.0), (90, 50.0), (60, 1.0), (101, 2.0)])
     assert json.loads(ask("compare", "back", "--json").output)["groups"][0]["last"] == [2.0]
 
@@ -111,14 +111,14 @@ def test_a_run_without_a_report_is_left_out_with_a_line(runs: Path) -> None:
 
 
 def make_sweeps(runs: Path) -> None:
-    """Two sweeps with a run of the same name, keys and seed; the second one went on for longer."""
+    """Make two sweeps that have a run of the same name, keys and seed; the run of the second went on for longer."""
     make_run(runs / "sw" / "sw-0-s1", "dqn", 1, [(10, 0.0), (90, 4.0)])
     make_run(runs / "sw" / "sw-0-s2", "dqn", 2, [(10, 0.0), (110, 5.0)])
     make_run(runs / "sw2" / "sw-0-s1", "dqn", 1, [(12, 0.2), (110, 6.0)])
 
 
-def test_a_seed_that_stands_twice_counts_once(runs: Path) -> None:
-    """Such runs are no independent evidence: as a rule they learned the same weights."""
+def test_of_two_runs_with_equal_keys_and_seed_only_one_counts(runs: Path) -> None:
+    """Such runs are not independent: most of them learned the same weights."""
     make_sweeps(runs)
     reason = "left out: runs/sw/sw-0-s1: has the keys and the seed 1 of runs/sw2/sw-0-s1, so it is not independent"
     lines = ask("compare", "sw", "ppo-1", "ppo-2").output.splitlines()
@@ -148,7 +148,7 @@ def test_runs_of_equal_names_are_told_apart_by_their_folders(runs: Path, command
 
 
 @pytest.mark.parametrize("command", ["plot", "compare", "report"])
-def test_what_a_shell_pattern_matches_besides_runs_is_left_out_with_a_line(runs: Path, command: str) -> None:
+def test_files_beside_runs_that_a_shell_pattern_matches_are_left_out_with_a_line(runs: Path, command: str) -> None:
     """A sweep writes the output of each run beside the folder of the run."""
     make_sweeps(runs)
     (runs / "sw" / "sw-0-s1.log").touch()
@@ -169,7 +169,7 @@ def test_runs_of_several_environments_are_compared_with_a_warning(runs: Path) ->
 
 
 @pytest.mark.parametrize("command", ["plot", "compare", "report"])
-def test_the_runs_that_a_beginning_means_are_named_in_one_line(command: str) -> None:
+def test_the_runs_whose_names_begin_with_a_given_word_are_listed_in_one_line(command: str) -> None:
     lines = ask(command, "ppo").output.splitlines()
     assert lines[0].startswith("3 runs: ") and sorted(lines[0][8:].split(", ")) == ["ppo-1", "ppo-2", "ppo-3"]
     (newest,) = ask(command, "newest").output.splitlines()[:1]
@@ -187,7 +187,7 @@ def test_plot_and_report_say_where_they_write_if_no_file_is_named(runs: Path, tm
         assert (tmp_path / name).is_file()
 
 
-def test_what_cannot_be_compared_is_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused_in_one_line(runs: Path, tmp_path: Path) -> None:
     assert refused("compare", "ppo-1", "runs/ppo-1") == "ppo-1 is given twice: name each run once"
     make_run(runs / "late", "ppo", 5, [(500, 0.0), (600, 1.0)])
     assert "no steps in common" in refused("compare", "ppo-1", "late")

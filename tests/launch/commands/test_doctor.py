@@ -1,4 +1,4 @@
-"""``actorlearn doctor``: findings on this machine, with what libraries and the scheduler answer written by the test."""
+"""``actorlearn doctor``: findings on this machine, with fake answers of libraries and of the scheduler."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.launch.asking import ask
 from tests.packages import installed
 
 ANSWERS: dict[str, Any] = {"scheduling": [True, True, True], "zmq": [[4, 3, 5], "27.0"], "torch": ["9.9", ["GPU A"]]}
-"""By the library that a child process is asked about."""
+"""Answers of child processes, by the library that each is asked about."""
 
 
 @pytest.fixture(autouse=True)
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Answers that are given in place of child processes; one that is an exception is raised."""
+    """Answers in place of those of child processes, for tests to change; an exception is raised."""
     known = dict(ANSWERS)
 
     def answer(command: Sequence[str], _limit_s: float) -> Any:
@@ -39,11 +39,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def findings() -> dict[str, doctor.Finding]:
-    """Everything doctor finds, by what was looked at."""
+    """All findings of doctor, by their ``what``."""
     return {finding.what: finding for finding in doctor.examine()}
 
 
-def test_every_registry_is_listed_and_what_cannot_be_loaded_is_told(
+def test_every_registry_is_listed_and_an_entry_that_cannot_be_loaded_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entries = "a2c = actorlearn.algorithms.specs.a2c:SPEC\nbroken = nowhere.at_all:SPEC\n"
@@ -59,7 +59,7 @@ def test_every_registry_is_listed_and_what_cannot_be_loaded_is_told(
     assert found["algorithm broken"].verdict == doctor.WARN and "strange-rl" in found["algorithm broken"].way_out
 
 
-def test_it_fails_only_on_what_would_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_fails_only_if_a_finding_would_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = [doctor.Finding("cores", "1", doctor.WARN, "allow two"), doctor.Finding("python", "3.11")]
     for given, code in ((fine, 0), ([*fine, doctor.Finding("/dev/shm", "0 B", doctor.STOP, "free some")], 1)):
         monkeypatch.setattr(doctor, "examine", lambda given=given: given)
@@ -70,7 +70,7 @@ def test_it_fails_only_on_what_would_stop_a_run(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_in_a_pipe_each_finding_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such output is searched and copied: a path in it must be whole."""
+    """Such output is searched and copied, so no path in it may be broken or cut."""
     path = "/".join(["", *map("folder-{}".format, range(40)), "python"])
     found = [
         doctor.Finding("python", f"3.11 ({path})"),
@@ -86,7 +86,7 @@ def test_in_a_pipe_each_finding_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(line.endswith(" ") for line in lines)
 
 
-def test_everything_is_looked_at() -> None:
+def test_doctor_examines_every_part_of_the_machine() -> None:
     found = findings()
     assert {"python", "platform", "cores", "memory", "/dev/shm", "sockets in", "open files", "processes"} <= set(found)
     assert {"scheduler", "classes", "nice", "autogroup", "libzmq", "energy", "ale-py"} <= set(found)
@@ -104,7 +104,7 @@ def test_everything_is_looked_at() -> None:
         ("6.18", NoAnswerError("exit status 1, no answer"), ["warn"], "cannot be queried: exit status 1"),
     ],
 )
-def test_what_the_scheduler_offers_is_said(
+def test_doctor_reports_the_features_of_the_scheduler(
     release: str,
     answer: Any,
     verdicts: list[str],
@@ -121,7 +121,7 @@ def test_what_the_scheduler_offers_is_said(
 
 
 @pytest.mark.parametrize(("nice", "verdict"), [(0, doctor.OK), (10, doctor.WARN)])
-def test_a_nice_shell_makes_nice_runs(nice: int, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nice_value_above_0_is_a_warning(nice: int, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.nice", lambda _more: nice)
     found = findings()["nice"]
     assert found.verdict == verdict
@@ -161,7 +161,9 @@ def test_a_processor_whose_memory_order_is_not_served_stops_a_run(monkeypatch: p
         (Cores(2, Quota(8.0, Path("/x"), 1)), doctor.OK, "cgroup v1 limits CPU time to 8 cores"),
     ],
 )
-def test_what_a_quota_leaves_is_said(cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_left_by_a_quota_are_shown(
+    cores: Cores, verdict: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Cores, "here", lambda: cores)
     found = findings()["cores"]
     assert found.verdict == verdict
@@ -169,8 +171,8 @@ def test_what_a_quota_leaves_is_said(cores: Cores, verdict: str, said: str, monk
 
 
 @pytest.mark.nightly
-def test_children_that_are_asked_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # what stands in for them
+def test_real_child_processes_answer_the_questions_of_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the fake answers
     found = findings()
     assert [found[what].verdict for what in ("libzmq", "torch")] == [doctor.OK, doctor.OK]
     assert "cannot be asked" not in found["scheduler"].found

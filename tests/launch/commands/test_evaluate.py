@@ -1,4 +1,4 @@
-"""The command `eval`: what it refuses before it looks at a run, and what it saves."""
+"""``actorlearn eval``: what it refuses, and whether it has the run save first."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_a_number_of_games_below_one_is_refused(episodes: int, tmp_path: Path) -
         evaluate.settings(RunFolder(tmp_path, {}), episodes, None, None)
 
 
-def test_recording_without_its_package_is_told_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_without_pyav_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "find_spec", lambda _name: None)
     with pytest.raises(RunError, match=r"--record needs PyAV, .*: pip install 'actorlearn\[video\]'"):
         evaluate.evaluate("no-such-run", None, None, None, record=True, json=False)
 
 
 def saved_run(tmp_path: Path, **meta: object) -> Path:
-    """The folder of a run with a checkpoint."""
+    """Make the folder of a run with a checkpoint."""
     folder = make_run(tmp_path, "run", **meta, sockets=str(tmp_path))
     (folder / "topology.yaml").write_text(
         "env: {id: CartPole-v1}\nalgorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
@@ -39,7 +39,7 @@ def saved_run(tmp_path: Path, **meta: object) -> Path:
     return folder
 
 
-def test_a_run_of_a_gpu_is_recorded_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_a_gpu_is_recorded_on_a_machine_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     folder = saved_run(tmp_path)
     with (folder / "topology.yaml").open("a") as topology:
@@ -49,9 +49,7 @@ def test_a_run_of_a_gpu_is_recorded_where_there_is_none(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("content", ["{", None])
-def test_saved_shapes_that_are_damaged_or_missing_are_one_line_with_a_remedy(
-    content: str | None, tmp_path: Path
-) -> None:
+def test_a_damaged_or_missing_policy_file_is_one_line_with_a_remedy(content: str | None, tmp_path: Path) -> None:
     folder = saved_run(tmp_path)
     (folder / POLICY_FILE).unlink()
     if content is not None:
@@ -61,7 +59,7 @@ def test_saved_shapes_that_are_damaged_or_missing_are_one_line_with_a_remedy(
 
 
 @pytest.mark.parametrize("ends", ["before", "meanwhile"])
-def test_a_run_that_has_ended_is_played_without_a_save(
+def test_a_run_that_has_ended_is_evaluated_without_a_save(
     ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with subprocess.Popen(["sleep", "2"]) as supervisor:
@@ -72,7 +70,7 @@ def test_a_run_that_has_ended_is_played_without_a_save(
 
 
 @pytest.mark.parametrize("phases", [["scoring"], ["draining", "draining", "scoring"], ["draining", ""], ["running"]])
-def test_a_run_that_is_ending_is_played_when_its_trainers_have_saved(
+def test_a_run_that_is_ending_is_evaluated_when_its_trainers_have_saved(
     phases: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = iter(phases)

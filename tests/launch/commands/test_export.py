@@ -1,4 +1,4 @@
-"""The command `export`: what it refuses before it writes anything, and what its card says."""
+"""``actorlearn export``: what it refuses before it writes anything, and what its model card says."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ LIVES = [Life(None, KEYS, META)]
 
 
 def metadata(text: str) -> Any:
-    """The head of a card, as the Hugging Face Hub reads it."""
+    """Return the head of a model card, as the Hugging Face Hub reads it."""
     return yaml.safe_load(text.split("---\n")[1])
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_an_output_folder_that_exists_is_refused_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("kept")
     with pytest.raises(RunError, match="--output .*out: already exists; name a new folder"):
@@ -68,7 +68,7 @@ def test_a_learner_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", ["newest", 20])
 def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path) -> None:
-    """The learner left the run long ago, so `eval` would leave it out, and the first has no checkpoint of its steps."""
+    """Learner 1 left the run long ago, so `eval` would leave it out; learner 0 has no checkpoint of its steps."""
     folder = make_run(tmp_path, "run")
     (folder / "topology.yaml").write_text(
         "env: {id: CartPole-v1}\nmode: gossip\nlearners: {count: 2}\ncheckpoint: {every_steps: 10}\n"
@@ -102,7 +102,7 @@ def test_learners_in_step_that_went_on_without_the_first_are_exported_evaluated_
         evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=7)
 
 
-def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnxruntime_export_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "find_spec", lambda name: None if name == "onnxruntime" else object())
     said = r"policy.onnx needs onnxruntime, which is not installed: pip install 'actorlearn\[onnx\]', or .* --weights"
     run = str(make_run(tmp_path, "run"))
@@ -113,7 +113,7 @@ def test_onnx_without_its_packages_is_told_how_to_install_them(tmp_path: Path, m
     assert not (tmp_path / "out").exists()
 
 
-def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> None:
+def test_a_card_describes_the_policy_its_score_and_how_to_train_it_again() -> None:
     text = card(VIEW, LIVES, TOLD, SCORED, FILES)
     assert "resumed" not in text
     for part in (
@@ -132,7 +132,7 @@ def test_a_card_says_what_it_is_how_well_it_plays_and_how_to_have_it_again() -> 
     assert result["dataset"] == {"name": "CartPole-v1", "type": "CartPole-v1"}
 
 
-def test_a_card_claims_nothing_that_is_not_there() -> None:
+def test_a_card_omits_what_is_unknown() -> None:
     unmade = {
         **TOLD,
         "not_made": "environments of kind atari are made by actorlearn",
@@ -172,7 +172,7 @@ def test_a_card_says_what_the_players_environment_needs() -> None:
 
 
 def test_a_card_lists_the_keys_that_each_resume_has_changed() -> None:
-    """Keys of lives after the checkpoint are no keys of its training, but the policy plays with their environment."""
+    """Keys that changed after the checkpoint did not train it, but the policy plays in their environment."""
     faster = {**KEYS, "seed": 4, "optimizer": {"learning_rate": 0.001}}
     now = {**faster, "seed": 9, "env": {**KEYS["env"], "time_limit_steps": 50}}
     lives = [Life(None, faster, META), Life(7_000, faster, {}), Life(8_000, {**faster, "seed": 5}, META)]

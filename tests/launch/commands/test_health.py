@@ -1,4 +1,4 @@
-"""``actorlearn health`` on run folders: what rules say over a finished run."""
+"""``actorlearn health``: what the health rules find in the reports of a run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def run_of(folder: Path, dead: list[float]) -> str:
     return str(write_run(folder, topology=yaml.safe_dump(TOPOLOGY), rows=rows).path)
 
 
-def test_a_healthy_run_is_said_to_be_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_a_healthy_run_health_says_that_no_rule_fired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert health(run_of(tmp_path / "well", [0.1] * 20), json=False) == 0
     assert capsys.readouterr().out == "well: no rule fired in 200 updates\n"
 
 
-def test_it_says_when_learning_was_ill_and_what_to_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_health_says_when_a_rule_fired_and_what_to_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     word = run_of(tmp_path / "ill", [1.0] * 10 + [0.0] * 10)
     assert health(word, json=False) == 0
     first, second = capsys.readouterr().out.splitlines()

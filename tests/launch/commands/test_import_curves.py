@@ -1,4 +1,4 @@
-"""``actorlearn import``: real logs of CleanRL and Stable-Baselines3 become run folders that are read like ours."""
+"""``actorlearn import``: logs of CleanRL and Stable-Baselines3 become run folders that are read like other runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
 
 
 def imported(*arguments: str | Path) -> list[dict[str, Any]]:
-    """What is told of the runs that an import has made."""
+    """Import logs; return what the command prints about each run."""
     result = ask("import", *arguments, "--json")
     assert result.exit_code == 0, result.output
     found: list[dict[str, Any]] = json.loads(result.stdout)["runs"]
     return found
 
 
-def test_a_run_of_cleanrl_says_itself_what_it_is() -> None:
+def test_a_log_of_cleanrl_names_its_environment_algorithm_and_seed() -> None:
     [run] = imported(CLEANRL)
     assert run["folder"] == f"runs/{CLEANRL.name}"
     assert (run["env"], run["algorithm"], run["seed"]) == ({"id": "CartPole-v1"}, {"name": "cleanrl ppo"}, 1)
@@ -42,7 +42,7 @@ def test_a_run_of_cleanrl_says_itself_what_it_is() -> None:
 
 
 def test_scores_of_single_games_become_the_mean_of_the_last_hundred() -> None:
-    """Of one run, Stable-Baselines3 logs the mean and its Monitor the games: both tell the same score."""
+    """Of one run, Stable-Baselines3 logs the mean score, and its Monitor logs each game; both give the same score."""
     [logged] = imported(PPO_1)
     [games] = imported(PPO_1 / "0.monitor.csv", *AS_PPO)
     assert logged[SCORE] == pytest.approx(games[SCORE], abs=1e-3)
@@ -54,8 +54,8 @@ def test_scores_of_single_games_become_the_mean_of_the_last_hundred() -> None:
     assert means == pytest.approx([fmean(scores[: n + 1][-100:]) for n in range(len(scores))])
 
 
-def test_all_logs_of_a_run_tell_one_curve() -> None:
-    """TensorBoard's file has its numbers in single precision, and seconds from its own beginning."""
+def test_all_logs_of_a_run_give_the_same_curve() -> None:
+    """TensorBoard's file has numbers in single precision, and counts seconds from its own first event."""
     [events] = imported(PPO_2 / "events.out.tfevents.0", "--into", "events", *AS_PPO)
     [progress] = imported(PPO_2 / "progress.csv", "--into", "progress", *AS_PPO)
     one, other = (read_curve(find.read(Path(run["folder"]))) for run in (events, progress))  # type: ignore[arg-type]
@@ -102,18 +102,18 @@ def test_imported_runs_are_plotted_and_compared_beside_ours(tmp_path: Path) -> N
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_a_given_algorithm_is_not_that_of_actorlearn(log: Path, program: str) -> None:
-    """A log in a folder without the program's own name: the user names the algorithm as actorlearn does."""
+def test_a_given_algorithm_gets_the_name_of_the_program_that_made_the_log(log: Path, program: str) -> None:
+    """So the runs of another program are never compared as if actorlearn had made them."""
     Path("any.csv").write_text("step,ep_rew_mean\n1,2\n")
     Path("mine").mkdir()
     shutil.copy(log, Path("mine"))
     [run] = imported(Path("mine", log.name), "--env", "CartPole-v1", "--algorithm", "ppo")
     assert run["algorithm"] == {"name": f"{program} ppo"}
     [again] = imported(Path("mine", log.name), *AS_PPO, "--into", "others")
-    assert again["algorithm"] == {"name": "sb3 ppo"}, "a program that the user names is kept"
+    assert again["algorithm"] == {"name": "sb3 ppo"}, "a name with a program is not changed"
 
 
-def test_the_algorithm_of_an_unnamed_program_is_kept_apart() -> None:
+def test_the_algorithm_of_an_unknown_program_is_called_imported() -> None:
     Path("any.csv").write_text("step,ep_rew_mean,exp_name,env_id\n1,2,ppo,CartPole-v1\n")
     [run] = imported("any.csv")
     assert run["algorithm"] == {"name": "imported ppo"}
@@ -129,8 +129,8 @@ def test_stable_baselines3_names_the_algorithm_in_the_name_of_a_folder(kind: str
     assert run["algorithm"] == {"name": "sb3 a2c"}
 
 
-def test_a_history_of_several_runs_is_split_by_who_ran(tmp_path: Path) -> None:
-    """As openrlbenchmark has them: rows of all runs, those without a game in them too."""
+def test_a_table_of_several_runs_is_split_into_runs(tmp_path: Path) -> None:
+    """A table as openrlbenchmark writes it: it has the rows of all runs, and some have no score."""
     rows = ["global_step,_runtime,charts/episodic_return,charts/SPS,env_id,exp_name,seed"]
     for seed in (1, 2):
         rows += [f"{n * 10},{n}.5,{n * seed},100,Breakout-v4,ppo_atari,{seed}" for n in range(1, 5)]
@@ -142,7 +142,7 @@ def test_a_history_of_several_runs_is_split_by_who_ran(tmp_path: Path) -> None:
     assert (second["frames"], second["env"]) == (160, {"id": "ALE/Breakout-v5"})
 
 
-def test_a_column_is_named_and_a_clock_may_be_missing() -> None:
+def test_the_column_of_the_score_can_be_named_and_a_clock_may_be_missing() -> None:
     Path("mine.csv").write_text("step,reward\n1,0.5\n2,nan\n3,0.75\n")
     [run] = imported("mine.csv", "--score", "reward", "--env", "Mine-v0", "--algorithm", "mine", "--seed", "7")
     assert (run["seed"], run["env_steps"], run["time_s"], run[SCORE]) == (7, 3, None, 0.75)
@@ -172,7 +172,7 @@ def test_an_event_file_that_is_cut_short_is_read_as_far_as_it_is_whole() -> None
     assert 0 < run["env_steps"] < 2786
 
 
-def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None:
+def test_a_log_that_cannot_be_imported_is_refused_before_anything_is_written() -> None:
     assert "nowhere: no such file or folder" in refused("import", "nowhere")
     assert "does not contain its environment; give it with --env" in refused("import", PPO_1 / "progress.csv")
     Path("empty").mkdir()
@@ -201,8 +201,8 @@ def test_what_cannot_be_imported_is_refused_before_anything_is_written() -> None
 AS_PPO = ("--env", "CartPole-v1", "--algorithm", "sb3 ppo")
 
 
-def test_numbers_that_are_not_finite_are_none() -> None:
-    """JSON has no NaN: a row with one would be left out by whoever reads it."""
+def test_numbers_that_are_not_finite_count_as_missing() -> None:
+    """JSON has no NaN, so a reader would leave out a row that has one."""
     lines = ["global_step,_runtime,charts/episodic_return,loss,env_id,exp_name,seed"]
     lines += [f"{100 * n},nan,{n},inf,CartPole-v1,ppo,{1.0 + n % 2}" for n in range(4)]
     Path("runs.csv").write_text("\n".join([*lines, "500,1,nan,1,CartPole-v1,ppo,1.0"]))
@@ -262,7 +262,7 @@ def event_files() -> list[bytes]:
 
 
 def recorded(event: bytes) -> bytes:
-    """An event as TensorBoard frames it, with the right sums: damage is found only where the event is decoded."""
+    """Frame an event as TensorBoard does, with right checksums: damage is found only when the event is decoded."""
     from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
     length = len(event).to_bytes(8, "little")
@@ -281,7 +281,7 @@ def events_of(data: bytes) -> list[bytes]:
 
 
 def summary(step: int, number: float, size: int = 1) -> bytes:
-    """An event with one score, whose tensor claims to have ``size`` numbers."""
+    """Make an event with one score, whose tensor claims to have ``size`` numbers."""
     from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
 
     dimension = tensor_shape_pb2.TensorShapeProto.Dim(size=size)
@@ -307,7 +307,7 @@ def test_an_impossible_event_is_refused(event: Any, rule: str) -> None:
 
 
 def hyperparameters(rows: dict[str, str]) -> bytes:
-    """An event with CleanRL's table of hyperparameters."""
+    """Make an event with CleanRL's table of hyperparameters."""
     from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, types_pb2
 
     text = "|param|value|\n|-|-|\n" + "\n".join(f"|{key}|{value}|" for key, value in rows.items())
@@ -332,7 +332,7 @@ def test_hyperparameters_are_read_as_they_were_logged_or_refused() -> None:
 
 @st.composite
 def tables(draw: st.DrawFn, right: list[bytes]) -> bytes:
-    """One of these tables with odd bytes or cells."""
+    """Draw one of these tables with odd bytes or cells."""
     if draw(st.booleans()):
         return draw(edited_bytes(right))
     table = draw(st.sampled_from(right))
@@ -344,7 +344,7 @@ def tables(draw: st.DrawFn, right: list[bytes]) -> bytes:
 
 @st.composite
 def files_of_events(draw: st.DrawFn) -> bytes:
-    """A file of events with odd bytes, or with an odd event."""
+    """Draw a file of events with odd bytes, or with an odd event."""
     whole = event_files()
     if draw(st.booleans()):
         return draw(edited_bytes(whole))

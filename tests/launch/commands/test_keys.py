@@ -1,4 +1,4 @@
-"""``actorlearn keys``: says what to move where, shows no secret, and refuses in one line."""
+"""``actorlearn keys``: it says where to move each file, shows no secret, and refuses in one line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Told = pytest.CaptureFixture[str]
 
 
 def keys(*words: str | Path) -> int:
-    """Exit status of a command."""
+    """Return the exit status of a command."""
     with pytest.raises(SystemExit) as ended:
         app(["keys", *map(str, words)], prog_name="actorlearn")
     return int(ended.value.code or 0)
 
 
-def test_made_listed_and_revoked(tmp_path: Path, capsys: Told) -> None:
+def test_keys_are_made_listed_and_revoked_without_showing_a_secret(tmp_path: Path, capsys: Told) -> None:
     folder = tmp_path / "keys"
     assert keys("new", "--node", "a", "--node", "b", folder) == 0
     said = capsys.readouterr().out
@@ -41,7 +41,7 @@ def test_made_listed_and_revoked(tmp_path: Path, capsys: Told) -> None:
             assert not line.startswith("secret") or line.split()[1] not in said
 
 
-def test_a_head_alone_is_told_how_nodes_are_added(tmp_path: Path, capsys: Told) -> None:
+def test_new_keys_of_a_head_alone_come_with_the_command_that_adds_nodes(tmp_path: Path, capsys: Told) -> None:
     assert keys("new", tmp_path / "keys") == 0
     assert "no node can connect yet: add some with `actorlearn keys new --node NAME" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""The manifest of a run, against the fields that JobSet v1alpha2, Job v1 and Pod v1 have."""
+"""``actorlearn manifest``: its output has the fields of JobSet v1alpha2, Job v1 and Pod v1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.launch.asking import ask
 from tests.sizes import ROOT
 
 DEFINITION = "JOBSET_CRD"
-"""Variable of the environment: the file of JobSet's custom resource definition, 800 kB that are not copied here."""
+"""Environment variable with the path of JobSet's custom resource definition, which is too large (800 kB) to copy."""
 CATCH = ROOT / "configs" / "catch.yaml"
 SEVERAL = ["mode=gossip", "gossip.graph=none", "learners.count=2", "nodes.count=2"]
 NAMES = {"name": str}
@@ -56,11 +56,11 @@ SCHEMAS: dict[str, Any] = {
         },
     },
 }
-"""Fields of each object, those that must be there with a "!"; a set has all the values that a field may have."""
+"""Fields of each object; the name of a required one ends in "!", and a set has all allowed values of a field."""
 
 
 def faults(value: Any, schema: Any, where: str) -> list[str]:
-    """What is wrong with a value."""
+    """Return one line for each place where a value does not fit its schema."""
     if isinstance(schema, type):
         return [] if type(value) is schema else [f"{where}: {value!r} is no {schema.__name__}"]
     if isinstance(schema, set):
@@ -78,7 +78,7 @@ def faults(value: Any, schema: Any, where: str) -> list[str]:
 
 
 def read_openapi(schema: dict[str, Any]) -> Any:
-    """The schema of a custom resource, in the form of those above."""
+    """Return the schema of a custom resource in the form of ``SCHEMAS``."""
     if "enum" in schema:
         return set(schema["enum"])
     if schema.get("type") == "array":
@@ -101,13 +101,13 @@ WAYS = pytest.mark.parametrize("words", [[], ["--claim", "runs", "--secret", "my
 
 
 @WAYS
-def test_the_manifest_has_the_fields_that_there_are(words: list[str]) -> None:
+def test_the_manifest_has_all_required_fields_and_no_unknown_ones(words: list[str]) -> None:
     for each in printed(*words):
         assert faults(each, SCHEMAS[each["kind"]], each["kind"]) == []
 
 
 @WAYS
-def test_the_manifest_is_valid_by_the_definition_of_jobsets_itself(words: list[str]) -> None:
+def test_the_manifest_fits_the_custom_resource_definition_of_jobset(words: list[str]) -> None:
     if DEFINITION not in os.environ:
         pytest.skip(f"{DEFINITION} names no file jobset.x-k8s.io_jobsets.yaml, of kubernetes-sigs/jobset")
     defined = yaml.load(Path(os.environ[DEFINITION]).read_text(), Loader=yaml.CSafeLoader)

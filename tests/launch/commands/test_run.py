@@ -1,4 +1,4 @@
-"""The folder of ``actorlearn run``; its first lines: what is trained, where its files are, and how to watch it."""
+"""``actorlearn run``: the folder that it makes, its first lines, and the display of a resumed run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_runs_that_are_started_in_the_same_second_have_folders_of_their_own(
     monkeypatch.chdir(tmp_path)
     times = iter(["20260102-030405", "20260102-030405", "20260102-030405", "20260102-030406"])
     monkeypatch.setattr(find, "with_time", lambda name: f"{name}-{next(times)}")
-    assert new_folder("cart", None) == Path("runs/cart-20260102-030405")  # still empty: its run is being tried
+    assert new_folder("cart", None) == Path("runs/cart-20260102-030405")  # still empty: the environment is being tried
     assert new_folder("cart", None) == Path("runs/cart-20260102-030406")
     (tmp_path / "own").mkdir()
     assert new_folder("cart", Path("own")) == Path("own")
@@ -77,10 +77,10 @@ def test_the_display_of_a_resumed_run_goes_on_from_its_earlier_lives(
     assert capsys.readouterr().out.splitlines()[-1].startswith(" 1:00:00    280 steps ( 27.3%)")
 
 
-def test_a_resume_reads_only_the_scores_of_earlier_reports_and_its_clock_counts_the_time_for_them(
+def test_a_resume_reads_only_scores_of_earlier_reports_and_its_clock_runs_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The processes of a run with reports of ten days began 22 s later, and its clock stood still as long."""
+    """Formerly, with reports of ten days, processes began 22 s later, and the clock stood still meanwhile."""
     folder = make_run(tmp_path, "cart")
     (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1024\n")
     report = {"episode_return_mean": 1.0, **{f"metric_{number}": 0.123456789 * number for number in range(70)}}

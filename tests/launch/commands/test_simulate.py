@@ -1,4 +1,4 @@
-"""``actorlearn simulate``: what is asked for is predicted from given costs, shown, and written."""
+"""``actorlearn simulate``: what it predicts from given costs, prints and writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def exchanging(topology: str, overrides: list[str], capsys: pytest.CaptureFixtur
     return found
 
 
-def test_a_curve_over_nodes_k_and_servers_is_drawn(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_curves_over_nodes_quorum_and_servers_are_predicted(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
     curves = predicted(topology, ["nodes.count=6"], capsys)["curves"]
     assert [point["at"] for point in curves["nodes"]] == [1, 2, 4, 6]
     assert [point["at"] for point in curves["quorum"]] == [3, 4, 5, 6]
@@ -130,7 +130,7 @@ def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> 
         simulate(topology, FEW, None, 1.0, Path("found.txt"), json=True)
 
 
-def test_given_costs_of_a_gpu_are_used_where_there_is_none(
+def test_given_costs_of_a_gpu_are_used_on_a_machine_without_one(
     topology: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

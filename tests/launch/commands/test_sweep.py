@@ -1,4 +1,4 @@
-"""``sweep`` before any run: what it would do, and which sweeps it does not go on with."""
+"""``actorlearn sweep`` before it starts a run: what --check prints, and which sweeps are refused."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def test_check_says_what_would_be_run_and_starts_nothing(file: Path, capsys: pyt
     assert "runs/rates: 0 ended runs; `actorlearn sweep rates.yaml` continues the sweep" in capsys.readouterr().out
 
 
-def test_one_run_is_not_told_as_several(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_count_of_one_is_printed_in_the_singular(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(TEXT.replace("[0.1, 0.2]", "[0.1]").replace("[1, 2, 3]", "[1]"))
     assert sweep(file, None, check=True, retry=False, json=False) == 0
     assert "ok rates: 1 trial with 1 seed: 1 run; at most" in capsys.readouterr().out
 
 
-def test_check_says_it_to_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_json_if_asked(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep(file, Path("there"), check=True, retry=False, json=True) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["name"], said["folder"], said["at_once"]) == ("rates", "there", 2)
     assert said["trials"] == [{"optimizer.learning_rate": 0.1}, {"optimizer.learning_rate": 0.2}]
 
 
-def test_another_sweep_than_was_begun_is_refused(file: Path) -> None:
+def test_a_sweep_file_or_topology_that_has_changed_since_the_start_is_refused(file: Path) -> None:
     begin(file, Path("there"))
     file.write_text(TEXT.replace("0.2", "0.3"))
     with pytest.raises(
@@ -82,7 +82,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(file: Path) -> None:
 
 
 def test_a_sweep_without_runs_reports_none_of_others(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its report had all runs of runs/."""
+    """Formerly such a report showed all runs of runs/."""
     write_run(Path("runs/unrelated"), [row(1)])
     file.write_text("topology: cart.yaml\n")
     begin(file, Path("runs/rates"))
@@ -95,7 +95,7 @@ def test_a_sweep_without_runs_reports_none_of_others(file: Path, capsys: pytest.
     assert not Path("runs/rates/report.html").exists()
 
 
-def test_what_could_start_no_run_is_said_before_anything_is_made(file: Path) -> None:
+def test_an_engine_that_could_start_no_run_is_refused_before_anything_is_made(file: Path) -> None:
     for check in (True, False):
         with pytest.raises(RunError, match="--engine: 'sssh' must be local, ray, slurm, ssh or package"):
             sweep(file, Path("there"), check=check, retry=False, json=False, engine="sssh")

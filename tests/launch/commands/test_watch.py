@@ -1,4 +1,4 @@
-"""`top` as a person has it: a picture in a terminal of any size, colours only where wished, lines where asked for."""
+"""``actorlearn top`` in a terminal: it fits the size, has colours unless they are unwanted, or prints plain lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sizes import ROOT
 
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
-"""A control sequence of a terminal: its numbers and its letter."""
+"""Matches a control sequence of a terminal; groups: its numbers and its letter."""
 
 
 def row(env_steps: int, score: float) -> dict[str, float]:
@@ -73,9 +73,9 @@ def in_a_terminal(width: int, height: int, *arguments: object, **environment: st
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 20), (132, 43)])
-def test_it_fits_the_terminal_that_it_is_in(ended: Path, width: int, height: int) -> None:
+def test_top_fits_the_size_of_its_terminal(ended: Path, width: int, height: int) -> None:
     said = in_a_terminal(width, height, "top", ended)
-    assert any(letter == "m" for _, letter in ESCAPE.findall(said)), "it has colours"
+    assert any(letter == "m" for _, letter in ESCAPE.findall(said)), "there are no colours"
     lines = ESCAPE.sub("", said).splitlines()
     assert len(lines) < height and max(map(len, lines)) <= width
     text = "\n".join(lines)
@@ -83,7 +83,7 @@ def test_it_fits_the_terminal_that_it_is_in(ended: Path, width: int, height: int
 
 
 @pytest.mark.nightly
-def test_it_has_no_colours_where_none_are_wanted(ended: Path) -> None:
+def test_top_has_no_colours_if_the_variable_no_color_is_set(ended: Path) -> None:
     said = in_a_terminal(80, 24, "top", ended, NO_COLOR="1")
     attributes = {number for numbers, letter in ESCAPE.findall(said) if letter == "m" for number in numbers.split(";")}
     assert not [number for number in attributes if number[:1] in ("3", "4", "9") and len(number) > 1], attributes

@@ -19,7 +19,7 @@ AGAIN = {"kind": "restarted", "process": "simulator-1", "incarnation": 1, "time_
 
 
 def row(number: int, **more: Any) -> dict[str, Any]:
-    """A report every two seconds and 100 steps, in which the score is a thousandth of the steps."""
+    """Make report ``number``: one every two seconds and 100 steps, whose score is a thousandth of the steps."""
     about = {"time_s": 2.0 * number, "env_steps": 100 * number, "episode_return_mean": 0.1 * number}
     return {"time": "2026-01-01T00:00:00.000+00:00", **about, "env_steps_per_s": 50.0, **more}
 
@@ -27,7 +27,7 @@ def row(number: int, **more: Any) -> dict[str, Any]:
 def write_run(
     folder: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]] = (), **meta: Any
 ) -> RunFolder:
-    """Write a run; ``meta`` may make it alive, and have its ``seed`` and ``horizon``."""
+    """Write a run folder; ``meta``: fields of meta.json (those of `me` make the run alive), seed and horizon."""
     seed, horizon = meta.pop("seed", 1), meta.pop("horizon", 5)
     topology = (
         f"name: made\nseed: {seed}\ntotal_steps: 100_000\nenv: {{id: CartPole-v1}}\nalgorithm: {{horizon: {horizon}}}\n"

@@ -1,4 +1,4 @@
-"""Curves of long runs and of runs that grow: points are reports, few, evenly spread, and the newest is among them."""
+"""Curves of long runs and of runs that grow: their points are few evenly spread reports, with the newest one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_curve_is_made_of_reports_and_grows_with_them(tmp_path: Path) -> None:
     assert GrowingCurve(run.path / "metrics.jsonl", "no such metric").points.steps_at(3.0) is None
 
 
-def test_of_a_long_run_a_sample_is_read_with_both_ends(tmp_path: Path) -> None:
+def test_the_curve_of_a_long_run_is_a_sample_with_its_first_and_its_last_report(tmp_path: Path) -> None:
     long = [row(n, **{f"more_{m}": 0.5 for m in range(40)}) for n in range(3000)]
     run = write_run(tmp_path / "run", long)
     curve = GrowingCurve(run.path / "metrics.jsonl", SCORE)
@@ -48,7 +48,7 @@ def test_a_curve_that_grows_for_long_keeps_few_points_evenly(tmp_path: Path) -> 
 
 
 def test_a_single_fall_is_among_the_points_of_all_reports(tmp_path: Path) -> None:
-    """The first report of each interval was kept, so a collapse between two of them was not drawn."""
+    """Formerly only the first report of each interval was kept, so a collapse within one was not drawn."""
     fallen = [row(n, episode_return_mean=-1.0 if n == 6001 else 0.5) for n in range(10_000)]
     run = write_run(tmp_path / "run", fallen)
     read = GrowingCurve(run.path / "metrics.jsonl", SCORE, whole=True)
@@ -72,7 +72,7 @@ def test_points_that_a_restore_took_back_do_not_count_against_steps(tmp_path: Pa
 
 
 def test_a_restore_undoes_points_of_a_metric_that_few_reports_have(tmp_path: Path) -> None:
-    """Points of evaluations between the checkpoint and the next evaluation were kept."""
+    """Formerly evaluations between the checkpoint and the next evaluation were kept."""
     evaluated = [row(n, eval_return_mean=1.0) for n in range(10)]
     run = write_run(tmp_path / "run", [*evaluated, row(5), row(7), row(6)])
     for whole in (False, True):

@@ -1,4 +1,4 @@
-"""The processes of a run by its events, and the graph of them."""
+"""The processes of a run, as its events describe them, and the graph that the desk draws of them."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def test_a_process_dies_comes_back_and_leaves() -> None:
     assert set(states(found, alive=False).values()) == {"exited"}
 
 
-def test_a_supervisor_knows_better_than_events_and_a_new_life_begins_anew() -> None:
+def test_states_from_the_supervisor_replace_those_of_events_and_a_resume_clears_all() -> None:
     found = cast()
     told = [{"name": "trainer", "state": "backoff", "busy": 0.5, "pid": 9}, {"name": "unheard of"}]
     assert states(found, told)["trainer"] == "backoff"
-    assert states(found, None)["trainer"] == "backoff", "as before, where it says nothing"
+    assert states(found, None)["trainer"] == "backoff", "a supervisor that does not answer changes nothing"
     found.note(event("resumed", ""))
     assert states(found) == {}
 
 
-def test_lines_say_what_passes_and_boxes_what_is_wrong() -> None:
+def test_lines_show_rates_and_lags_and_boxes_show_deaths() -> None:
     found = cast(event("ready", "trainer"), event("ready", "simulator-0"), DIED)
     row = {"env_steps_per_s": 1000.0, "policy_lag_mean": 1.5, "env_steps": 640, "updates": 4}
     meta = {"observation_bytes": 1024, "weights_bytes": 16 * 2**20}
@@ -126,7 +126,7 @@ def test_gossip_is_drawn_as_the_edges_of_its_graph(keys: dict[str, Any], edges: 
 
 
 @pytest.mark.parametrize("mode, name", [("sync", "mean of gradients"), ("async", "store of weights")])
-def test_learners_without_servers_exchange_through_a_memory(mode: str, name: str) -> None:
+def test_learners_without_servers_exchange_through_a_box_that_stands_for_memory(mode: str, name: str) -> None:
     drawn = learners(mode, 2)
     (memory,) = [box for box in drawn["boxes"] if box["role"] == "memory"]
     assert memory["name"] == name and memory["processes"] == []

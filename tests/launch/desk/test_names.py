@@ -37,7 +37,7 @@ def test_a_name_that_occurs_once_has_no_part() -> None:
     assert shortest_parts(named) == ["a", "", "b\N{REPLACEMENT CHARACTER}"]
 
 
-def test_runs_and_groups_of_one_name_have_their_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_and_groups_of_one_name_are_shown_with_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find, "living", list)
     for place, horizon in (("first", 5), ("second", 9)):
         write_run(tmp_path / place / "pong", [row(1)], horizon=horizon)

@@ -1,4 +1,4 @@
-"""The report as a file: what is in it, and that nothing else is needed or can run in it."""
+"""The HTML report: it is complete in one file, and no script can run in it except its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launch.errors import RunError
 from tests.launch.desk.folders import row, write_run
 
 
-def test_a_report_has_all_parts_scripts_and_styles_and_names_no_other_place(tmp_path: Path) -> None:
+def test_a_report_contains_all_parts_scripts_and_styles_and_loads_no_other_file(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / f"run-{seed}", [row(n) for n in range(9)], seed=seed) for seed in range(3)]
     text = page(runs, "episode_return_mean")
     scripts = re.findall(r"<script(?: type=\"module\")?>(.*?)</script>", text, re.DOTALL)
@@ -40,12 +40,12 @@ def test_no_name_is_defined_twice_in_the_script_of_a_report(tmp_path: Path) -> N
     assert sorted(names) == sorted(set(names))
 
 
-def test_what_a_run_is_called_is_never_markup(tmp_path: Path) -> None:
+def test_text_of_a_run_is_never_markup(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(1)], [{"kind": "warned", "cause": "</script><script>alert(1)</script>"}])
     assert "</script><script>alert" not in page([run], "episode_return_mean")
 
 
-def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path: Path) -> None:
+def test_a_report_contains_small_films_and_refuses_a_metric_that_no_run_has(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(1)])
     folder = run.path / "films" / "000000000100"
     folder.mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_small_films_are_in_it_and_a_metric_that_no_run_has_is_refused(tmp_path:
 
 
 def test_a_metric_whose_newest_values_are_missing_is_drawn(tmp_path: Path) -> None:
-    """Such as the loss of a run that has diverged; no run had it, as the newest report alone was asked."""
+    """For example the loss of a diverged run. Formerly only the newest report was read, so no run had the metric."""
     run = write_run(tmp_path / "run", [row(n, loss=1.0 if n < 290 else None) for n in range(300)])
     left = write_run(tmp_path / "left", [row(0, entropy=0.5), *(row(n) for n in range(1, 9))])
     text = page([run, left], "loss")
@@ -70,7 +70,7 @@ def test_a_metric_whose_newest_values_are_missing_is_drawn(tmp_path: Path) -> No
         page([run], "los")
 
 
-def test_a_report_of_no_runs_has_none_of_the_folder_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_of_no_runs_shows_none_of_the_folder_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_run(Path("runs/unrelated"), [row(1)])
     text = page([], "episode_return_mean")

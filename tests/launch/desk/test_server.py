@@ -1,4 +1,4 @@
-"""The web server of the desk without a browser: who is let in, what is answered, what comes over a stream."""
+"""The web server of the desk, without a browser: access, answers, and streams of changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN = "a-token"
 
 
 class Asked:
-    """A desk in a thread."""
+    """A desk whose server runs in a thread, with a client."""
 
     def __init__(self, folder: Path, changes: bool) -> None:
         self.listening = server.listen(0)
@@ -71,7 +71,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
         asked.end()
 
 
-def test_who_has_no_token_or_another_host_is_refused(start: Any) -> None:
+def test_a_request_without_the_token_or_for_another_host_is_refused(start: Any) -> None:
     desk = start()
     for path in ("/", "/stream", "/page/desk.js", "/films/x/1/best.mp4", "/?token=wrong", "/nowhere"):
         assert desk.status(path) == 403
@@ -89,7 +89,7 @@ def test_who_has_no_token_or_another_host_is_refused(start: Any) -> None:
     assert desk.status("/films/x/1/best.mp4", **known) == 404
 
 
-def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(start: Any, tmp_path: Path) -> None:
+def test_a_run_is_changed_only_if_changes_are_allowed_and_only_by_the_page(start: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(1)])
     reading, changing = start(), start(changes=True)
     path = f"/runs/{id_of(run)}/stop?token={TOKEN}"
@@ -101,7 +101,7 @@ def test_nothing_is_changed_unless_that_is_allowed_and_asked_for_by_the_page(sta
         wrong = changing.ask(path, "POST", f'{{"simulators": {number}}}', Origin=own)
         assert wrong.status == 400 and "simulators" in json.loads(wrong.read())["text"]
     refused = json.loads(changing.ask(path, "POST", "{}", Origin=own).read())
-    assert refused["ok"] is False and "run" in refused["text"], "it is not alive: no supervisor answers"
+    assert refused["ok"] is False and "run" in refused["text"], "the run is not alive, so no supervisor answers"
     assert changing.status(f"/runs/{id_of(run)}/kill?token={TOKEN}", "POST", "{}", Origin=own) == 404
     long = changing.ask(path, "POST", json.dumps({"names": ["x" * server.MOST_BODY]}), Origin=own)
     assert long.status == 413 and "10,000 bytes" in json.loads(long.read())["text"]
@@ -127,7 +127,7 @@ def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(
         file.write(json.dumps(row(3)) + "\n")
     assert next_with(f"curve/{id_of(run)}")["metrics"]["episode_return_mean"]["by_steps"][0][-1] == 300
     while next_with(f"run/{id_of(run)}/head")["progress"] != "300 of 100,000 steps":
-        pass  # a look from before may still be on its way
+        pass  # an earlier state may still be on its way
 
 
 def test_a_port_that_is_taken_is_refused_with_the_way_out() -> None:
@@ -139,7 +139,7 @@ def test_a_port_that_is_taken_is_refused_with_the_way_out() -> None:
         taken.close()
 
 
-def test_the_end_of_a_log_is_answered_and_no_other_file(start: Any, tmp_path: Path) -> None:
+def test_the_server_sends_the_end_of_a_log_and_no_other_file(start: Any, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(1)])
     (run.path / "logs").mkdir()
     lines = [f"line {number}\n" for number in range(20_000)]
@@ -173,7 +173,7 @@ SERVED = """if True:
 
 @pytest.mark.parametrize(("descriptors", "halves"), [(1024, 400), (64, 100)])
 def test_half_requests_without_a_token_do_not_block_the_page(descriptors: int, halves: int, tmp_path: Path) -> None:
-    """With 64 descriptors they run out before the most connections are there."""
+    """With 64 file descriptors, these run out before the limit of connections is reached."""
     errors = tmp_path / "stderr"
     with errors.open("wb") as err, ExitStack() as opened:
         served = [sys.executable, "-c", SERVED, str(tmp_path), str(descriptors)]

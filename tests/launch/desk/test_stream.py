@@ -1,4 +1,4 @@
-"""What a page is told of runs: all at first, then what has changed, and of one run what `top` says of it."""
+"""What the desk sends to a page: first everything, then changes, and for one run what `top` shows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOBODY = 65534
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "FIND_EVERY_S", 0.0)
     monkeypatch.setattr(watching, "FIND_SHARE", 0.0)
-    monkeypatch.setattr(find, "living", list)  # whatever else runs on this machine
+    monkeypatch.setattr(find, "living", list)  # hides other runs of this machine
     monkeypatch.setattr(view, "ANSWER_S", 0.01)  # no supervisor answers
 
 
@@ -129,12 +129,12 @@ def test_a_group_keeps_its_number_while_others_come_and_go(tmp_path: Path) -> No
     write_run(tmp_path / "fourth", [row(1)], horizon=4)
     write_run(tmp_path / "fifth", [row(1)], horizon=5)
     again = numbers()
-    assert sorted(again.values()) == [0, 1, 2, 3], "numbers of groups that are gone are given again: looks are few"
+    assert sorted(again.values()) == [0, 1, 2, 3], "free numbers are used again, because there are few colours"
     assert again | {"second": before["second"], "third": 2} == again
 
 
 def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_path: Path) -> None:
-    """A sample of 300 reports was drawn, in which a collapse may be missing."""
+    """Formerly a sample of 300 reports was drawn, in which a collapse may be missing."""
     rows = [row(n, episode_return_mean=-1.0 if n == 6001 else 0.5) for n in range(10_000)]
     run = write_run(tmp_path / "run", rows)
     runs = WatchedRuns(tmp_path)
@@ -149,7 +149,7 @@ def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_p
 
 
 def test_the_table_and_a_report_have_the_best_score_of_all_reports(tmp_path: Path) -> None:
-    """The better one of the first and the last report was shown, which are what was read of a long run."""
+    """Formerly the better score of the first and the last report of a long run was shown, as only these were read."""
     env_changed = [
         row(n, env_changes=1, episode_return_mean=0.5 if n == 12_000 else 0.1) for n in range(10_000, 14_000)
     ]
@@ -171,7 +171,7 @@ def test_the_table_and_a_report_have_the_best_score_of_all_reports(tmp_path: Pat
 
 
 def test_the_table_keeps_the_newest_metrics_of_learning_while_an_update_is_awaited(tmp_path: Path) -> None:
-    """Those of the first report were shown."""
+    """Formerly the metrics of the first report were shown."""
     waiting = [row(10_000 + n, update_steps=100) for n in range(500)]
     run = write_run(tmp_path / "run", [*(row(n, loss=float(-n)) for n in range(10_000)), *waiting])
     (line,) = Overview(WatchedRuns(tmp_path), columns=None).changed()["runs"]
@@ -189,7 +189,7 @@ def test_a_seed_that_died_early_does_not_end_the_band_of_the_others(tmp_path: Pa
     assert band["count"] == 2 and band["by_steps"][0][-1] == 800, "the score is there, whatever metric is drawn"
 
 
-def test_several_metrics_of_runs_of_several_environments_are_sent(tmp_path: Path) -> None:
+def test_several_metrics_of_a_run_are_sent_with_its_environment_and_mode(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(n, entropy=1.0) for n in range(4)])
     told = Overview(WatchedRuns(tmp_path), ["entropy", SCORE, "unknown"]).changed()
     assert [one["name"] for one in told["desk"]["shown"]] == ["entropy", SCORE, "unknown"]
@@ -211,7 +211,7 @@ def test_the_load_of_processes_of_this_machine_is_sampled(tmp_path: Path) -> Non
 
 
 def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of ended runs and of detached simulators would fill the memory of a desk that runs for weeks."""
+    """Samples of ended runs and detached simulators would fill the memory of a desk that runs for weeks."""
     monkeypatch.setattr(watching, "CHECK_EVERY_S", 0.0)
     with subprocess.Popen(["sleep", "60"]) as supervisor:
         about = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
@@ -225,14 +225,14 @@ def test_samples_are_kept_for_ten_minutes_also_of_an_ended_run(tmp_path: Path, m
     runs.measure()
     watched = runs.get(id_of(run))
     assert watched is not None and watched.view.has_ended
-    assert len(watched.load.of("trainer")["seconds"]) == 1, "one can still see how its memory grew"
+    assert len(watched.load.of("trainer")["seconds"]) == 1, "the page still shows how its memory grew"
     monkeypatch.setattr(time, "time", partial(float, time.time() + 601.0))
     runs.measure()
     assert watched.load.of("trainer")["seconds"] == []
 
 
 def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line went straight through it; and a desk that was slow for a while drew gaps of its own."""
+    """Formerly the line went through the restart, and had gaps where only the desk had been slow."""
     load, process = Load(), Process("trainer", "trainer", 0, "running", pid=os.getpid())
     states = ["running", "running", "running", "died", "running", "running"]
     for number, state in enumerate(states):
@@ -240,7 +240,7 @@ def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pyt
         process.state, process.pid = state, os.getppid() if number > 3 else os.getpid()
         load.sample([process])
         assert (load.newest("trainer") is not None) == (number in (1, 2, 5))
-        assert None not in load.of("trainer")["cores"][-1:], "the page writes the last number beside the picture"
+        assert None not in load.of("trainer")["cores"][-1:], "the page shows the last number beside the curve"
     samples = load.of("trainer")
     assert samples["seconds"] == [1_000_020.0, 1_000_040.0, 1_000_080.0, 1_000_100.0]
     for name in ("cores", "bytes"):
@@ -248,7 +248,7 @@ def test_samples_of_a_process_have_a_gap_where_it_was_restarted(monkeypatch: pyt
 
 
 def test_samples_of_the_machine_are_kept_for_ten_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A desk that had no time for a while drew a picture of hours."""
+    """Formerly a desk that took no samples for a while drew a curve over hours."""
     runs = WatchedRuns(tmp_path)
     runs.measure()
     runs.measure()
@@ -275,14 +275,14 @@ def test_a_metric_that_no_report_has_is_an_empty_curve(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("shown", [[SCORE, "absent"], ["absent"], [SCORE, "late"], ["late", SCORE]])
 def test_events_are_marked_at_their_steps_whatever_metrics_are_drawn(tmp_path: Path, shown: Sequence[str]) -> None:
-    """The last metric gave the steps of a time: marks were missing, or at the first point of a late metric."""
+    """Formerly the steps came from the curve of the last metric, so marks were missing or at its first point."""
     run = write_run(tmp_path / "run", [row(n, late=1.0 if n > 50 else None) for n in range(99)], [DIED])
     (watched,) = WatchedRuns(run.path, [run]).look()
     (mark,) = parts.curve(watched, True, shown)["marks"]
     assert (mark["minutes"], mark["steps"]) == (0.35, 1050)
 
 
-def test_one_run_in_full_says_what_top_says(tmp_path: Path) -> None:
+def test_the_page_of_one_run_shows_what_top_shows(tmp_path: Path) -> None:
     shares = {"share_simulate": 0.5, "share_learn": 0.3, "share_wait": 0.2, "simulation_limit_share": 0.75}
     rows = [row(n, **shares, policy_lag_0=0.9, policy_lag_1=0.1, loss=0.5) for n in range(4)]
     told_of = {"command": ["run", "x.yaml", "seed=1"], "commit": "abc", "dirty": False, "machine": {"cpu": "fast"}}
@@ -354,7 +354,7 @@ def test_films_are_named_by_the_evaluation_and_its_scores(tmp_path: Path) -> Non
     assert films[0]["file"] == "000000000200/best.mp4"
 
 
-def test_damaged_files_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
+def test_damaged_files_are_shown_as_far_as_they_can_be_read(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [row(1)], [{"kind": "spawned", "process": "x", "role": 7}, {"kind": "died"}])
     (run.path / "topology.yaml").write_bytes(b"\xff{")
     (run.path / "meta.json").write_text('{"machine": 5, "earlier": [3], "command": "run"}')
@@ -421,7 +421,7 @@ def test_one_odd_run_hides_neither_itself_nor_others(tmp_path: Path, what: str) 
     assert "well" in page([odd, write_run(tmp_path / "well", [row(1)])], "episode_return_mean")
 
 
-def test_a_folder_that_may_not_be_looked_into_hides_no_other(tmp_path: Path) -> None:
+def test_a_folder_without_permission_to_read_hides_no_other_run(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.is_relative_to(tempfile.gettempdir()):
             folder.chmod(0o755 | folder.stat().st_mode)
@@ -429,7 +429,7 @@ def test_a_folder_that_may_not_be_looked_into_hides_no_other(tmp_path: Path) -> 
     write_run(tmp_path / "closed", [row(1)]).path.chmod(0o000)
     (tmp_path / "closed too").mkdir(mode=0o000)
     user = os.geteuid()
-    os.seteuid(user or NOBODY)  # who may do anything learns nothing
+    os.seteuid(user or NOBODY)  # root could read the folders
     try:
         told = Overview(WatchedRuns(tmp_path)).changed()
     finally:
@@ -439,7 +439,7 @@ def test_a_folder_that_may_not_be_looked_into_hides_no_other(tmp_path: Path) -> 
 
 
 def test_groups_are_named_once_and_not_with_every_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 200 trials of a sweep, all of one name, a report took ten seconds."""
+    """Formerly each report took ten seconds if a sweep had 200 trials, all of one name."""
     looked = Counter[str]()
 
     def counted(*given: Any) -> Any:
@@ -458,11 +458,11 @@ def test_groups_are_named_once_and_not_with_every_report(tmp_path: Path, monkeyp
     assert {group["name"] for group in groups} == {f"made algorithm.horizon={n + 1}" for n in range(9)}
     append(runs[0], METRICS_FILE, row(2))
     assert f"curve/{id_of(runs[0])}" in overview.changed()
-    assert looked["differences"] == 2, "of all groups, and of those of one name"
+    assert looked["differences"] == 2, "once for all groups, and once for those of one name"
 
 
-def test_pages_may_ask_while_others_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page asks in a thread of its own; a curve was seen with more steps than numbers."""
+def test_several_pages_may_ask_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page asks in its own thread. Formerly a page could see a curve with more steps than numbers."""
     monkeypatch.setattr(watching, "MOST_KEPT", 1)
     monkeypatch.setattr(watching, "KEPT_OF_RUN", 0)
     run = write_run(tmp_path / "living", [row(n) for n in range(9)], **me())

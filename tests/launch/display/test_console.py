@@ -1,4 +1,4 @@
-"""The picture that a person sees, made from literal rows, processes and events."""
+"""The display of a run in a terminal, drawn from given reports, processes and events."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def drawn(view: RunView, width: int = 80, height: int = 30) -> str:
 
 
 class Clock:
-    """Time that stands still until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -114,7 +114,7 @@ def test_the_picture_says_how_old_experience_is_and_how_much_of_it_counts() -> N
     assert " lag: " not in drawn(seen(ROW | {"policy_lag_max": 0, "policy_lag_0": 1.0}), 120)
 
 
-def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_room() -> None:
+def test_the_picture_shows_chosen_values_and_where_there_is_room_their_reasons() -> None:
     view = seen()
     for key, value in (("simulators.count", 2), ("trainer.precision", "bf16")):
         view = view.with_event(
@@ -123,11 +123,11 @@ def test_the_picture_says_what_was_left_to_the_machine_and_why_where_there_is_ro
     low, high = drawn(view, 120, 30), drawn(view, 120, 40)
     assert "simulators.count 2 · trainer.precision bf16" in low and "measured" not in low
     assert "simulators.count 2  simulators.count is measured" in high
-    assert not view.events, "it stays when events pass by"
+    assert not view.events, "chosen values are kept apart from the events"
     assert len(drawn(view, 60, 30).splitlines()) <= 30
 
 
-def test_the_picture_has_a_line_a_process() -> None:
+def test_the_picture_has_a_line_for_each_process() -> None:
     view = seen()
     view = replace(
         view, processes=[*processes(1), {"name": "simulator-1", "state": "backoff", "incarnation": 3, "pid": None}]
@@ -137,7 +137,7 @@ def test_the_picture_has_a_line_a_process() -> None:
     assert any(line.split() == ["simulator-1", "backoff", "3", "–", "–"] for line in lines)
 
 
-def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
+def test_an_unknown_number_is_shown_as_a_dash_and_not_as_zero() -> None:
     for text in (drawn(seen(NOTHING_YET)), drawn(seen(None))):
         assert "– mean score" in text
         assert "– steps/s" in text
@@ -153,7 +153,7 @@ def test_the_picture_of_many_processes_is_no_higher_than_the_terminal() -> None:
     text = drawn(view, 80, 30)
     assert len(text.splitlines()) <= 30
     assert "64 x simulator" in text
-    assert "simulator-64" in text  # the one that is not well keeps its line
+    assert "simulator-64" in text  # a process that does not run keeps its line
     assert "simulator-8 ready" in text
     assert "simulator-3 ready" not in text
 
@@ -208,7 +208,7 @@ def test_frequent_checkpoints_do_not_drown_reports() -> None:
     ]
 
 
-def test_lines_where_there_is_no_terminal() -> None:
+def test_without_a_terminal_reports_are_plain_lines_at_most_every_ten_seconds() -> None:
     stream, now_s = io.StringIO(), Clock()
     console: Console = PlainConsole(PONG, stream, now_s)
     console.event(Note("chosen", "", 0, "trainer.threads: 1, because", {"key": "trainer.threads", "value": 1}))
@@ -267,7 +267,7 @@ def test_the_screen_counts_the_time_of_earlier_lives() -> None:
     assert " 1:01:01  simulator-1 died: signal 9" in newest
 
 
-def test_the_console_suits_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_the_picture_and_any_other_stream_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tty(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -298,7 +298,7 @@ def test_plain_lines_that_are_asked_for_have_each_report_and_each_checkpoint() -
 
 
 @pytest.mark.parametrize("height", [24, 40])
-def test_what_went_wrong_last_stays_in_sight(height: int) -> None:
+def test_the_newest_warning_stays_in_sight(height: int) -> None:
     view = seen()
     for i in range(3):
         used = "checkpoints/000000001000 is used instead"
@@ -323,7 +323,7 @@ def test_a_low_terminal_still_shows_processes_and_the_newest_event() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 20), (60, 24), (80, 24), (100, 30), (120, 40), (200, 60)])
-def test_everything_at_once_fits_one_screen_and_what_matters_is_there(width: int, height: int) -> None:
+def test_the_fullest_picture_fits_one_screen_and_shows_what_matters(width: int, height: int) -> None:
     dropped = {"steps_used": 11_000_000, "steps_dropped": 1_000_000, "dropped_trainer_died": 1_000_000}
     lags = {"policy_lag_max": 5, "policy_lag_1": 0.25, "policy_lag_4_to_7": 0.75}
     view = seen(ROW | dropped | lags | {"gradient_norm": 0.5, "value_loss": 0.1}, simulators=64)
@@ -358,7 +358,7 @@ def test_the_trend_forgets_what_a_restored_trainer_has_undone() -> None:
     assert RunView("endless").with_row({"env_steps": 5, "episode_return_mean": 1.0}).trend == ()
 
 
-def test_it_says_how_close_it_is_to_what_simulators_alone_would_make() -> None:
+def test_the_picture_compares_the_rate_with_that_of_simulators_alone() -> None:
     text = drawn(seen(ROW | {SIMULATION_LIMIT_SHARE: 0.71}), 120)
     speed = next(line for line in text.splitlines() if "steps/s" in line)
     row = {SIMULATION_LIMIT_SHARE: 0.71}
@@ -387,7 +387,7 @@ def test_steps_are_shown_before_they_are_learned_from() -> None:
     assert "1,024 steps" in out.getvalue() and "next update in about 41 s" in out.getvalue()
 
 
-def test_steps_for_statistics_are_shown_as_what_they_are_and_not_as_a_loss() -> None:
+def test_steps_for_statistics_of_observations_are_not_shown_as_dropped() -> None:
     collecting = {"updates": 6, "statistics_rows_made": 4000, "statistics_rows_needed": 10_000}
     row = {"env_steps": 0, "steps_used": 0, "steps_dropped": 4000, "dropped_statistics": 4000, **collecting}
     said, out = "collecting statistics of observations before learning begins: 4,000 of 10,000", io.StringIO()
@@ -400,6 +400,6 @@ def test_steps_for_statistics_are_shown_as_what_they_are_and_not_as_a_loss() -> 
     assert "4,000 for statistics, 7 dropped: stale 7" in drawn(PONG.with_row(lost), 160)
 
 
-def test_progress_is_that_to_the_step_at_which_the_run_is_told_to_stop() -> None:
+def test_progress_is_measured_towards_the_step_at_which_the_run_shall_stop() -> None:
     view = replace(PONG, total_steps=50_000_000, stop_at_steps=8000).with_row({"env_steps": 4000, "updates": 1})
     assert "4,000 / 8,000 steps   50.0%" in drawn(view)

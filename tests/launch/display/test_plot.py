@@ -1,4 +1,4 @@
-"""Learning curves: what is drawn from whole, young, resumed and broken runs."""
+"""Learning curves of runs: complete ones, young ones, resumed ones, and ones without a score."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def make_run(folder: Path, points: list[tuple[float, int, float | None]], name: str = "", **more: Any) -> RunFolder:
-    """A run folder with reports of (time_s, env_steps, mean score)."""
+    """Make a run folder with reports of (time_s, env_steps, mean score)."""
     rows = [
         {"time_s": t, "env_steps": s, "frames": 4 * s, "env_steps_per_s": 1000.0, "episode_return_mean": r} | more
         for t, s, r in points
@@ -65,7 +65,7 @@ def test_a_restore_breaks_the_line_while_time_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_restore_undoes_points_of_a_metric_that_few_reports_have(tmp_path: Path) -> None:
-    """Points of evaluations between the checkpoint and the next evaluation were kept."""
+    """Formerly evaluations between the checkpoint and the next evaluation were kept."""
     rows = [(60.0 * n, 10 * n, float(n)) for n in range(1, 11)]
     again = [(700.0, 55, None), (760.0, 70, None), (800.0, 60, None)]
     assert read_curve(make_run(tmp_path / "run", rows + again)).newest == [(10.0 * n, n) for n in range(1, 6)]
@@ -84,7 +84,7 @@ def test_a_line_still_being_written_is_left_out(tmp_path: Path) -> None:
 
 
 def make_seeds(folder: Path, ends: list[float], algorithm: str = "a2c", name: str = "pong") -> list[RunFolder]:
-    """Runs of one topology that differ in the seed alone."""
+    """Make runs of one topology that differ only in the seed."""
     runs = []
     for seed, end in enumerate(ends, start=1):
         run = make_run(folder / f"{algorithm}-{seed}", [(60.0, 100, 0.0), (60.0 * seed + 60, 200 + seed, end)])
@@ -124,7 +124,7 @@ def test_seeds_that_have_no_step_in_common_are_drawn_without_a_band(tmp_path: Pa
 
 @pytest.mark.parametrize(("letters", "lines"), [(20, 1), (90, 2), (400, 5)])
 def test_the_legend_has_room_for_long_names(tmp_path: Path, letters: int, lines: int) -> None:
-    """Two names are in one line, below one another, or broken."""
+    """The two names are in one line, in two lines, or each broken into several."""
     runs = [
         make_run(tmp_path / letter, [(60.0, 100, 1.0), (90.0, 200, 2.0)], f"{letter} " * (letters // 2))
         for letter in "ab"

@@ -1,4 +1,4 @@
-"""The engine ray before there is a cluster: the resources of a node, and a package that is missing."""
+"""The engine ``ray`` without a cluster: the resources of a node, and a missing package."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_a_node_has_one_cpu_unless_the_topology_says_otherwise() -> None:
 
 
 @pytest.mark.parametrize("option", ["GPU", "GPU=", "=1", "GPU=-1", "GPU=nan", "GPU=one", "GPU = 1"])
-def test_what_is_no_resource_is_refused(option: str) -> None:
+def test_an_option_that_is_no_resource_of_ray_is_refused(option: str) -> None:
     with pytest.raises(RunError, match="not a resource of Ray; write NAME=NUMBER, such as GPU=1"):
         read_resources([option])
 
 
-def test_without_the_package_the_way_to_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_ray_its_install_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("launch.engines.ray.is_installed", lambda _package: False)
     with pytest.raises(RunError, match="pip install 'actorlearn\\[ray\\]'"):
         RayEngine(tmp_path, NodesSection())

@@ -1,4 +1,4 @@
-"""A node that is started by a shell: it gets its key, ends with its head however that ends, and leaves nothing."""
+"""A node that is started by a shell: it gets its key, ends however its head ends, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ time.sleep(60)
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NodeCommand:
-    """A stand-in for a node, which writes what it was given to a file named told."""
+    """A stand-in for a node, which writes its arguments and its key to a file named told."""
     (tmp_path / "key").write_text(KEY)
     monkeypatch.setenv("TOLD", str(tmp_path / "told"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
@@ -98,7 +98,7 @@ def test_a_shell_is_known_to_live_after_its_head_until_its_node_has_ended(node: 
     )
     head = subprocess.Popen([sys.executable, "-c", starts, str(tmp_path), *node.words], stdin=subprocess.PIPE)
     pid, _, _, _ = told(tmp_path)
-    os.kill(pid, signal.SIGSTOP)  # so that it does not end before that is looked at
+    os.kill(pid, signal.SIGSTOP)  # so that it cannot end before the test looks for it
     # A process that has both signals pending takes SIGTERM, the lower number, first.
     assert within(20, lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     head.kill()
@@ -108,7 +108,7 @@ def test_a_shell_is_known_to_live_after_its_head_until_its_node_has_ended(node: 
     assert within(20, lambda: not shells_live(tmp_path / "run")) and not lives(pid)
 
 
-def test_a_node_that_ends_is_gone_with_its_last_words(
+def test_a_node_that_ends_is_reported_with_its_last_line_of_output(
     node: NodeCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOW", "fail")
@@ -122,7 +122,7 @@ def test_a_node_that_ends_is_gone_with_its_last_words(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_node_whose_command_does_not_exist_is_reported(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node_command("a", tmp_path / "key", "h:1", ["/no/such/actorlearn"])])
@@ -159,7 +159,7 @@ def test_a_shell_that_is_killed_with_its_head_leaves_no_key(node: NodeCommand, t
 
 
 def test_a_shell_whose_node_ends_at_once_with_its_head_leaves_no_process() -> None:
-    """One of three left a sleep of 20 s, which had been told to end between its fork and its exec."""
+    """Formerly one of three left a sleep of 20 s, because the signal to end came between its fork and its exec."""
     for _ in range(20):
         started = subprocess.Popen(
             ["sh", "-c", SCRIPT, "actorlearn", "sleep", "60"], stdin=subprocess.PIPE, start_new_session=True
@@ -168,7 +168,7 @@ def test_a_shell_whose_node_ends_at_once_with_its_head_leaves_no_process() -> No
         started.stdin.write(KEY.encode() + b"\n")
         started.stdin.close()
         started.wait(20)
-        assert within(5, lambda shell=started: not in_session(shell.pid))  # which may have to be reaped yet
+        assert within(5, lambda shell=started: not in_session(shell.pid))  # its processes may take a moment to end
 
 
 def in_session(session: int) -> list[psutil.Process]:
@@ -183,4 +183,4 @@ def in_session(session: int) -> list[psutil.Process]:
 
 def test_the_script_is_posix() -> None:
     subprocess.run(["sh", "-n", "-c", SCRIPT], check=True)
-    assert "'" in SCRIPT  # is quoted as a whole where it goes over ssh
+    assert "'" in SCRIPT  # so it must be quoted as a whole for ssh

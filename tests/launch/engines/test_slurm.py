@@ -1,4 +1,4 @@
-"""The engine slurm, with stand-ins for Slurm's commands; tests/system/test_engines.py has it with a real Slurm."""
+"""The engine ``slurm`` with stand-ins for Slurm's commands; tests/system/test_engines.py has a real Slurm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Have stand-ins for commands, each a line of shell; they write how they were called to a file named calls."""
+    """Install stand-ins for commands, each a line of shell; they append their arguments to a file named calls."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -127,7 +127,7 @@ def test_a_job_whose_number_cannot_be_written_is_cancelled(
     assert (tmp_path / "calls").read_text().splitlines()[-1] == "scancel 7"
 
 
-def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Path) -> None:
+def test_a_refusal_by_slurm_is_reported_with_the_name_of_the_script(install: Install, tmp_path: Path) -> None:
     install(sbatch="echo 'sbatch: error: invalid partition specified: gpus' >&2; exit 1", squeue="", scancel="")
     engine = SlurmJobs(tmp_path / "run", NodesSection())
     with pytest.raises(
@@ -137,7 +137,7 @@ def test_what_slurm_refuses_is_told_with_the_file(install: Install, tmp_path: Pa
     engine.close()
 
 
-def test_what_cannot_be_is_refused_before_anything_is_made(
+def test_nodes_that_slurm_cannot_start_are_refused_before_anything_is_made(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))

@@ -1,4 +1,4 @@
-"""An engine of somebody else's: one file and its entry point, by which the nodes of a whole run are started."""
+"""An engine of another package: with one file and an entry point, it starts the nodes of a whole run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TWO = ["nodes.count=2", "learners.count=2", "mode=sync"]
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder of packages with the engine in it, as an installer leaves it."""
+    """A folder of installed packages with the engine in it."""
     entries = "[actorlearn.engines]\ntelling = telling_engine:SPEC\n"
     return installed(tmp_path / "site", entries, {"telling_engine": ENGINE}, "telling")
 
@@ -64,7 +64,7 @@ def topology(tmp_path: Path) -> Path:
 
 
 def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command line of who has installed the package."""
+    """Run the command line of a user who has installed the package."""
     environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
     command = [sys.executable, "-m", "actorlearn", *map(str, words)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
@@ -84,7 +84,7 @@ def test_the_nodes_of_a_run_are_started_by_the_engine_that_a_package_brings(
     assert {event["node"] for event in events if event["kind"] == "joined"} == {"node-0", "node-1"}
 
 
-def test_engines_are_listed_with_whose_they_are(package: Path) -> None:
+def test_engines_are_listed_with_the_packages_that_bring_them(package: Path) -> None:
     code = "from launch.engines.specs import ENGINES; print([(e.name, e.distribution) for e in ENGINES.entries()])"
     environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
     listed = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
@@ -99,7 +99,7 @@ def test_an_engine_may_be_named_without_being_registered(tmp_path: Path, monkeyp
     assert callable(spec.load())
 
 
-def test_an_engine_that_cannot_be_had_is_refused_before_anything_is_made(tmp_path: Path, topology: Path) -> None:
+def test_an_unknown_or_incomplete_engine_is_refused_before_anything_is_made(tmp_path: Path, topology: Path) -> None:
     for name, said in (
         ("kubernetes", f"--engine: 'kubernetes' must be {', '.join(ENGINES.names())} or package.module:Name"),
         ("pathlib:Path", "it lacks start, gone, close"),

@@ -1,9 +1,9 @@
-"""The logs beside this file, of real runs of other programs, and how they were made.
+"""The logs in the folder ``logs``, from runs of other programs, and how they were made.
 
 ``PPO_1`` and ``PPO_2``: ``python -m tests.launch.foreign.sb3_logs`` where stable-baselines3 2.9.2 is installed; two
 seeds of 2,000 steps of CartPole, the second one in two environments. ``CartPole-v1__ppo__1__1795414823``: CleanRL's own
 ``ppo.py`` of commit fe8d8a0, with gymnasium 0.29.1, by ``python ppo.py --total-timesteps 3000 --num-envs 2 --no-cuda``.
-Files of events lost the host in their names.
+The event files were renamed, because their names had the host.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENVIRONMENTS = {PPO_1: 1, PPO_2: 2}
 
 
 def make(folder: Path, seed: int, environments: int) -> None:
-    """Let Stable-Baselines3 learn and log into a folder: TensorBoard's events, progress.csv, Monitor's files."""
+    """Train with Stable-Baselines3, which logs into a folder: TensorBoard's events, progress.csv, Monitor's files."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.logger import configure

@@ -1,4 +1,4 @@
-"""The kernel's account of real processes: one that computes, waits, is stopped, waits for its child, is gone."""
+"""The activity of a process by /proc: it computes, waits, is stopped, waits for its child, or is gone."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def begin() -> Iterator[Begin]:
 
 
 def comes_to(pid: int, wanted: Activity) -> None:
-    """Look again and again until it does this; the test's time limit ends the wait."""
+    """Wait until a process has this activity, or until the time limit of the test."""
     watch = Watch(pid)
     while watch.look(time.monotonic()) is not wanted:
         time.sleep(0.05)
 
 
-def test_who_computes_is_running(begin: Begin) -> None:
+def test_a_process_that_computes_is_running(begin: Begin) -> None:
     comes_to(begin(SPIN), Activity.RUNNING)
 
 
-def test_who_sleeps_waits(begin: Begin) -> None:
+def test_a_process_that_sleeps_is_waiting(begin: Begin) -> None:
     comes_to(begin("import time; time.sleep(600)"), Activity.WAITING)
 
 
-def test_a_name_may_be_any_bytes(begin: Begin) -> None:
+def test_the_name_of_a_process_may_be_any_bytes(begin: Begin) -> None:
     name_of_thread = 15  # PR_SET_NAME; 15 bytes of it stay, and the last is half a letter
     comes_to(
         begin(
@@ -61,14 +61,14 @@ def test_a_name_may_be_any_bytes(begin: Begin) -> None:
     )
 
 
-def test_who_waits_for_a_program_it_has_started_is_running_while_that_computes(begin: Begin) -> None:
+def test_a_process_that_waits_for_a_child_is_running_while_the_child_computes(begin: Begin) -> None:
     pid = begin(START.format(SPIN))
     while not psutil.Process(pid).children():
         time.sleep(0.05)
     comes_to(pid, Activity.RUNNING)
 
 
-def test_who_is_stopped_is_stopped_whatever_it_did_and_its_children_do(begin: Begin) -> None:
+def test_a_stopped_process_counts_as_stopped_although_its_child_computes(begin: Begin) -> None:
     pid = begin(f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SPIN!r}]); {SPIN}")
     comes_to(pid, Activity.RUNNING)
     os.kill(pid, signal.SIGSTOP)
@@ -77,14 +77,14 @@ def test_who_is_stopped_is_stopped_whatever_it_did_and_its_children_do(begin: Be
     comes_to(pid, Activity.RUNNING)
 
 
-def test_who_has_ended_is_gone() -> None:
+def test_a_process_that_has_ended_is_gone() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert Watch(process.pid).look(0.0) is Activity.GONE
 
 
 def write(proc: Path, pid: int, states: str, ticks: tuple[int, int, int, int] = (0, 0, 0, 0)) -> None:
-    """A process of one thread for each state, as proc(5) has it; its name is made to mislead."""
+    """Write the /proc files of a process with a thread for each state; its name looks like other fields."""
     for thread, state in enumerate(states):
         task = proc / str(pid) / "task" / str(pid + thread)
         task.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def write(proc: Path, pid: int, states: str, ticks: tuple[int, int, int, int] = 
     ("states", "expected"),
     [
         ("SS", Activity.WAITING),
-        ("SR", Activity.RUNNING),  # also one that others keep off the processor
+        ("SR", Activity.RUNNING),  # also a thread that waits for a processor
         ("SD", Activity.DISK),
         ("DR", Activity.RUNNING),
         ("TT", Activity.STOPPED),
@@ -105,16 +105,16 @@ def write(proc: Path, pid: int, states: str, ticks: tuple[int, int, int, int] = 
         ("Z", Activity.WAITING),
     ],
 )
-def test_states_of_threads(tmp_path: Path, states: str, expected: Activity) -> None:
+def test_the_activity_follows_from_the_states_of_all_threads(tmp_path: Path, states: str, expected: Activity) -> None:
     write(tmp_path, 100, states)
     assert Watch(100, tmp_path).look(0.0) is expected
 
 
-def test_processor_time_between_two_looks_is_work_and_a_little_of_it_is_not(tmp_path: Path) -> None:
+def test_processor_time_between_two_looks_counts_as_running_unless_it_is_little(tmp_path: Path) -> None:
     watch, per_s = Watch(100, tmp_path), os.sysconf("SC_CLK_TCK")
     write(tmp_path, 100, "S", (per_s, per_s, 0, 0))
-    assert watch.look(0.0) is Activity.WAITING  # that may have been long ago
-    write(tmp_path, 100, "S", (per_s, per_s, 0, per_s))  # of a child that has ended
+    assert watch.look(0.0) is Activity.WAITING  # the time may have been used long ago
+    write(tmp_path, 100, "S", (per_s, per_s, 0, per_s))  # time of a child that has ended
     assert watch.look(1.0) is Activity.RUNNING
     write(tmp_path, 100, "S", (per_s, per_s, per_s // 20, per_s))
     assert watch.look(2.0) is Activity.WAITING

@@ -1,4 +1,4 @@
-"""Limits of processor time, read from folders like those of the kernel."""
+"""Quotas of processor time, read from folders like those of the kernel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from launch.machine.cgroups import QUOTA_FILE, autogroups, groups, quota
 
 
 class Host:
-    """A /proc/self and hierarchies of groups, below a folder."""
+    """Writes a /proc/self and hierarchies of control groups into a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.process = folder / "self"
@@ -108,14 +108,14 @@ def test_a_container_sees_its_own_group_where_the_hierarchy_is_mounted(host: Hos
 
 
 @pytest.mark.parametrize("path", ["/../../job", "/docker/abc", "/"])
-def test_of_a_group_outside_of_what_is_mounted_only_the_mount_is_read(host: Host, path: str) -> None:
+def test_if_the_group_is_outside_the_mounted_part_only_the_mount_itself_is_read(host: Host, path: str) -> None:
     limited(host.version_2(path, root="/pods/one"), 2, "50000")
     found = quota(host.process)
     assert found is not None and found.cores == 0.5
 
 
 @pytest.mark.parametrize("text", ["", "max", "a b", "100 0", "1 2 3"])
-def test_a_file_that_says_something_else_is_no_limit(host: Host, text: str) -> None:
+def test_a_quota_file_of_another_form_is_no_limit(host: Host, text: str) -> None:
     (host.version_2("/") / QUOTA_FILE[2]).write_text(text)
     assert quota(host.process) is None
 
@@ -124,13 +124,13 @@ def test_where_nothing_can_be_read_there_is_no_quota(tmp_path: Path) -> None:
     assert quota(tmp_path) is None
 
 
-def test_sessions_share_the_cores_or_do_not(tmp_path: Path) -> None:
+def test_autogroups_are_on_off_or_unknown(tmp_path: Path) -> None:
     for text, shared in (("1\n", True), ("0\n", False)):
         (tmp_path / "enabled").write_text(text)
         assert autogroups(tmp_path / "enabled") is shared
     assert autogroups(tmp_path / "nowhere") is None
 
 
-def test_this_machine_can_be_asked() -> None:
+def test_the_quota_of_this_machine_can_be_read() -> None:
     found = quota()
     assert found is None or found.cores > 0

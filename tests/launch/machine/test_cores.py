@@ -1,4 +1,4 @@
-"""Cores that there are for us, and the order of giving them out on machines described by a folder like /sys."""
+"""The usable cores, and the order in which they are given out, on machines that a folder like /sys describes."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_only_allowed_cores_are_given_out(tmp_path: Path) -> None:
     assert in_turn({0, 1, 3}, two) == [0, 3, 1]
 
 
-def test_without_a_description_by_number(tmp_path: Path) -> None:
+def test_without_a_description_of_the_machine_cores_are_given_out_by_number(tmp_path: Path) -> None:
     assert in_turn({5, 2}, tmp_path) == [2, 5]
 
 
-def test_this_machines_cores_are_those_we_may_use() -> None:
+def test_all_cores_that_this_process_may_use_are_given_out() -> None:
     assert sorted(in_turn()) == sorted(os.sched_getaffinity(0))
 
 
-def test_processes_on_other_cores_have_another_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_word_for_the_cores_of_a_process_changes_with_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     here = cores_word()
     assert cores_word() == here and boot_id()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {1_000})

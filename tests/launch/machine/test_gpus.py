@@ -1,4 +1,4 @@
-"""GPUs are counted by their device files, and by what CUDA is told to show of them."""
+"""GPUs are counted by their device files and by CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def test_a_gpu_that_cuda_does_not_show_does_not_count(two_gpus: Path, visible: s
     assert len(visible_gpus(two_gpus, {"CUDA_VISIBLE_DEVICES": visible})) == count
 
 
-def test_no_gpu_is_there_because_a_variable_names_it(tmp_path: Path) -> None:
+def test_a_gpu_without_a_device_file_does_not_count_even_if_the_variable_names_it(tmp_path: Path) -> None:
     assert visible_gpus(tmp_path, {"CUDA_VISIBLE_DEVICES": "0,GPU-8932f937"}) == []

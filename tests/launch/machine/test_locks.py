@@ -1,4 +1,4 @@
-"""Who prints to a file is alive as long as somebody has it open, whoever that is and however it ends."""
+"""The lock of an output file shows whether any process that writes to it is alive."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from launch.machine.locks import open_alone, open_beside, somebody_prints_to
 
 
-def test_a_file_is_printed_to_until_the_last_process_that_has_it_is_gone(tmp_path: Path) -> None:
+def test_a_log_is_in_use_until_the_last_process_that_has_it_open_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "log"
-    assert not somebody_prints_to(file) and not file.exists(), "to ask makes no file"
+    assert not somebody_prints_to(file) and not file.exists(), "the question makes no file"
     log = open_alone(file)
     parent = subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, stderr=log)
     os.close(log)
@@ -34,7 +34,7 @@ def test_a_file_is_printed_to_until_the_last_process_that_has_it_is_gone(tmp_pat
     assert not somebody_prints_to(file)
 
 
-def test_several_may_print_beside_one_another(tmp_path: Path) -> None:
+def test_a_log_may_be_opened_by_several_writers(tmp_path: Path) -> None:
     first, second = open_beside(tmp_path / "log"), open_beside(tmp_path / "log")
     os.close(first)
     assert somebody_prints_to(tmp_path / "log")

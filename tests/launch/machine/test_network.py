@@ -1,4 +1,4 @@
-"""This machine's addresses: never by its name, and what is not there is refused with what is."""
+"""Addresses of this machine: the host name is never used, and unknown interfaces are refused with the known ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_interface_has_an_address_and_an_address_stays_as_it_is() -> None:
     assert address_of("127.0.0.1") == "127.0.0.1"
 
 
-def test_what_is_not_there_is_refused_with_what_is() -> None:
+def test_an_unknown_interface_or_address_is_refused_with_a_list_of_known_ones() -> None:
     with pytest.raises(
         RunError, match=r"'eth77': this machine has no such interface or address; it has .*lo \(127\.0\.0\.1"
     ):

@@ -1,4 +1,4 @@
-"""Every name of Stable-Baselines3 and CleanRL has its counterpart or the reason that it has none."""
+"""Every hyperparameter of Stable-Baselines3 and CleanRL has a counterpart, or a reason that it has none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SB3_POLICIES = (
     "optimizer_kwargs"
 )
 _SB3_ACTOR_CRITIC = f"{_SB3_POLICIES} ortho_init log_std_init full_std use_expln squash_output share_features_extractor"
-# What RL Baselines3 Zoo adds to them in its files of hyperparameters.
+# Names that RL Baselines3 Zoo adds in its files of hyperparameters.
 _ZOO = "n_envs n_timesteps normalize frame_stack env_wrapper vec_env_wrapper env_kwargs"
 SB3 = {
     "ppo": f"{_SB3_BOTH} {_SB3_LEARN} {_SB3_ON_POLICY} {_SB3_ACTOR_CRITIC} {_ZOO} "
@@ -252,7 +252,7 @@ def test_the_librarys_defaults_are_a_topology(library: Library, lists: dict[str,
         assert {"algorithm.loss_scale", "algorithm.reward_clip", "optimizer.epsilon", "model.name"} <= keys.keys()
 
 
-def test_hyperparameters_of_ppo_in_the_zoo() -> None:
+def test_hyperparameters_of_ppo_in_the_zoo_are_converted() -> None:
     keys, left_out = actorlearn.from_stable_baselines3(
         "ppo",
         {
@@ -284,7 +284,7 @@ def test_hyperparameters_of_ppo_in_the_zoo() -> None:
     assert left_out == {}
 
 
-def test_atari_of_the_zoo() -> None:
+def test_hyperparameters_of_atari_games_in_the_zoo_are_converted() -> None:
     keys, left_out = actorlearn.from_stable_baselines3(
         "dqn",
         {
@@ -369,7 +369,7 @@ def test_atari_of_the_zoo() -> None:
         ("sac", {"train_freq": 64, "gradient_steps": 64, "ent_coef": "auto"}, {"replay.ratio": 256.0}),
     ],
 )
-def test_values_of_stable_baselines3(algorithm: str, given: dict, expected: dict) -> None:
+def test_values_of_stable_baselines3_are_converted(algorithm: str, given: dict, expected: dict) -> None:
     keys, left_out = actorlearn.from_stable_baselines3(algorithm, {"total_timesteps": 50_000, **given})
     for key, value in expected.items():
         assert keys[key] == (pytest.approx(value) if isinstance(value, float) else value), key
@@ -413,7 +413,7 @@ def test_values_without_a_counterpart_are_left_out_and_the_rest_is_a_topology(
     checked(ENVIRONMENT.get(algorithm, "CartPole-v1"), keys)
 
 
-def test_arguments_of_the_wrapper_of_atari_games() -> None:
+def test_arguments_of_the_wrapper_of_atari_games_are_converted() -> None:
     wrapper = "stable_baselines3.common.atari_wrappers.AtariWrapper"
     given = {"terminal_on_life_loss": False, "clip_reward": False, "noop_max": 0, "action_repeat_probability": 0.25}
     keys, left_out = actorlearn.from_stable_baselines3("ppo", {"env_wrapper": [{wrapper: given}], "n_timesteps": 1e5})
@@ -425,7 +425,7 @@ def test_arguments_of_the_wrapper_of_atari_games() -> None:
     assert "screen_size of AtariWrapper" in left_out["env_wrapper"]
 
 
-def test_arguments_of_cleanrls_ppo() -> None:
+def test_arguments_of_cleanrls_ppo_are_converted() -> None:
     @dataclass
     class Args:
         total_timesteps: int = 100_000
@@ -459,7 +459,7 @@ def test_a_rate_of_cleanrl_that_is_not_annealed_is_constant(script: str) -> None
     assert made.optimizer.rate_at_end == made.optimizer.learning_rate
 
 
-def test_arguments_of_cleanrls_other_scripts() -> None:
+def test_arguments_of_cleanrls_other_scripts_are_converted() -> None:
     dqn = checked("CartPole-v1", actorlearn.from_cleanrl("dqn", {}).keys)
     assert (dqn.replay.ratio, dqn.algorithm.horizon, dqn.algorithm.epsilon_steps) == (12.8, 10, 250_000)
     assert (dqn.algorithm.huber_delta, dqn.algorithm.loss_scale) == (1e6, 2.0), "the squared error"
@@ -527,7 +527,7 @@ def test_a_policy_of_several_inputs_sets_no_network(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"), [("MultiInputPolicy", "mixed"), ("MlpPolicy", "mlp"), ("CnnPolicy", "nature")]
 )
-def test_a_policy_as_a_network_is_answered_with_ours(name: str, meant: str) -> None:
+def test_for_a_policy_of_stable_baselines3_as_network_the_counterpart_is_suggested(name: str, meant: str) -> None:
     with pytest.raises(TopologyError, match=rf"did you mean {meant}\?"):
         parse("env: {id: CartPole-v1}\n", [f"model.name={name}"], "t")
 

@@ -1,4 +1,4 @@
-"""A head and its agents in this process: lines that a test may cut, a clock that it sets, processes that are none."""
+"""A head and its agents in this process, with connections that a test can cut, a clock that it sets, no processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.launch.runtime.no_processes import NoProcesses
 
 
 class Lines:
-    """The head's router, with a line to each agent."""
+    """In place of the head's router: a line, which is a connection, to each agent."""
 
     address: Ipc | Tcp = Tcp("127.0.0.1", 5555)
     fd = -1
@@ -35,7 +35,7 @@ class Lines:
         self.arrived: deque[tuple[str, bytes]] = deque()
         self.lines: dict[str, Line] = {}
         self.cut: set[str] = set()
-        """Nodes whose lines lose everything."""
+        """Nodes whose lines lose all messages."""
 
     def recv(self, timeout_ms: int = 0) -> tuple[str, bytes] | None:
         return self.arrived.popleft() if self.arrived else None
@@ -53,7 +53,7 @@ class Lines:
 
 
 class Line:
-    """An agent's end."""
+    """In place of an agent's socket: its end of a line."""
 
     trouble: str | None = None
     answered = False
@@ -73,7 +73,7 @@ class Line:
 
 
 class Cluster:
-    """A run on several nodes, before its supervisor."""
+    """The head and the agents of a run on several nodes, without a supervisor."""
 
     def __init__(self, head: Head, lines: Lines, plan: Plan, workspace: Workspace, folder: Path) -> None:
         self.head, self.lines, self.plan, self.workspace = head, lines, plan, workspace
@@ -89,22 +89,22 @@ class Cluster:
         """Start an agent, which joins with the next turn."""
         said = self.told[name] = []
         if name in self.agents:
-            self.agents[name].leave()  # as its machine would: without a word
+            self.agents[name].leave()  # without a message, as if its machine had failed
         made = self.agents[name] = Agent(Line(self.lines, name), "127.0.0.1", self._folder / name, 300.0, said.append)
         return made
 
     def node(self, name: str) -> NodeWorkspace:
-        """What a node that has joined has on its machine."""
+        """Return the workspace of a node that has joined."""
         epoch = self.agents[name].epoch
         assert epoch and epoch.workspace
         return epoch.workspace
 
     def folder(self, name: str) -> Path:
-        """The folder of a node's files."""
+        """Return the run folder on a node."""
         return self.node(name).addresses.run_dir
 
     def report(self, name: str, message: NodeMessage | Iterator[NodeMessage], lane: str = "") -> None:
-        """Have a node send the head a message, or the messages of a copy."""
+        """Let a node send the head a message, or the messages of a copy."""
         epoch = self.agents[name].epoch
         assert epoch
         epoch.outbox.put(lane, message)
@@ -117,7 +117,7 @@ class Cluster:
             agent.leave()
 
     def turn(self, times: int = 1, seconds: float = 0.1) -> list[Any]:
-        """Let everybody do something; returns what the head has told."""
+        """Give the agents and the head turns; return the new events of the head."""
         before = len(self.events)
         for _ in range(times):
             self.now_s += seconds
@@ -128,20 +128,20 @@ class Cluster:
         return self.events[before:]
 
     def go_on_without(self, name: str, seconds: float) -> None:
-        """Let time pass in which this agent is busy with something, and all others and the head go on."""
+        """Let time pass in which this agent does nothing, while the other agents and the head go on."""
         self.stopped.add(name)
         self.turn(int(10 * seconds))
         self.stopped.remove(name)
 
     def of(self, kind: type) -> list[Any]:
-        """Events of a type so far."""
+        """Return the events of a type so far."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def notes(self) -> list[str]:
         return [note.kind for note in self.of(ev.Note)]
 
     def started(self) -> list[tuple[str, str]]:
-        """Processes that have been started so far, each with its node."""
+        """Return the processes that have been started so far, each with its node."""
         return [(event.name, event.node) for event in self.of(ev.Spawned)]
 
     def lose(self, name: str) -> None:
@@ -150,7 +150,7 @@ class Cluster:
         self.turn(160)
 
     def begin(self, *names: str) -> None:
-        """Have these join, and the run begin."""
+        """Let these nodes join, so that the run begins."""
         for name in names:
             self.agent(name)
         self.turn(4)
@@ -159,7 +159,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Iterator[Cluster]:
-    """A head that listens, for a run of two learners that do not exchange, unless it is told otherwise."""
+    """A head for a run of two learners on two nodes, without exchange unless ``overrides`` change that."""
     exchange = [] if "mode=sync" in overrides else ["mode=gossip", "gossip.graph=none"]
     keys = [*exchange, "learners.count=2", "simulators.count=1", "nodes.count=2", *overrides]
     topology = parse("env: {id: CartPole-v1}", keys)

@@ -1,4 +1,4 @@
-"""A checkpoint arrives whole or not at all, and never anywhere but among the checkpoints of its run."""
+"""A copied checkpoint arrives complete or not at all, and only among the checkpoints of its run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def take(arriving: Arriving, messages: Iterable[FileChunk | CopyDone | NodeWarni
 
 def test_a_folder_arrives_as_it_was(there: Path, tmp_path: Path) -> None:
     here = tmp_path / "here"
-    for _ in range(2):  # a second copy takes the place of the first
+    for _ in range(2):  # the second copy replaces the first
         take(Arriving(here, "n1"), parts(there))
     for file in (there / STEPS).iterdir():
         assert (here / STEPS / file.name).read_bytes() == file.read_bytes()
@@ -121,7 +121,7 @@ def test_a_large_checkpoint_is_put_in_its_place_without_being_read_again(
     assert opened == ["manifest.json"] and (tmp_path / "here" / STEPS).is_dir()
 
 
-def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> None:
+def test_checkpoints_that_the_sender_has_removed_are_removed(there: Path, tmp_path: Path) -> None:
     here = tmp_path / "here"
     for old in ("100", "200", "300"):
         (here / STEPS).with_name(old).mkdir(parents=True)
@@ -132,19 +132,19 @@ def test_what_the_sender_has_removed_is_removed(there: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("folder", ["logs/500", "checkpoints/x", "settings/a/5"])
-def test_nothing_is_written_beside_checkpoints(tmp_path: Path, folder: str) -> None:
+def test_a_copy_into_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(CopyError, match="not the folder of a checkpoint"):
         Arriving(tmp_path, "n1").take(FileChunk(folder, "a.bin", 0, b"x"))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", ["../5", "/etc/5", "checkpoints/../../5", "checkpoints/.x/5", "a\0b/5", ""])
-def test_a_path_that_leads_elsewhere_is_no_message(folder: str) -> None:
+def test_a_message_with_a_path_outside_the_run_is_refused(folder: str) -> None:
     with pytest.raises(MessageError):
         decode(encode(FileChunk(folder, "a.bin", 0, b"x")), "node")
 
 
-def test_a_copy_that_is_over_leaves_nothing(there: Path, tmp_path: Path) -> None:
+def test_an_incomplete_copy_leaves_no_file(there: Path, tmp_path: Path) -> None:
     arriving = Arriving(tmp_path / "here", "n1")
     take(arriving, parts(there)[:2])
     arriving.close()
@@ -173,7 +173,7 @@ def test_a_long_copy_holds_up_its_own_lane_alone(there: Path) -> None:
     assert kinds[:2] == ["FileChunk", "Exited"] and kinds[-2:] == ["CopyDone", "Exited"]
 
 
-def test_of_orders_to_a_process_that_wait_only_the_newest_is_sent() -> None:
+def test_of_several_waiting_orders_to_a_process_only_the_newest_is_sent() -> None:
     stream = Stream(1)
     outbox = Outbox(stream)
     for version in (1, 2, 3):

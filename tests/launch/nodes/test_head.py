@@ -1,4 +1,4 @@
-"""A head and its agents: who joins, who is lost, what is started where, and that nothing is lost or told twice."""
+"""A head and its agents: nodes join and are lost, processes are placed, and events arrive exactly once."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 def start(made: Cluster, learner: int, incarnation: int = 0, resume: bool = False) -> ProcessId:
-    """Have a trainer started."""
+    """Let the head start a trainer."""
     own = TRAINER[learner].again(incarnation)
     made.head.do(Start(own, learner, resume))
     return own
 
 
 def say(made: Cluster, name: str, own: ProcessId, message: object) -> None:
-    """Have a process of a node say something on its control socket."""
+    """Send a message from a process of a node on its control socket, and wait until the head has it."""
     node = made.node(name)
     dealer = Dealer(node.addresses.control, own.socket_id)
     assert dealer.send(encode(message))  # type: ignore[arg-type]
@@ -63,7 +63,7 @@ def say(made: Cluster, name: str, own: ProcessId, message: object) -> None:
 
 
 def checkpoint(folder: Path, text: str = "weights") -> Path:
-    """A whole checkpoint in one file."""
+    """Write a complete checkpoint of one file."""
     folder.mkdir(parents=True)
     (folder / "weights.bin").write_text(text)
     seal(folder, int(folder.name), {})
@@ -80,7 +80,7 @@ def test_a_run_begins_when_all_nodes_have_joined(tmp_path: Path, monkeypatch: py
         assert made.of(ev.Begin) and made.head.placed == {0: "node-0", 1: "node-1"}
 
 
-def test_nodes_of_one_machine_share_its_cores_and_what_was_chosen_for_others_is_said(
+def test_nodes_of_one_machine_share_its_cores_and_a_warning_names_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch) as made:
@@ -90,7 +90,7 @@ def test_nodes_of_one_machine_share_its_cores_and_what_was_chosen_for_others_is_
         assert len(said) == 1 and "other numbers of cores (node-0 2048, node-1 2048)" in said[0]
 
 
-def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_begin_names_the_missing_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.wait_s=60") as made:
         made.agent("node-0")
         made.turn(1100)
@@ -98,7 +98,7 @@ def test_who_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert "1 of 2 nodes have joined" in refused.reason and "missing: node-1" in refused.reason
 
 
-def test_processes_are_started_where_their_learners_are_and_their_ends_are_told(made: Cluster) -> None:
+def test_processes_are_started_on_the_nodes_of_their_learners_and_their_ends_are_reported(made: Cluster) -> None:
     for learner in (0, 1):
         start(made, learner)
     made.turn(3)
@@ -132,7 +132,7 @@ def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_star
     while not made.of(ev.Lost):
         over = made.agents["node-1"].epoch is None
         made.turn()
-    assert over, "its processes were alive when they were counted as over"
+    assert over, "its processes were alive when the head declared them lost"
     assert made.of(ev.Lost) == [ev.Lost("node-1", (("trainer-1", 0),), True)]
     start(made, 1, 1)
     made.turn(3)
@@ -145,7 +145,7 @@ def test_a_node_that_is_cut_off_for_long_ends_its_processes_before_they_are_star
 def test_a_node_that_has_joined_may_be_silent_until_it_is_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It imports the plug-ins that the topology names; on a starved machine that took longer than the lease."""
+    """It imports the plug-ins of the topology; on a very busy machine this takes longer than the lease."""
     with cluster(tmp_path, monkeypatch) as made:
         slow_s, imported = 2 * MARGIN * made.plan.topology.nodes.lease_s, set[str]()
 
@@ -166,7 +166,7 @@ def test_a_node_that_has_joined_may_be_silent_until_it_is_prepared(
 
 def test_a_node_that_has_joined_and_is_never_prepared_is_lost(made: Cluster) -> None:
     made.agent("node-2")
-    made.turn(1)  # it has asked to join
+    made.turn(1)  # the node has asked to join
     assert made.notes().count("joined") == 3
     made.stopped.add("node-2")
     made.turn(int(10 * PREPARE_S) - 10)
@@ -178,7 +178,7 @@ def test_a_node_that_has_joined_and_is_never_prepared_is_lost(made: Cluster) -> 
 def test_an_agent_that_was_long_in_preparing_starts_nothing_before_the_head_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The head may have declared it lost in the meantime, and have started its processes on another node."""
+    """The head may have declared the node lost meanwhile, and have started its processes on another node."""
     with cluster(tmp_path, monkeypatch) as made:
 
         def prepare(action: Prepare, run_id: str, folder: Path, *rest: Any) -> NodeWorkspace:
@@ -205,7 +205,7 @@ def test_an_agent_that_was_long_in_preparing_starts_nothing_before_the_head_has_
 def test_a_node_whose_processes_start_slowly_gives_signs_of_life_between_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a starved machine, all starts together took longer than the lease, and a node that had joined was lost."""
+    """Formerly, if all starts together took longer than the lease on a very busy machine, the node was lost."""
     with cluster(tmp_path, monkeypatch, "simulators.count=4") as made:
         made.begin("node-0", "node-1")
         slow_s, spawn = 4.0, NoProcesses.spawn
@@ -224,7 +224,7 @@ def test_a_node_whose_processes_start_slowly_gives_signs_of_life_between_them(
         assert not made.of(ev.Lost) and made.notes().count("joined") == 2, made.told
 
 
-def test_a_node_that_was_stopped_finds_itself_fenced(made: Cluster) -> None:
+def test_a_node_that_was_stopped_learns_that_it_was_declared_lost(made: Cluster) -> None:
     start(made, 1)
     made.turn(3)
     before = made.agents["node-1"].epoch
@@ -237,10 +237,10 @@ def test_a_node_that_was_stopped_finds_itself_fenced(made: Cluster) -> None:
     made.turn(30)
     after = made.agents["node-1"].epoch
     assert before and after and after.number != before.number
-    assert not made.of(ev.Exited), "what an older epoch tells is not heard"
+    assert not made.of(ev.Exited), "events of an older epoch are ignored"
 
 
-def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
+def test_a_node_that_cannot_reach_the_head_for_some_seconds_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch) as made:
@@ -253,8 +253,8 @@ def test_a_node_says_that_it_cannot_reach_the_head_once_this_has_lasted(
         assert made.told["node-0"] == ["127.0.0.1:5555 cannot be reached"]
 
 
-def test_a_second_node_of_a_name_waits_until_the_first_is_lost(made: Cluster) -> None:
-    made.agent("node-1")  # the first one is gone without a word
+def test_a_second_node_of_the_same_name_waits_until_the_first_is_lost(made: Cluster) -> None:
+    made.agent("node-1")  # the first one has gone without a message
     made.turn(30)
     assert "a node named node-1 is already in this run" in made.told["node-1"][-1]
     assert not made.of(ev.Lost)
@@ -263,7 +263,7 @@ def test_a_second_node_of_a_name_waits_until_the_first_is_lost(made: Cluster) ->
 
 
 class JoinWithMore(Join, frozen=True, tag="Join"):
-    """A Join of a version that says more."""
+    """The Join of a version that has one field more."""
 
     more: int = 1
 
@@ -291,13 +291,13 @@ def test_nodes_of_another_version_are_turned_away(
 
 
 def test_a_head_that_was_started_anew_takes_its_nodes_back(made: Cluster) -> None:
-    made.head.nodes.clear()  # it knows nothing of them
+    made.head.nodes.clear()  # the new head knows no nodes
     made.turn(40)
     assert set(made.head.nodes) == {"node-0", "node-1"}
     assert "was restarted" in made.told["node-0"][-2]
 
 
-def test_a_checkpoint_is_at_the_head_before_it_is_told(made: Cluster, tmp_path: Path) -> None:
+def test_a_checkpoint_is_copied_to_the_head_before_it_is_reported(made: Cluster, tmp_path: Path) -> None:
     own = start(made, 1)
     made.turn(3)
     there = checkpoint(made.folder("node-1") / "checkpoints" / "learner-1" / "500", "w" * 1_000_000)
@@ -307,12 +307,12 @@ def test_a_checkpoint_is_at_the_head_before_it_is_told(made: Cluster, tmp_path: 
     assert read_manifest(here)["env_steps"] == 500
 
 
-def test_films_of_an_evaluation_are_at_the_head_before_the_evaluator_is_over(made: Cluster, tmp_path: Path) -> None:
+def test_films_of_an_evaluation_reach_the_head_before_the_evaluator_has_ended(made: Cluster, tmp_path: Path) -> None:
     evaluator, films = ProcessId("evaluator", 0), "films/000000000500"
     made.head.do(Start(evaluator, 5))
     made.turn(3)
     there, here = made.folder("node-0") / films, tmp_path / "run" / films
-    for later in (there, there.with_name("000000000600")):  # of the second, games are still played
+    for later in (there, there.with_name("000000000600")):  # the games of the second are still being played
         later.mkdir(parents=True)
         (later / "best.mp4").write_bytes(b"film" * CHUNK_BYTES)
     (there / "games.json").write_text("[]")
@@ -339,7 +339,7 @@ def test_films_that_arrive_in_part_are_reported_and_removed(made: Cluster, tmp_p
 
 
 def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int = 9) -> None:
-    """Have a trainer's checkpoint sent to the head; of its parts only so many."""
+    """Send a trainer's checkpoint to the head, but at most ``parts`` of its messages."""
     name = made.head.placed[learner]
     folder = directory_of(made.folder(name) / "checkpoints", learner) / str(steps)
     saved = ev.Received(f"trainer-{learner}", 0, Saved(path=str(checkpoint(folder)), env_steps=steps, order=0))
@@ -349,7 +349,7 @@ def send(made: Cluster, learner: int, steps: int, present: list[int], parts: int
     made.turn(3)
 
 
-def test_the_largest_message_of_a_process_is_told(made: Cluster) -> None:
+def test_a_message_of_the_largest_allowed_size_reaches_the_head(made: Cluster) -> None:
     sizes = [
         Evaluated(policy_version=0, env_steps=0, returns=[0.5] * (LIMIT_BYTES // 9 - 12), learners={"x" * more: 0.5})
         for more in range(1, 30)
@@ -385,7 +385,7 @@ def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
         for learner in (0, 1):
             start(made, learner)
             send(made, learner, 500, [500])
-        send(made, 0, 600, [600])  # its trainer keeps one, and on its node there are none of other learners
+        send(made, 0, 600, [600])  # this trainer keeps one checkpoint, and its node has none of other learners
         send(made, 1, 600, [600], parts=1)
         made.lose("node-1")
         assert made.of(ev.Lost) and not list(root.glob("**/.arriving*"))
@@ -398,7 +398,7 @@ def test_learners_in_step_keep_the_newest_set_that_all_have_saved(
         assert sorted(map(steps_of, folders(own[0]))) == [500, 600]
 
 
-def test_of_learners_that_are_not_in_step_the_newest_belong_together(made: Cluster, tmp_path: Path) -> None:
+def test_the_set_of_learners_not_in_step_has_the_newest_checkpoint_of_each(made: Cluster, tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
     for learner, steps in ((0, 500), (0, 600), (1, 550)):
         start(made, learner)
@@ -407,14 +407,14 @@ def test_of_learners_that_are_not_in_step_the_newest_belong_together(made: Clust
     assert sorted(map(steps_of, folders(root))) == [600]
 
 
-def test_what_a_killed_head_had_not_received_whole_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_head_removes_incomplete_copies_of_a_killed_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = tmp_path / "run" / "checkpoints" / "learner-1" / ".arriving-node-1-5f-500"
     left.mkdir(parents=True)
     with cluster(tmp_path, monkeypatch):
         assert not left.exists()
 
 
-def test_a_learner_takes_its_checkpoints_to_another_node(made: Cluster, tmp_path: Path) -> None:
+def test_a_learner_that_is_restarted_on_another_node_finds_its_checkpoints_there(made: Cluster, tmp_path: Path) -> None:
     checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
     made.lose("node-1")
     start(made, 1, 1, resume=True)
@@ -433,7 +433,7 @@ def test_a_learner_with_only_its_first_weights_gets_the_checkpoints_of_learner_0
     assert made.started() == [("trainer-1", "node-1")]
     there = made.folder("node-1") / "checkpoints"
     assert {steps_of(folder) for folder in folders(there)} == {0, 500}
-    assert not folders(directory_of(there, 1)), "it would continue from these"
+    assert not folders(directory_of(there, 1)), "the learner would continue from these"
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -488,7 +488,7 @@ def placed(made: Cluster) -> list[str]:
 
 
 @pytest.mark.parametrize("rebalance", [True, False])
-def test_a_node_that_returns_takes_a_learner_or_it_is_said_how(
+def test_a_node_that_returns_gets_a_learner_or_a_warning_says_how_it_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebalance: bool
 ) -> None:
     with cluster(tmp_path, monkeypatch, f"nodes.rebalance={str(rebalance).lower()}") as made:
@@ -515,7 +515,7 @@ def test_a_node_that_returns_takes_a_learner_or_it_is_said_how(
         made.turn(10)
         both = (("trainer-1", 1), ("simulator-1", 1))
         assert made.of(ev.Lost)[-1] == ev.Lost("node-0", both, True, "node-1")
-        assert not made.of(ev.Exited), "they have ended because they move"
+        assert not made.of(ev.Exited), "no exit is reported, as the processes ended for the move"
         assert placed(made)[3:] == ["learner 1 on node-1, moved from node node-0"]
         start(made, 1, 2)
         made.turn(3)
@@ -554,7 +554,7 @@ def test_a_learner_that_was_given_up_does_not_keep_others_from_moving(
 
 
 def moving(made: Cluster) -> None:
-    """Have learner 1, which is on node-0 like learner 0, begin to move to node-1; node-0 does nothing more."""
+    """Put both learners on node-0, begin to move learner 1 to node-1, and stop the agent of node-0."""
     made.head.placed[1] = "node-0"
     for learner in (0, 1):
         start(made, learner)
@@ -613,7 +613,7 @@ def test_a_start_that_waits_for_the_end_of_a_move_is_made_if_the_node_is_lost_in
     assert made.started()[2:] == [("simulator-1", "node-1")]
 
 
-def test_a_start_that_waits_for_the_end_of_a_move_is_lost_with_the_node_of_a_learner_that_is_left_out(
+def test_a_start_that_waits_for_a_move_is_lost_with_the_node_if_its_learner_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.lost=leave out") as made:
@@ -624,10 +624,10 @@ def test_a_start_that_waits_for_the_end_of_a_move_is_lost_with_the_node_of_a_lea
         lost = (("trainer-0", 0), ("trainer-1", 0), ("simulator-1", 1))
         assert made.of(ev.Lost) == [ev.Lost("node-0", lost, False)]
         made.turn(3)
-        assert len(made.of(ev.Spawned)) == 2, "it is not started for a learner that is left out"
+        assert len(made.of(ev.Spawned)) == 2, "the simulator is not started for a learner that is left out"
 
 
-def test_a_start_that_waits_for_a_node_is_lost_with_the_rest_of_a_learner_that_is_left_out(
+def test_a_start_that_waits_for_a_node_is_lost_if_its_learner_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0", "nodes.lost=leave out") as made:
@@ -759,7 +759,7 @@ def test_a_process_without_a_node_is_started_where_a_learner_has_left(
         assert made.started() == [("trainer-1", "node-0")]
 
 
-def test_without_learners_no_set_is_named(tmp_path: Path) -> None:
+def test_without_learners_no_set_of_checkpoints_is_named(tmp_path: Path) -> None:
     assert name_set(tmp_path, [], in_step=True) == []
 
 
@@ -779,7 +779,7 @@ def test_the_segment_of_a_simulator_that_has_ended_is_removed_on_its_node(made: 
     assert not made.of(ProtocolWarning)
 
 
-def test_of_a_copy_that_fails_nothing_stays_at_the_head(made: Cluster, tmp_path: Path) -> None:
+def test_a_copy_that_fails_leaves_nothing_at_the_head(made: Cluster, tmp_path: Path) -> None:
     start(made, 1)
     run_dir = made.folder("node-1")
     copy = Outgoing(run_dir, checkpoint(run_dir / "checkpoints" / "learner-1" / "500")).messages()
@@ -794,7 +794,7 @@ def test_of_a_copy_that_fails_nothing_stays_at_the_head(made: Cluster, tmp_path:
     assert not arrived() and "cannot be copied" in made.of(ProtocolWarning)[0].text
 
 
-def test_logs_come_to_the_run_folder(made: Cluster, tmp_path: Path) -> None:
+def test_logs_of_nodes_are_copied_to_the_run_folder(made: Cluster, tmp_path: Path) -> None:
     log = made.folder("node-1") / "logs" / "trainer-1.log"
     log.write_text("one\n")
     made.turn(50)
@@ -810,7 +810,7 @@ def test_a_learner_that_has_left_makes_room(made: Cluster) -> None:
     assert made.head.placed == {1: "node-1", 2: "node-0"}
 
 
-def test_a_node_may_join_later_and_has_the_learners_that_are_attached_then(made: Cluster) -> None:
+def test_a_node_that_joins_later_gets_the_learners_that_are_attached_then(made: Cluster) -> None:
     made.agent("node-2")
     made.turn(4)
     made.head.add_learners([2])
@@ -820,7 +820,7 @@ def test_a_node_may_join_later_and_has_the_learners_that_are_attached_then(made:
     assert made.of(ev.Spawned)[-1].node == "node-2"
 
 
-def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(made: Cluster) -> None:
+def test_learners_of_an_agent_that_is_stopped_can_restart_elsewhere_at_once(made: Cluster) -> None:
     start(made, 1)
     made.turn(3)
     made.agents["node-1"].stop()
@@ -833,7 +833,7 @@ def test_an_agent_that_is_stopped_says_so_and_its_learners_need_not_wait(made: C
 
 
 def leaving(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[NodeWorkspace, Callable[[], None]]:
-    """Have node-1 asked to leave; return its workspace, and the function that lets its learners save and end."""
+    """Ask node-1 to leave; return its workspace, and the function that lets its learners save and end."""
     node = made.node("node-1")
     saves = node.drain
     monkeypatch.setattr(node, "drain", lambda: None)
@@ -842,7 +842,7 @@ def leaving(made: Cluster, monkeypatch: pytest.MonkeyPatch) -> tuple[NodeWorkspa
     return node, saves
 
 
-def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_new(
+def test_a_node_that_leaves_first_sends_what_its_learners_save_and_gets_no_new_learner(
     made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = start(made, 1)
@@ -866,7 +866,7 @@ def test_a_node_that_leaves_brings_what_its_learners_save_first_and_gets_nobody_
 
 
 @pytest.mark.parametrize("message", [Listens(key="ab" * 32, generation=7), Left()])
-def test_what_other_learners_wait_for_does_not_wait_for_the_copy_of_a_checkpoint(
+def test_messages_that_other_learners_await_do_not_wait_for_the_copy_of_a_checkpoint(
     made: Cluster, message: Message
 ) -> None:
     own = start(made, 1)
@@ -905,7 +905,7 @@ def test_a_learner_whose_start_arrives_when_its_node_is_leaving_does_not_keep_th
     start(made, 1)
     made.turn(3)
     made.head.placed[2] = "node-1"
-    made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is told to stop
+    made.head.do(Start(ProcessId("trainer", 2, 2), 5))  # on its way when the node is asked to stop
     made.agents["node-1"].asked_to_stop()
     made.turn(10)
     assert made.agents["node-1"].exit_status == 130
@@ -969,7 +969,7 @@ def test_a_copy_that_was_cut_off_is_used_neither_by_the_head_nor_by_a_new_epoch(
 
 
 @pytest.mark.parametrize(("mode", "told"), [("gossip", 1), ("sync", 0)])
-def test_whose_weights_an_evaluator_plays_is_said_where_learners_elsewhere_have_others(
+def test_a_warning_names_the_learners_of_an_evaluator_if_others_have_other_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, told: int
 ) -> None:
     graph = ["gossip.graph=none"] if mode == "gossip" else []
@@ -982,7 +982,7 @@ def test_whose_weights_an_evaluator_plays_is_said_where_learners_elsewhere_have_
         assert said == told * ["it evaluates only the learners on its own node node-0: 0"]
 
 
-def test_a_node_speaks_of_its_own_processes_alone(made: Cluster) -> None:
+def test_a_node_may_report_only_its_own_processes(made: Cluster) -> None:
     start(made, 0)
     made.turn(3)
     made.report("node-1", ev.Exited("trainer-0", 0, 1))
@@ -998,7 +998,7 @@ def test_a_node_speaks_of_its_own_processes_alone(made: Cluster) -> None:
 
 
 def end(made: Cluster, monkeypatch: pytest.MonkeyPatch, cut_once_ended: bool = False) -> float:
-    """Have the head end the run while its agents work; returns the seconds that it took."""
+    """Let the head end the run while the agents take turns; return the seconds that this takes."""
     receive, began_s = made.lines.recv, made.now_s
 
     def waited(timeout_ms: int = 0) -> tuple[str, bytes] | None:
@@ -1036,7 +1036,7 @@ def test_a_start_that_arrives_after_the_end_starts_nothing(made: Cluster) -> Non
     assert made.agents["node-1"].exit_status == 0 and not made.of(ev.Spawned)
 
 
-def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(
+def test_an_agent_whose_last_messages_are_not_acknowledged_leaves_all_the_same(
     made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made.turn(5)
@@ -1049,7 +1049,7 @@ def test_an_agent_whose_last_words_are_not_acknowledged_leaves_all_the_same(
     assert agent.exit_status == 0 and made.told["node-1"] == [made.told["node-1"][0], "the run is over"]
 
 
-def test_who_joins_during_the_end_is_turned_away_and_not_awaited(
+def test_a_node_that_joins_during_the_end_is_refused_and_not_awaited(
     made: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made.agent("node-2").turn()
@@ -1060,7 +1060,7 @@ def test_who_joins_during_the_end_is_turned_away_and_not_awaited(
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_at_the_end_nothing_stays_of_a_copy_that_was_not_whole(
+def test_at_the_end_nothing_stays_of_an_incomplete_copy(
     made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     root = tmp_path / "run" / "checkpoints"

@@ -1,4 +1,4 @@
-"""Messages that wait in lanes: all arrive, in order within a lane, however many lanes there are and however large."""
+"""Messages that wait in lanes: all arrive, in the order of their lane, however many and large they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from launch.nodes.stream import Numbered, Stream
 
 
 def test_large_messages_of_many_lanes_all_arrive_in_the_order_of_their_lanes() -> None:
-    """One of each of 200 lanes was more than the stream keeps, and what did not fit was dropped without a word."""
+    """Formerly one message of each of 200 lanes was more than the stream keeps, and the rest was silently lost."""
     here, there = Stream(1), Stream(1)
     outbox = Outbox(here)
     lanes = [f"lane-{number}" for number in range(200)]

@@ -1,4 +1,4 @@
-"""Nodes that an engine starts: when a run ends because they are gone."""
+"""Nodes that an engine starts: when their loss ends the run."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class FakeEngine:
         return ended
 
     def close(self) -> None:
-        """Nothing is there."""
+        """There is nothing to close."""
 
 
 class Run:
-    """A run whose nodes have been started by a fake engine; its head yields the events in ``told``."""
+    """A run whose nodes a fake engine has started; its head yields the events in ``told``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Head, "__init__", lambda *_: None)
@@ -53,7 +53,7 @@ class Run:
         yield from told
 
     def turn(self) -> list[str]:
-        """Why the run cannot go on, by the events of one turn."""
+        """Return the reasons why the run cannot go on, from the events of one turn."""
         return [event.reason for event in self.head.events(0.0, 0.0) if isinstance(event, ev.CannotRun)]
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_one_node_will_not_join_cannot_begin(run: Run) -> None:
     run.engine.ended = {"a": "no such command"}
     assert run.turn() == ["node a ended before the run began: no such command"]
     run.engine.ended = {"b": "no such command"}
-    assert run.turn() == [], "it is said once"
+    assert run.turn() == [], "the reason is given once"
 
 
 def test_a_run_goes_on_while_there_is_a_node_or_one_may_come(run: Run) -> None:

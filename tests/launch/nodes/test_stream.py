@@ -1,4 +1,4 @@
-"""Every message arrives exactly once and in order, whatever is lost, repeated, re-ordered or cut on the way."""
+"""Every message arrives exactly once and in order, even if frames are lost, repeated, re-ordered or cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Network:
         self.now_s = 0.0
         self.ends = {end: Stream(epoch=3) for end in "ab"}
         self.flying: dict[str, list[Numbered]] = {"a": [], "b": []}
-        """Frames to each end."""
+        """Frames on their way to each end."""
         self.put: dict[str, list[bytes]] = {"a": [], "b": []}
         self.got: dict[str, list[bytes]] = {"a": [], "b": []}
         """Messages that each end has put and has got."""
@@ -69,7 +69,7 @@ class Network:
             self.flying[end].pop(which % len(self.flying[end]))
 
     def cut(self) -> None:
-        """The connection breaks: all that was on its way is lost."""
+        """Break or restore the connection; all frames on their way are lost."""
         self.up = not self.up
         for frames in self.flying.values():
             frames.clear()
@@ -80,7 +80,7 @@ class Network:
             assert self.got[end] == sent[: len(self.got[end])]
 
     def settle(self) -> None:
-        """From here on nothing is lost."""
+        """Restore the connection, deliver all frames, and check that every message has arrived."""
         self.up = True
         for _ in range(300):
             for end in "ab":
@@ -111,7 +111,7 @@ steps = st.one_of(
 
 @settings(max_examples=examples(300))
 @given(st.lists(steps, max_size=150))
-def test_exactly_once_and_in_order_whatever_happens_on_the_way(told: list[tuple[str, ...]]) -> None:
+def test_messages_arrive_exactly_once_and_in_order_whatever_the_network_does(told: list[tuple[str, ...]]) -> None:
     network = Network()
     for name, *arguments in told:
         if name == "wait":
@@ -122,7 +122,7 @@ def test_exactly_once_and_in_order_whatever_happens_on_the_way(told: list[tuple[
     network.settle()
 
 
-def test_what_is_not_acknowledged_is_sent_again_later_and_later() -> None:
+def test_a_message_without_acknowledgement_is_sent_again_at_growing_intervals() -> None:
     stream, sent = Stream(epoch=1), []
     stream.put(b"x")
     for now_s in (0.0, RESEND_S - 0.01, RESEND_S, 2 * RESEND_S, 3 * RESEND_S):
@@ -132,7 +132,7 @@ def test_what_is_not_acknowledged_is_sent_again_later_and_later() -> None:
     assert [frame.number for frame in sent] == [1, 1, 1]
 
 
-def test_all_that_was_on_its_way_is_sent_again_where_there_was_no_connection() -> None:
+def test_all_unacknowledged_messages_are_sent_again_after_a_send_has_failed() -> None:
     stream, sent = Stream(epoch=1), []
     for body in (b"x", b"y"):
         stream.put(body)
@@ -143,8 +143,8 @@ def test_all_that_was_on_its_way_is_sent_again_where_there_was_no_connection() -
     assert [frame.body for frame in sent] == [b"x", b"y", b"x", b"y", b"z"]
 
 
-def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
-    """A recorded one that is sent once more, or one of a node that was fenced."""
+def test_a_frame_of_another_epoch_is_refused_with_both_numbers(epoch: int = 2) -> None:
+    """Such a frame was recorded and sent again, or comes from a node that was declared lost."""
     stream = Stream(epoch=epoch)
     old = Numbered(epoch=1, number=1, acknowledged=0, body=b"spawn")
     with pytest.raises(StreamError, match="epoch 1, but the node is in epoch 2"):
@@ -154,7 +154,7 @@ def test_a_frame_of_another_epoch_is_refused_with_both(epoch: int = 2) -> None:
     assert stream.take(own, 0.0) is None
 
 
-def test_an_acknowledgement_of_what_there_never_was_is_refused() -> None:
+def test_an_acknowledgement_of_a_message_that_was_never_sent_is_refused() -> None:
     stream = Stream(epoch=1)
     stream.put(b"x")
     with pytest.raises(StreamError, match="acknowledges message 2, but only 1 were sent"):
@@ -162,10 +162,10 @@ def test_an_acknowledgement_of_what_there_never_was_is_refused() -> None:
     assert stream.taken == 0 and stream.waiting == [b"x"]
 
 
-def test_exactly_once_over_connections_that_are_cut(messages: int = 1000) -> None:
-    """The same over sockets: connections end in the middle of what they carry.
+def test_messages_arrive_exactly_once_over_connections_that_are_cut(messages: int = 1000) -> None:
+    """The same over sockets, whose connections end in the middle of a message.
 
-    The node beats, as agents do: by that the head learns of a connection that was made anew.
+    The node sends heartbeats, as agents do; they tell the head of a new connection.
     """
     draw, keys = random.Random(5), Keys()
     router = Router(HERE, keys.server)

@@ -1,4 +1,4 @@
-"""Values of ``auto`` on processors that can more or less."""
+"""What ``auto`` chooses on processors with different instruction sets, and warnings about unsuitable values."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def chosen(text: str, flags: set[str], *overrides: str) -> dict[str, object]:
     return {choice.key: choice.value for choice in choices}
 
 
-def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
+def test_auto_is_replaced_in_all_keys_but_checkpoint_exact_and_each_choice_has_a_reason() -> None:
     topology, choices = choose(parse(PONG), ZEN5, TWO)
     sections = {key: section for key, section in tree(topology).items() if isinstance(section, dict)}
-    # Left as it is: it follows from keys that may be others when the run is resumed.
+    # checkpoint.exact stays auto, because it depends on keys that a resume may change.
     assert [key for key, section in sections.items() if AUTO in section.values()] == ["checkpoint"]
     assert choices[0].key == "trainer.threads"
     assert len(choices) == 5
@@ -43,7 +43,9 @@ def test_nothing_is_left_to_chance_and_every_choice_says_why() -> None:
         (set(), "fp32", "plain"),
     ],
 )
-def test_learning_takes_what_the_processor_is_good_at(flags: set[str], precision: str, layout: str) -> None:
+def test_precision_and_layout_follow_the_instruction_sets_of_the_processor(
+    flags: set[str], precision: str, layout: str
+) -> None:
     found = chosen(PONG, flags)
     assert found["trainer.precision"] == precision
     assert found["trainer.layout"] == layout
@@ -57,14 +59,14 @@ def test_small_batches_and_small_networks_stay_in_fp32() -> None:
 
 
 @pytest.mark.parametrize("name", ["ppo", "impala"])
-def test_probabilities_that_are_compared_are_computed_alike(name: str) -> None:
+def test_trainer_and_inference_have_one_precision_where_their_probabilities_are_compared(name: str) -> None:
     keys = [f"algorithm.name={name}"]
     found = chosen(PONG, XEON, *keys)
     assert (found["trainer.precision"], found["inference.precision"]) == ("bf16", "bf16")
     assert chosen(PONG, XEON, *keys, "trainer.precision=fp32")["inference.precision"] == "fp32"
     assert chosen(PONG, ZEN3, *keys)["inference.precision"] == "fp32"
     elsewhere = [*keys, "trainer.device=cuda", "inference.device=cpu"]
-    assert chosen(PONG, XEON, *elsewhere)["inference.precision"] == "fp32", "16 rows on a CPU"
+    assert chosen(PONG, XEON, *elsewhere)["inference.precision"] == "fp32", "a pass of 16 rows on a CPU"
 
 
 def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
@@ -75,7 +77,7 @@ def test_a_minibatch_from_a_replay_has_two_rows_of_each_transition() -> None:
     assert chosen(PONG, XEON, *keys, "replay.batch_size=80")["trainer.layout"] == "space-to-depth"
 
 
-def test_a_minibatch_of_sequences_has_their_rows_and_those_that_returns_reach() -> None:
+def test_a_minibatch_of_sequences_counts_the_rows_that_n_step_returns_add() -> None:
     keys = ["algorithm.name=r2d1", "algorithm.n_step=4", "replay.sequence_steps=12", "replay.burn_in_steps=6"]
     keys += ["replay.sequence_every=6"]
     for sequences, layout in ((4, "plain"), (5, "space-to-depth")):  # of 16 rows each
@@ -83,18 +85,18 @@ def test_a_minibatch_of_sequences_has_their_rows_and_those_that_returns_reach() 
         assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", layout)
 
 
-def test_a_first_convolution_of_stride_1_stays_plain() -> None:
+def test_a_first_convolution_of_stride_1_keeps_the_plain_layout() -> None:
     found = chosen(PONG, XEON, "model.name=impala")
     assert (found["trainer.precision"], found["trainer.layout"]) == ("bf16", "plain")
 
 
-def test_what_is_written_is_left_alone() -> None:
+def test_keys_that_are_set_are_not_chosen() -> None:
     keys = ["trainer.precision=fp32", "trainer.layout=plain", "trainer.compile=true", "inference.precision=bf16"]
     topology = parse(PONG, [*keys, "trainer.threads=1"])
     assert choose(topology, XEON, TWO) == (topology, [])
 
 
-def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None:
+def test_defaults_that_follow_the_cores_are_explained_unless_the_keys_are_set() -> None:
     topology = parse("env: {id: ALE/Pong-v5}", ["learners.count=2"])
     rationed = Cores(4, Quota(2.5, Path("/sys/fs/cgroup/cpu.max"), 2))
     whys = {choice.key: str(choice) for choice in choose(topology, XEON, rationed)[1]}
@@ -107,7 +109,7 @@ def test_what_followed_the_cores_is_explained_until_it_is_written_down() -> None
     assert "2 cores" in small["simulators.count"]
 
 
-def test_numbers_that_followed_the_head_are_said_where_nodes_have_other_cores() -> None:
+def test_defaults_from_the_heads_cores_are_named_if_other_nodes_have_other_cores() -> None:
     topology = parse("env: {id: ALE/Pong-v5}", ["nodes.count=2", "learners.count=4", "mode=gossip"])
     choices = choose(topology, XEON, Cores(4))[1]
     whys = {choice.key: choice.why for choice in choices}
@@ -125,7 +127,7 @@ def test_numbers_that_followed_the_head_are_said_where_nodes_have_other_cores() 
     assert unlike_here(written, machines, 4.0) == ""
 
 
-def test_a_chosen_topology_is_still_a_topology() -> None:
+def test_a_topology_with_choices_can_be_dumped_and_parsed_again() -> None:
     topology, _ = choose(parse(PONG), XEON, TWO)
     assert parse(dump(topology)) == topology
 
@@ -134,26 +136,30 @@ def test_this_machine_has_instruction_sets() -> None:
     assert "sse2" in cpu_flags()
 
 
-def test_learners_with_more_threads_than_cores_are_told_what_to_write() -> None:
+def test_more_learner_threads_than_cores_give_a_warning_with_a_value_to_write() -> None:
     two = parse(PONG, ["learners.count=2", "trainer.threads=2"])
     assert crowding(two, cores=4) == ""
     assert "2 learners with 2 threads each have more threads than the 2 cores" in crowding(two, cores=2)
     assert "write 1" in crowding(two, cores=2)
-    assert crowding(parse(PONG, ["trainer.threads=8"]), cores=2) == "", "one learner's threads wait for no other's"
+    assert crowding(parse(PONG, ["trainer.threads=8"]), cores=2) == "", (
+        "a single learner shares its cores with no other"
+    )
     assert crowding(parse(PONG, ["learners.count=4", "trainer.threads=1"]), cores=2) == "", (
-        "one thread each is what it would say to write"
+        "the warning would recommend one thread each"
     )
     on_gpus = parse(PONG, ["learners.count=2", "trainer.threads=2", "trainer.device=cuda"])
-    assert crowding(on_gpus, cores=2) == "", "no product is computed by threads"
+    assert crowding(on_gpus, cores=2) == "", "GPUs compute the products, so threads do not compete"
 
 
-def test_bfloat16_that_a_processor_emulates_is_warned_of_with_the_way_out() -> None:
+def test_bf16_on_a_processor_that_emulates_it_gives_a_warning_with_a_remedy() -> None:
     asked = parse(PONG, ["trainer.precision=bf16", "inference.precision=bf16"])
     [warning] = misfits(asked, frozenset({"avx2"}), 2)
     assert warning.startswith("trainer.precision and inference.precision: bf16 is emulated on this processor")
     assert warning.endswith("write auto, or leave the key out")
     assert misfits(asked, XEON, 2) == []
-    assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], "auto never does"
+    assert misfits(choose(parse(PONG), frozenset({"avx2"}), TWO)[0], frozenset({"avx2"}), 2) == [], (
+        "auto chooses no emulated bf16"
+    )
     on_gpus = parse(PONG, ["trainer.precision=bf16", "trainer.device=cuda", "inference.count=0"])
     assert misfits(choose(on_gpus, XEON, TWO)[0], XEON, 2) == []
 
@@ -177,13 +183,13 @@ CART_DQN = "env: {id: CartPole-v1}\nalgorithm: {name: dqn}"
         ),
     ],
 )
-def test_values_that_the_run_never_reaches_are_named(overrides: list[str], keys: list[str]) -> None:
+def test_step_counts_that_the_run_never_reaches_are_named(overrides: list[str], keys: list[str]) -> None:
     found = [*never_reached(parse(CART_DQN, overrides))]
     assert [said.startswith(key) for said, key in zip(found, keys, strict=True)] == [True] * len(keys), found
     assert all("raise total_steps" in said for said in found)
 
 
-def test_a_run_shorter_than_a_batch_is_warned_of() -> None:
+def test_a_run_shorter_than_a_batch_gives_a_warning() -> None:
     batch = ["algorithm.horizon=16", "simulators.count=2", "simulators.envs=8"]
     (said,) = never_reached(parse("env: {id: CartPole-v1}", [*batch, "total_steps=255"]))
     assert said == (

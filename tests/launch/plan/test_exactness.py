@@ -1,4 +1,4 @@
-"""Which runs are resumed exactly, and what is said of the others."""
+"""Which runs can be resumed exactly, and the reasons given for the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CARTPOLE = "env: {id: CartPole-v1}"
         ["simulators.blocks=2", "simulators.weights=rollout"],
     ],
 )
-def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: list[str]) -> None:
+def test_a_run_in_lock_step_has_exact_checkpoints_unless_the_topology_forbids_them(overrides: list[str]) -> None:
     topology = parse(CARTPOLE, overrides)
     assert hindrances(topology, DESCRIPTION) == []
     for word, value in (("auto", True), ("true", True), ("false", False)):
@@ -45,7 +45,7 @@ def test_in_step_a_run_is_resumed_exactly_unless_it_is_asked_not_to(overrides: l
         (["algorithm.name=dqn"], "replay.save: false: "),
     ],
 )
-def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[str], said: str) -> None:
+def test_keys_that_make_a_run_depend_on_timing_or_on_unsaved_state_are_named(overrides: list[str], said: str) -> None:
     described = DESCRIPTION
     (found,) = hindrances(parse(CARTPOLE, overrides), described)
     assert found.startswith(said)
@@ -55,19 +55,19 @@ def test_what_depends_on_who_is_faster_or_is_not_saved_is_named(overrides: list[
         choose_exact(parse(CARTPOLE, [*overrides, f"{KEY}=true"]), described)
 
 
-def test_an_environment_without_the_pair_is_named() -> None:
+def test_an_environment_that_cannot_be_saved_is_named() -> None:
     described = msgspec.structs.replace(DESCRIPTION, inexact="the environment my:Game cannot be saved")
     assert hindrances(parse(CARTPOLE), described) == ["env.id: the environment my:Game cannot be saved"]
 
 
-def test_large_blocks_are_saved_when_that_is_asked_for() -> None:
+def test_large_blocks_are_saved_only_if_the_topology_asks_for_it() -> None:
     large = msgspec.structs.replace(DESCRIPTION, observation_shape=(MOST_BYTES // 4 // 17 // 16,))
     found = choose_exact(parse(CARTPOLE), large)
     assert not found.value and "write true" in found.why
     assert choose_exact(parse(CARTPOLE, [f"{KEY}=true"]), large).value
 
 
-def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> None:
+def test_the_plan_has_the_decision_and_its_topology_keeps_auto() -> None:
     for overrides, exact in (([], True), (["simulators.blocks=2"], False)):
         made = plan(parse(CARTPOLE, overrides), DESCRIPTION)
         assert made.exact is exact
@@ -77,7 +77,7 @@ def test_a_plan_says_what_was_decided_and_a_topology_keeps_the_question() -> Non
         assert made.topology.checkpoint.exact == "auto"
 
 
-def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
+def test_simulators_continue_their_games_only_if_the_keys_they_depend_on_are_unchanged() -> None:
     own = {"inexact": "", "rollouts": 3, "simulators": [{"role": "simulator"}], "weights": "0a"}
     saved = {**own, "depends_on": depends_on(parse(CARTPOLE))}
 
@@ -97,10 +97,10 @@ def test_simulators_go_on_where_they_stood_only_if_they_are_the_same() -> None:
     assert why(state=attached) == (
         "the checkpoint has snapshots of simulator-0 and simulator-7, and the run starts with simulator-0"
     )
-    assert why(state={**saved, "simulators": []}) == ""  # nobody had begun
+    assert why(state={**saved, "simulators": []}) == ""  # no simulator had begun
 
 
-def test_the_path_of_a_stored_environment_may_change_because_folders_are_moved() -> None:
+def test_a_moved_file_of_a_pickled_environment_does_not_prevent_an_exact_resume() -> None:
     def stored(folder: str, sha256: str = "0a") -> Topology:
         kwargs = f"{{file: {folder}/environment.pickle, sha256: '{sha256}'}}"
         return parse(f"env: {{id: 'actorlearn.envs.pickled:Corridor', kwargs: {kwargs}}}")
@@ -110,7 +110,7 @@ def test_the_path_of_a_stored_environment_may_change_because_folders_are_moved()
     assert reason_to_begin_anew([saved], [["simulator-0"]], stored("runs/old", "0b")).startswith("env.kwargs was ")
 
 
-def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
+def test_a_key_that_an_older_checkpoint_lacks_counts_as_its_default() -> None:
     def why(lacks: str, *overrides: str) -> str:
         then, now = (parse(CARTPOLE, ["model.name=mixed", *keys]) for keys in ((), overrides))
         before = {key: value for key, value in depends_on(then).items() if key != lacks}
@@ -128,10 +128,10 @@ def test_a_key_that_is_newer_than_the_checkpoint_had_its_default() -> None:
         assert why(key) == ""
     said = "model.layer_norm was False in the checkpoint and is True now"
     assert why("model.layer_norm", "model.layer_norm=true") == said
-    assert why("seed") == "seed was None in the checkpoint and is 1 now", "it has always been saved"
+    assert why("seed") == "seed was None in the checkpoint and is 1 now", "every version has saved the seed"
 
 
-def test_learners_in_step_go_on_from_one_moment() -> None:
+def test_learners_in_lock_step_resume_exactly_only_if_they_saved_the_same_weights() -> None:
     topology = parse(CARTPOLE, ["learners.count=2", "simulators.count=1"])
     names = [["simulator-0"], ["simulator-1"]]
     saved = {"inexact": "", "rollouts": 3, "depends_on": depends_on(topology)}

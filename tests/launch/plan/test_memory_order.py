@@ -1,4 +1,4 @@
-"""Processors whose memory order is not served: a run does not start on one unless it is told to."""
+"""A run starts on a processor with an unsupported memory order only if the topology accepts the risk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "env: {id: CartPole-v1}\n"
 
 
 @pytest.mark.parametrize("machine", ["aarch64", "arm64", "riscv64", "ppc64le", "i686"])
-def test_a_run_starts_elsewhere_only_when_it_is_told_to(machine: str) -> None:
+def test_a_run_starts_on_an_unsupported_processor_only_with_any_memory_order(machine: str) -> None:
     with pytest.raises(RunError) as refused:
         refuse_disorder(parse(TEXT), machine)
     assert f"processor {machine}: " in str(refused.value)
@@ -27,12 +27,14 @@ def test_a_run_starts_elsewhere_only_when_it_is_told_to(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "AMD64"])
-def test_nothing_is_said_where_it_is_served(machine: str) -> None:
+def test_a_run_starts_on_x86_64_without_an_error(machine: str) -> None:
     refuse_disorder(parse(TEXT), machine)
     assert disorder(machine) == ""
 
 
-def test_the_command_line_refuses_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_refuses_an_unsupported_processor_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     (tmp_path / "cart.yaml").write_text(TEXT)
     new = tmp_path / "new"

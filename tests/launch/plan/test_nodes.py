@@ -1,4 +1,4 @@
-"""Learners on nodes: where the most cores are left, and never where memory or a GPU is missing."""
+"""Learners are placed on the node with the most cores left, and never where memory or a GPU is missing."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def machine(cores: float, mib: int = 1000, gpus: int = 0) -> NodeResources:
     return NodeResources(cores=cores, shm_bytes=mib * MIB, gpus=gpus)
 
 
-def test_learners_go_where_the_most_cores_are_left() -> None:
+def test_learners_go_to_the_node_with_the_most_cores_left() -> None:
     machines = {"a": machine(4), "b": machine(8)}
     assert place_learners(range(4), machines, NEED, {}) == {0: "b", 1: "b", 2: "a", 3: "b"}
     assert place_learners([7], machines, NEED, {0: "b", 1: "b", 2: "b"}) == {7: "a"}
 
 
-def test_equal_nodes_are_taken_by_name_and_cores_may_be_shared() -> None:
+def test_equal_nodes_are_taken_by_name_and_learners_may_share_cores() -> None:
     machines = {"n1": machine(1), "n0": machine(1)}
     assert place_learners(range(4), machines, NEED, {}) == {0: "n0", 1: "n1", 2: "n0", 3: "n1"}
 
 
-def test_a_node_without_memory_or_gpu_gets_none() -> None:
+def test_a_node_without_enough_memory_or_a_gpu_gets_no_learner() -> None:
     machines = {"a": machine(64, mib=150), "b": machine(2, mib=300, gpus=1)}
     assert place_learners(range(3), machines, NEED, {}) == {0: "a", 1: "b", 2: "b"}
     needs_gpu = Need(cores=2.0, shm_bytes=100 * MIB, gpus=1)
@@ -38,7 +38,7 @@ def test_a_node_without_memory_or_gpu_gets_none() -> None:
         place_learners([0, 1], machines, needs_gpu, {})
 
 
-def test_what_nodes_have_in_common_is_shared_out() -> None:
+def test_nodes_of_one_machine_divide_its_cores_and_shared_memory() -> None:
     here = {"cores_id": "boot 1", "shm_id": "boot shm"}
     a, b = (msgspec.structs.replace(machine(8, gpus=1), **here) for _ in range(2))
     c = msgspec.structs.replace(machine(4), cores_id="boot 2", shm_id="boot shm")  # other cores of that machine
@@ -50,7 +50,7 @@ def test_what_nodes_have_in_common_is_shared_out() -> None:
         place_learners([0], share_out({"a": a, "b": b}), msgspec.structs.replace(NEED, shm_bytes=600 * MIB), {})
 
 
-def test_a_learner_needs_what_its_processes_and_segments_take() -> None:
+def test_a_learner_needs_the_cores_gpus_and_memory_of_its_processes_and_segments() -> None:
     topology = parse(
         "env: {id: CartPole-v1}", ["simulators.count=3", "inference.count=1", "trainer.threads=2", "evaluator.count=1"]
     )
@@ -63,9 +63,7 @@ def test_a_learner_needs_what_its_processes_and_segments_take() -> None:
 @pytest.mark.parametrize(
     ("mode", "unused"), [("sync", {"gradients"}), ("gossip", {"messages", "gradients"})], ids=["sync", "gossip"]
 )
-def test_memory_in_which_learners_of_one_machine_read_of_one_another_is_not_made_on_several(
-    mode: str, unused: set[str]
-) -> None:
+def test_learners_on_several_nodes_have_no_segments_that_learners_share(mode: str, unused: set[str]) -> None:
     words = [f"mode={mode}", "learners.count=2", *(["gossip.gradient_every=5"] if mode == "gossip" else [])]
 
     def kinds(*more: str) -> set[str]:

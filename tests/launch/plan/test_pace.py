@@ -1,4 +1,4 @@
-"""Rollouts of slow environments, by literal times of a step."""
+"""How the plan fits rollouts and simulators to slow environments, whose time of a step is given here."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def shorter(step_s: float, *overrides: str, state_size: int = 0, text: str = PPO
     return {choice.key: choice.value for choice in shorter_rollouts(parse(text, overrides), described, 2.0)}
 
 
-def test_rollouts_of_slow_environments_are_shorter_and_their_minibatches_are_as_large() -> None:
+def test_slow_environments_get_shorter_rollouts_with_minibatches_of_the_same_size() -> None:
     assert shorter(0.1) == {"algorithm.horizon": 16, "algorithm.minibatches": 1}
 
 
 @pytest.mark.parametrize("step_s", [0.0, 0.005, 0.029])
-def test_environments_with_an_update_in_fifteen_seconds_keep_the_defaults(step_s: float) -> None:
+def test_environments_that_allow_an_update_within_15_s_keep_the_defaults(step_s: float) -> None:
     assert shorter(step_s) == {}
 
 
 @pytest.mark.parametrize(
     "override", ["algorithm.horizon=64", "algorithm.minibatches=4", "algorithm.batch_steps=1024", "algorithm.name=a2c"]
 )
-def test_keys_of_the_user_and_the_shortest_horizon_are_kept(override: str) -> None:
+def test_keys_that_the_user_sets_and_short_horizons_are_kept(override: str) -> None:
     assert shorter(1.0, override) == {}
 
 
@@ -51,7 +51,7 @@ def test_slow_environments_have_a_simulator_for_each_core() -> None:
     assert more(0.02, 32, agents=4) == {"simulators.count": 4, "simulators.envs": 4}
 
 
-def test_the_plan_has_more_simulators_of_slow_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_adds_simulators_for_slow_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
     made = plan(parse("env: {id: CartPole-v1}"), replace(DESCRIPTION, step_s=0.02))
     assert (made.topology.simulators.count, made.topology.simulators.envs) == (8, 2)
@@ -71,16 +71,16 @@ def test_the_plan_says_why_a_slow_environment_has_no_more_simulators_than_others
     assert why.startswith("a step of this environment takes 50 ms") and "at most 16; the machine has 2 cores" in why
 
 
-def test_sequences_of_recurrent_networks_are_kept() -> None:
+def test_recurrent_networks_keep_their_horizon() -> None:
     assert shorter(1.0, state_size=8) == {}
 
 
-def test_an_update_keeps_256_steps() -> None:
+def test_an_update_of_a_slow_environment_keeps_256_steps() -> None:
     assert shorter(1.0, "simulators.envs=4") == {"algorithm.horizon": 32, "algorithm.minibatches": 2}
     assert shorter(1.0, "simulators.envs=2") == {}
 
 
-def test_the_plan_has_the_choice_and_a_resumed_run_has_its_numbers() -> None:
+def test_a_resumed_run_keeps_the_horizon_that_its_first_plan_chose() -> None:
     made = plan(parse(PPO), replace(DESCRIPTION, step_s=0.1))
     assert (made.topology.algorithm.horizon, made.block_shape.horizon) == (16, 16)
     assert [choice.value for choice in made.choices if choice.key == "algorithm.horizon"] == [16]
@@ -89,7 +89,7 @@ def test_the_plan_has_the_choice_and_a_resumed_run_has_its_numbers() -> None:
     assert not [choice for choice in again.choices if choice.key.startswith("algorithm")]
 
 
-def test_a_plan_says_when_updates_come_and_how_they_come_earlier() -> None:
+def test_the_plan_estimates_the_time_of_an_update_and_warns_of_long_ones() -> None:
     topology = parse(PPO, ["algorithm.horizon=64"])
     assert expectation(topology, 0.1, 2.0) == "about every 51 s: 1,024 steps at about 20 steps/s"
     assert "lower it or simulators.envs" in warning(topology, 0.1, 2.0)

@@ -17,19 +17,19 @@ def planned(*overrides: str) -> Plan:
     return plan(parse(TEXT, list(overrides)), DESCRIPTION)
 
 
-def test_only_simulators_stay_on_cores_which_they_take_in_turn() -> None:
+def test_only_simulators_are_pinned_and_they_take_the_cores_in_turn() -> None:
     pinned = replace(planned("simulators.pin=true"), pins=(4, 2))
     assert [pinned.core(process(f"simulator-{number}")) for number in range(4)] == [4, 2, 4, 2]
     assert {pinned.core(process(name)) for name in ("trainer", "inference-0", "evaluator-0")} == {None}
 
 
-def test_nobody_stays_on_a_core_unless_it_is_asked_for() -> None:
+def test_no_process_is_pinned_unless_simulators_pin_is_true() -> None:
     assert planned("simulators.pin=true").core(process("simulator-1")) is not None
     free = planned("simulators.pin=false")
     assert (free.devices["simulator"], free.core(process("simulator-1"))) == ("cpu", None)
 
 
-def test_trainer_and_inference_compute_where_the_topology_says() -> None:
+def test_trainer_and_inference_run_on_the_devices_of_the_topology() -> None:
     devices = planned("trainer.device=cuda:1", "inference.device=cuda:0").devices
     names = ("trainer", "inference", "simulator", "evaluator")
     assert [devices[name] for name in names] == ["cuda:1", "cuda:0", "cpu", "cpu"]

@@ -1,4 +1,4 @@
-"""The plan: who gets which row, name and seeds, in runs that begin and in runs that change."""
+"""The plan: rows, names, seeds, segments and settings of processes, at the start of a run and after changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def env_seeds(made: Plan, name: str, incarnation: int = 0) -> list[int]:
     return settings.env_seeds
 
 
-def test_inference_servers_are_told_whether_a_pass_is_a_cuda_graph() -> None:
+def test_the_key_cuda_graphs_reaches_the_settings_of_inference_servers() -> None:
     for word, expected in (("true", True), ("false", False)):
         settings = told(planned("inference.count=1", f"inference.cuda_graphs={word}"), "inference-0")
         assert isinstance(settings, InferenceSettings)
@@ -72,7 +72,7 @@ def test_more_processes_than_rows_are_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("key", ["simulators.decorrelation_steps=5", "simulators.reset=wait"])
-def test_games_that_cannot_be_begun_at_will_are_not_asked_to(key: str) -> None:
+def test_keys_that_start_games_at_any_time_are_refused_for_environments_that_cannot(key: str) -> None:
     description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class resets all its games together")
     plan(parse("env: {id: CartPole-v1}"), description)
     topology = parse("env: {id: CartPole-v1}", [key])
@@ -81,7 +81,7 @@ def test_games_that_cannot_be_begun_at_will_are_not_asked_to(key: str) -> None:
         plan(topology, description)
 
 
-def test_simulators_come_and_go_for_ever_and_no_name_comes_back() -> None:
+def test_simulators_can_be_added_and_removed_for_ever_and_no_name_is_used_twice() -> None:
     made = living()
     names = {process.name for process in made.listed}
     for _ in range(ROWS):
@@ -102,7 +102,7 @@ def test_a_replay_has_no_room_for_more_simulators_than_it_was_made_for() -> None
     assert [process.id.learner for process in made.add_simulators(1)] == [0]
 
 
-def test_a_free_row_is_used_again_and_no_row_twice() -> None:
+def test_a_free_row_is_used_again_and_no_two_processes_share_a_row() -> None:
     made = living()
     row = named(made.listed, "simulator-0").index
     made.add_simulators(2)
@@ -112,7 +112,7 @@ def test_a_free_row_is_used_again_and_no_row_twice() -> None:
     assert len(set(rows(made.listed))) == len(made.listed)
 
 
-def test_a_full_run_says_how_many_still_fit() -> None:
+def test_a_full_run_says_how_many_simulators_still_fit() -> None:
     made = living(f"simulators.count={ROWS - 4}", "inference.count=1")
     with pytest.raises(
         TopologyError, match="attach 3 simulators: .* at most 256 .* has 254; attach at most 2, or detach"
@@ -121,8 +121,7 @@ def test_a_full_run_says_how_many_still_fit() -> None:
     assert [process.index for process in made.add_simulators(2)] == [ROWS - 2, ROWS - 1]
 
 
-def test_seeds_follow_the_name_alone() -> None:
-    """Evaluators and inference servers, and rows that are used again, change no simulator's games."""
+def test_evaluators_and_inference_servers_do_not_change_the_seeds_of_simulators() -> None:
     seeds = env_seeds(planned(), "simulator-1")
     for overrides in (["evaluator.count=1"], ["inference.count=2"], ["inference.count=0", "evaluator.count=1"]):
         assert env_seeds(planned(*overrides), "simulator-1") == seeds
@@ -153,7 +152,7 @@ def test_each_learner_has_a_trainer_servers_and_simulators_of_its_own() -> None:
         assert settings.id.learner == learner
 
 
-def test_who_comes_later_is_dealt_to_the_learners_in_turn() -> None:
+def test_added_simulators_are_dealt_to_the_learners_in_turn() -> None:
     made = living("learners.count=2", "inference.count=1")
     new = made.add_simulators(3)
     assert [(process.name, process.id.learner) for process in new] == [
@@ -172,7 +171,7 @@ def test_no_two_simulators_of_any_learner_play_the_same_games() -> None:
     assert len(set(seeds)) == len(seeds)
 
 
-def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
+def test_gossip_has_segments_for_messages_and_counts_and_each_trainer_a_rank() -> None:
     made = planned("mode=gossip", "gossip.graph=[[1], [0]]", "gossip.gradient_every=5", "seed=3")
     names = [segment.name for segment in made.segments]
     assert names[:6] == ["weights-0", "rollouts-0", "account-0", "messages-0", "gradients-0", "counts"]
@@ -188,7 +187,7 @@ def test_gossip_has_messages_and_counts_and_numbers_its_trainers() -> None:
     assert planned("mode=gossip", "seed=3").graph == GraphSettings(name="ring", seed=3)
 
 
-def test_learners_that_share_experience_have_a_segment_with_rows_of_theirs() -> None:
+def test_learners_that_share_experience_have_a_segment_for_it() -> None:
     shared = ("mode=gossip", "algorithm.name=impala", "simulators.envs=4", "gossip.experience=3")
     made = planned(*shared, "gossip.graph=none", "gossip.experience_graph=complete", "seed=3")
     (segment,) = (segment for segment in made.segments if segment.name == "experience-0")
@@ -204,7 +203,7 @@ def test_learners_that_share_experience_have_a_segment_with_rows_of_theirs() -> 
     assert told(without, "trainer-0").experience is None
 
 
-def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
+def test_learners_in_sync_have_a_segment_for_the_gradients_of_all_learners() -> None:
     made = planned("mode=sync", "learners.count=3")
     floats = -(-made.description.weights // 16) * 16  # whole cache lines
     (segment,) = (segment for segment in made.segments if segment.name == "gradients")
@@ -217,7 +216,7 @@ def test_learners_in_step_have_room_for_the_gradients_of_all() -> None:
         assert "gradients" not in [segment.name for segment in planned(*overrides).segments]
 
 
-def test_who_listens_is_in_the_plan() -> None:
+def test_the_plan_lists_the_sockets_that_processes_bind() -> None:
     two = ["learners.count=2", "inference.count=1", "evaluator.count=1"]
     for mode in ("sync", "async", "gossip"):
         made = planned(*two, f"mode={mode}")
@@ -229,13 +228,13 @@ def test_who_listens_is_in_the_plan() -> None:
     assert listens and listens.endpoint == messages[1]
 
 
-# Learners that come and go --------------------------------------------------------------------------------------------
+# Learners that are attached and detached ------------------------------------------------------------------------------
 
 
 GOSSIP = ("mode=gossip", "learners.count=2", "inference.count=1", "gossip.gradient_every=1")
 
 
-def test_a_learner_that_comes_has_processes_of_its_own() -> None:
+def test_an_attached_learner_has_processes_of_its_own() -> None:
     made = living(*GOSSIP)
     new = made.add_learners(2)
     assert [(process.name, process.id.learner) for process in new] == [
@@ -254,7 +253,7 @@ def test_a_learner_that_comes_has_processes_of_its_own() -> None:
     assert trainer.exchange.rank == trainer.learner == 3
 
 
-def test_a_learner_that_leaves_takes_its_number_with_it() -> None:
+def test_the_number_of_a_detached_learner_is_not_used_again() -> None:
     made = living(*GOSSIP)
     for process in [process for process in made.listed if process.id.learner == 0]:
         made.listed.remove(process)
@@ -262,7 +261,7 @@ def test_a_learner_that_leaves_takes_its_number_with_it() -> None:
     assert [process.id.learner for process in made.add_simulators(4)] == [1, 2, 1, 2]
 
 
-def test_learners_come_until_there_is_no_room() -> None:
+def test_learners_can_be_attached_until_rows_or_numbers_run_out() -> None:
     made = living(*GOSSIP)
     with pytest.raises(TopologyError, match="attach 62 learners: .* at most 256 .* has 10; attach at most 49") as error:
         living("mode=gossip", "learners.count=2", "simulators.count=4").add_learners(62)
@@ -276,14 +275,14 @@ def test_learners_come_until_there_is_no_room() -> None:
         made.add_learners(1)
 
 
-def test_a_learner_that_no_list_names_is_not_attached() -> None:
+def test_a_learner_that_the_gossip_graph_does_not_list_is_not_attached() -> None:
     made = living("mode=gossip", "learners.count=2", "gossip.graph=[[2], [0], [1]]")
     assert made.add_learners(1)[0].name == "trainer-2"
     with pytest.raises(TopologyError, match="attach 1 learners: .* 0 to 2, and the next learner is 3; .* longer lists"):
         made.add_learners(1)
 
 
-def test_a_learner_that_replays_has_a_replay_and_says_what_it_takes() -> None:
+def test_each_learner_of_a_replayed_algorithm_has_a_replay_whose_size_is_shown() -> None:
     keys = ["simulators.envs=4", "learners.count=2", "replay.capacity_steps=1001"]
     topology = parse("{env: {id: CartPole-v1}, algorithm: {name: dqn}}", ["simulators.count=2", *keys])
     made = plan(topology, DESCRIPTION)
@@ -320,7 +319,7 @@ def test_a_secondary_learner_has_weights_of_its_own_that_the_evaluator_plays() -
     assert trainer.replay.settings.secondary_batch_size == 64
 
 
-def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches() -> None:
+def test_check_shows_the_scaled_learning_rate_and_epsilon_of_larger_batches() -> None:
     keys = ["learners.count=4", "learners.rate_scaling=sqrt"]
     larger = ["replay.batch_size=128", "replay.base_batch_size=32"]
     numbers = {}
@@ -333,13 +332,13 @@ def test_check_tells_the_optimizers_numbers_of_several_learners_larger_batches()
     assert numbers == {"dqn": [4.0, 0.25], "a2c": [2.0, 1.0]}
 
 
-def test_a_learner_that_does_not_has_none() -> None:
+def test_a_learner_of_an_algorithm_without_replay_has_no_replay() -> None:
     assert not [segment for segment in planned().segments if segment.name.startswith("replay")]
     settings = told(planned(), "trainer")
     assert isinstance(settings, TrainerSettings) and settings.replay is None
 
 
-def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each() -> None:
+def test_games_of_several_agents_are_not_split_between_groups_and_have_one_seed_each() -> None:
     def of_three(*overrides: str) -> Plan:
         topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides])
         return plan(topology, msgspec.structs.replace(DESCRIPTION, agents=3))
@@ -369,7 +368,7 @@ def test_games_of_several_agents_are_whole_in_every_group_and_have_a_seed_each()
         (["optimizer.schedule=cosine"], "0.003 to 0 at 100,000 steps, cosine"),
     ],
 )
-def test_check_says_how_the_learning_rate_goes(keys: list[str], says: str) -> None:
+def test_check_shows_the_schedule_of_the_learning_rate(keys: list[str], says: str) -> None:
     assert check.learning_rate(parse("env: {id: CartPole-v1}\ntotal_steps: 100_000\n", keys)) == says
 
 
@@ -384,7 +383,7 @@ def test_check_says_that_statistics_are_collected_before_learning_begins(keys: l
     assert "statistics" not in "".join(check.summary(without, plan(without, DESCRIPTION)))
 
 
-def test_check_says_how_much_there_is_in_all() -> None:
+def test_check_shows_the_environments_and_batch_steps_of_all_learners_together() -> None:
     keys = ["simulators.count=2", "simulators.envs=8", "algorithm.horizon=16"]
     text = "{env: {id: CartPole-v1}}"
     assert in_all(parse(text, keys)) == "1 learner with 16 environments and 256 steps per batch"
@@ -396,7 +395,7 @@ def test_check_says_how_much_there_is_in_all() -> None:
     assert found["in_all"] == {"learners": 2, "environments": 12, "batch_steps": steps}
 
 
-def test_learners_that_do_not_go_on_get_no_simulators() -> None:
+def test_attached_simulators_are_not_given_to_learners_that_were_given_up() -> None:
     made = living("learners.count=2")
     (asked_for,) = lose(two(), "trainer-1").then(asked("attach", simulators=3)).did(ev.Enlarge)
     enlarged = made.enlarge(asked_for)

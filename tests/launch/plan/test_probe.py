@@ -1,4 +1,4 @@
-"""The child that describes an environment: it ends with Ctrl-C, and within a limit, without a traceback."""
+"""The child that describes an environment ends at a signal and at its time limit, without a traceback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_environment_that_is_never_made_is_one_line(slow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_that_takes_too_long_to_make_is_refused_in_one_line(
+    slow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(guardian, "STACK_S", 0.1)
     with pytest.raises(
         TopologyError, match=r"env.id 'slow:Env': trying the environment and the network takes longer than 2 s, "
@@ -47,7 +49,7 @@ def test_a_signal_while_the_environment_is_tried_ends_the_child_and_leaves_no_fi
     (slow / "slow.yaml").write_text("env: {id: 'slow:Env'}\n")
     (slow / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(slow / "tmp"))
-    # Signals must be heard even where a shell or nohup has started the tests with these signals ignored.
+    # The child must receive the signals even if a shell or nohup started the tests with these signals ignored.
     heard = "signal.signal(signal.SIGINT, signal.SIG_DFL); signal.signal(signal.SIGHUP, signal.SIG_DFL)"
     code = f"import os, signal, sys; {heard}; os.execv(sys.argv[1], sys.argv[1:])"
     words = [sys.executable, "-c", code, sys.executable, "-m", "launch", *command, "slow.yaml"]
@@ -59,7 +61,7 @@ def test_a_signal_while_the_environment_is_tried_ends_the_child_and_leaves_no_fi
         os.kill(run.pid, number)
         _, stderr = run.communicate(timeout=10)
     assert run.returncode == 128 + number, stderr
-    interrupted = command[0] == "run" and number == signal.SIGINT  # Ctrl-C: somebody is there to read it
+    interrupted = command[0] == "run" and number == signal.SIGINT  # after Ctrl-C a user reads the message
     assert stderr == ("actorlearn: interrupted before the run began; nothing was saved\n" if interrupted else "")
     assert within(5.0, lambda: not Path(f"/proc/{pid}").exists())
     assert [*(slow / "tmp").iterdir()] == []

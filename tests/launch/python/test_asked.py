@@ -1,4 +1,4 @@
-"""What Python asks for is the topology that the same words are on the command line, and is refused in their words."""
+"""Arguments of ``train`` and ``start`` give the topology and the errors that the same keys give on the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from launch.topology.load import TopologyError, load
 KEYS = {"algorithm.horizon": 64, "optimizer.learning_rate": 1e-4, "env.kwargs": {"render_mode": None}, "seed": 5}
 
 
-def test_an_id_and_keys_are_the_topology_of_the_same_words(tmp_path: Path) -> None:
+def test_an_id_and_keys_give_the_topology_that_the_command_line_gives(tmp_path: Path) -> None:
     (tmp_path / "cart.yaml").write_text("env: {id: CartPole-v1}\n")
     words = ["algorithm.name=ppo", "algorithm.horizon=64", "optimizer.learning_rate=1e-4"]
     expected = load(tmp_path / "cart.yaml", [*words, "env.kwargs={render_mode: null}", "seed=5"])
@@ -31,16 +31,16 @@ def test_an_id_and_keys_are_the_topology_of_the_same_words(tmp_path: Path) -> No
         assert asked.read(first, "ppo", KEYS).check() == expected
 
 
-def test_a_key_of_the_network_for_images_and_numbers_is_left_to_the_run_to_judge() -> None:
-    """Which network an environment gets by default is known only when its observations are."""
+def test_a_key_of_the_mixed_network_is_accepted_before_the_observations_are_known() -> None:
+    """The default network depends on the observations, which are known only when the run starts."""
     wanted = asked.read("tests.envs.parts:Parts", "ppo", {"model.image_features": 64})
     assert wanted.check().algorithm.name == "ppo"
     with pytest.raises(TopologyError, match=r"^argument: model\.image_feature = 64"):
         asked.read("tests.envs.parts:Parts", "ppo", {"model.image_feature": 64}).check()
 
 
-def test_a_dict_is_read_as_a_file_is() -> None:
-    """Another algorithm leaves out the keys of the file that it does not read; keys of the call are never left out."""
+def test_a_dict_is_read_like_a_topology_file() -> None:
+    """Keys of the dict that another algorithm does not read are left out; such keys of the call are refused."""
     given = {"env": {"id": "CartPole-v1"}, "algorithm": {"name": "ppo", "ratio_clip": 0.3}}
     assert asked.read(given, None, {}).check().algorithm.ratio_clip == 0.3
     assert asked.read(given, "a2c", {}).check().left_out.keys() == {"algorithm.ratio_clip"}
@@ -52,7 +52,7 @@ def test_a_dict_is_read_as_a_file_is() -> None:
     ("value", "plain"),
     [(np.int64(3), 3), (np.float32(0.5), 0.5), ((1, 2), [1, 2]), (Path("a b"), "a b"), ("1", "1"), (None, None)],
 )
-def test_values_arrive_as_they_are(value: object, plain: object) -> None:
+def test_values_of_numpy_and_python_types_reach_the_topology_unchanged(value: object, plain: object) -> None:
     wanted = asked.read("CartPole-v1", None, {"env.kwargs.given": value})
     assert wanted.check().env.kwargs == {"given": plain}
 
@@ -71,7 +71,7 @@ def test_a_wrong_request_is_one_line_with_value_rule_and_remedy(first: object, k
         asked.read(first, None, keys).check()
 
 
-def test_an_environment_that_is_made_already_is_refused() -> None:
+def test_an_environment_object_is_refused_with_the_id_or_function_to_give_instead() -> None:
     env = gymnasium.make("CartPole-v1")
     with pytest.raises(
         RunError, match=r'give its id "CartPole-v1", or a function, for .* lambda: gymnasium.make\("Cart'
@@ -85,14 +85,14 @@ def test_an_environment_that_is_made_already_is_refused() -> None:
         asked.read(5, None, {})
 
 
-def test_a_callback_of_another_name_and_a_key_with_underscores_are_answered_with_ours() -> None:
+def test_a_wrong_callback_name_and_a_key_with_underscores_suggest_the_right_names() -> None:
     with pytest.raises(RunError, match="callback: .* pass on_report, on_evaluation or on_checkpoint"):
         asked.read("CartPole-v1", None, {"callback": print})
     with pytest.raises(TopologyError, match=r"did you mean algorithm\.horizon\?"):
         asked.read("CartPole-v1", None, {"algorithm__horizon": 4}).check()
 
 
-def test_a_class_that_can_be_imported_is_named_and_another_is_stored(
+def test_an_importable_class_is_given_by_its_name_and_another_class_is_pickled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert asked.read(Catch, None, {}).given == {"env": {"id": "actorlearn.envs.catch:Catch"}}
@@ -128,13 +128,13 @@ def test_an_error_of_the_supervisor_names_the_argument(
     assert told["text"].startswith(said) and told["wrong"]
 
 
-def test_the_algorithm_given_twice_must_be_the_same_one() -> None:
+def test_an_algorithm_that_is_given_twice_must_be_the_same() -> None:
     assert asked.read("CartPole-v1", "ppo", {"algorithm.name": "ppo"}).check().algorithm.name == "ppo"
     said = r"algorithm='ppo' and 'algorithm.name': 'a2c': given twice; leave one of the two out"
     with pytest.raises(RunError, match=said):
         asked.read("CartPole-v1", "ppo", {"algorithm.name": "a2c"})
 
 
-def test_whole_floats_of_python_are_integers() -> None:
+def test_whole_floats_are_accepted_as_integers() -> None:
     wanted = asked.read("CartPole-v1", None, {"total_steps": 1e6, "seed": np.float64(3.0)}).check()
     assert (wanted.total_steps, wanted.seed) == (1_000_000, 3)

@@ -40,7 +40,7 @@ def told(follower: Follower, answer: object = None) -> tuple[list[tuple[str, Any
     return heard, follower.look("caller", {kind: hear(kind) for kind in kinds})
 
 
-def test_each_is_told_once_in_the_order_of_time(run: RunFolder) -> None:
+def test_callbacks_get_each_report_evaluation_and_checkpoint_once_in_the_order_of_time(run: RunFolder) -> None:
     follower = Follower(run, from_start=True)
     expected = [(EVALUATION, 5), (REPORT, 10), (CHECKPOINT, 15), (REPORT, 20)]
     assert told(follower) == (expected, True)
@@ -58,7 +58,7 @@ def test_a_file_that_was_removed_and_made_again_is_read_from_its_beginning(run: 
     assert told(follower) == ([(REPORT, 30)], True)
 
 
-def test_of_a_run_that_was_there_before_only_what_is_new_is_told(run: RunFolder) -> None:
+def test_callbacks_of_an_existing_run_get_only_new_reports(run: RunFolder) -> None:
     follower = Follower(run, from_start=False)
     assert follower.view.env_steps == 20
     assert told(follower) == ([], True)
@@ -87,7 +87,7 @@ def test_a_run_resumed_with_more_steps_shows_its_progress_to_the_new_end(
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [(False, False), (None, True), (0, True), (True, True)])
-def test_only_false_stops_the_run(run: RunFolder, answer: object, goes_on: bool) -> None:
+def test_only_a_callback_that_returns_false_stops_the_run(run: RunFolder, answer: object, goes_on: bool) -> None:
     heard, went_on = told(Follower(run, from_start=True), answer)
     assert len(heard) == 4 and went_on is goes_on
 
@@ -130,7 +130,7 @@ def test_a_callback_that_cannot_be_called_is_refused_before_anything_starts(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_callbacks_of_other_forms_are_called() -> None:
+def test_any_callable_that_takes_two_arguments_is_accepted() -> None:
     calls = (print, max, Adding(), lambda run, report: None, lambda *given: None, partial(Adding().on_step, which="x"))
     for call in calls:
         refuse_callbacks({REPORT: call, EVALUATION: None})

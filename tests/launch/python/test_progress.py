@@ -1,4 +1,4 @@
-"""The bar of a run in a terminal, in a file and in a notebook."""
+"""The progress bar of a run in a terminal, in a file and in a notebook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_line_has_steps_rate_score_and_the_time_left() -> None:
     assert progress.line(LATER) == "250 of 1,000 steps · 50 steps/s · score 12.0 · 0:15 left"
 
 
-def test_a_terminal_is_redrawn() -> None:
+def test_the_bar_in_a_terminal_is_redrawn() -> None:
     out = io.StringIO()
     bar = progress.TerminalBar(VIEW, Console(file=out, force_terminal=True, width=120))
     bar.show(LATER)

@@ -13,7 +13,7 @@ from launch.python import child
 
 @pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize("call", [actorlearn.train, actorlearn.start])
-def test_ctrl_c_before_the_run_begins_leaves_nothing_and_shows_no_internals(
+def test_ctrl_c_before_the_run_begins_leaves_no_folder_and_shows_no_internal_frames(
     call: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> None:

@@ -1,7 +1,7 @@
-"""What rliable (Agarwal et al. 2021, the authors' own code) says of scores that are made here.
+"""Statistics of scores generated here, computed by rliable, the code of the authors (Agarwal et al. 2021).
 
-``python -m tests.launch.reports.rliable_numbers > tests/launch/reports/rliable_numbers.json`` keeps it, with the
-versions, for where rliable is not installed: extra ``rliable``.
+``python -m tests.launch.reports.rliable_numbers > tests/launch/reports/rliable_numbers.json`` saves them, with the
+versions, for machines without the extra ``rliable``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RESAMPLES = 4_000
 
 
 def scores() -> tuple[Numbers, Numbers]:
-    """Return the scores of two programs: [runs, tasks], some of them equal, with a run that went astray."""
+    """Return the scores of two programs: [runs, tasks]; some are equal, and one is an outlier."""
     random = np.random.default_rng(19)
     ours = np.round(random.gamma(2.0, 0.4, (RUNS, TASKS)), 2)
     theirs = np.round(random.gamma(2.0, 0.5, (OTHER_RUNS, TASKS)), 2)
@@ -37,7 +37,7 @@ def ask_rliable() -> dict[str, Any]:
     """Return estimate, low and high of each statistic; raises ImportError where rliable is missing."""
     from rliable import library, metrics
 
-    np.random.seed(0)  # whatever generator rliable is given, it draws with this one
+    np.random.seed(0)  # rliable draws with this generator, whichever it is given
     ours, theirs = scores()
     alone = {
         "interquartile_mean": metrics.aggregate_iqm,

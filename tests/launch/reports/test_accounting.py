@@ -8,15 +8,15 @@ from launch.reports.accounting import SavedSteps, account, counters_of
 LEFT = {"account": {"used": 50, "dropped": {"stale": 3}}, "in_flight": 5, "episodes_finished": 4}
 
 
-def test_the_steps_of_a_learner_that_has_left_are_used_or_dropped() -> None:
+def test_the_steps_of_a_learner_that_has_left_count_as_used_or_dropped() -> None:
     row = counters_of(LEFT)
     assert (row["episodes"], row["steps_made"], row["steps_used"], row["steps_dropped"]) == (4, 58, 50, 8)
     assert (row["dropped_stale"], row["dropped_not_resumed"]) == (3, 5)
     assert set(counters_of({}).values()) == {0}
 
 
-def test_steps_of_a_learner_that_has_left_are_not_lost_with_the_others() -> None:
-    """The weights of all contain 140 steps, of which the one that has left has learned 50; it can lose none."""
+def test_a_rollback_drops_no_steps_of_a_learner_that_has_left() -> None:
+    """The shared weights contain 140 steps; the learner that has left learned 50 of them and can lose none."""
     own = LearnerSteps(counts=StepCounts(used=100), in_flight=7, commits=1)
     found = account({0: own}, {0: SavedSteps(env_steps=140)}, shared=True, finished=0, left=[counters_of(LEFT)])
     row = found.row

@@ -1,4 +1,4 @@
-"""Checks of what children say and files hold: what is refused, what is left out, and what passes as it is."""
+"""Checks of metric rows from processes and files: which values are refused, removed or kept."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def test_a_counter_below_zero_is_refused_and_a_gauge_is_not() -> None:
     assert check_row({"loss": -1.0, "env_steps": 3}) == {"loss": -1.0, "env_steps": 3}
 
 
-def test_what_is_not_finite_is_none_and_what_nobody_registered_is_as_it_was() -> None:
+def test_numbers_that_are_not_finite_become_none_and_values_that_are_no_numbers_are_kept() -> None:
     row = {"loss": float("nan"), "mine": float("inf"), "name": "x", "gradient_cosine": {"0-1": 0.5}, "entropy": None}
     expected = {"loss": None, "mine": None, "name": "x", "gradient_cosine": {"0-1": 0.5}, "entropy": None}
     assert check_row(row) == expected
 
 
-def test_what_cannot_be_computed_with_is_left_out_of_what_was_read() -> None:
+def test_unusable_values_are_removed_from_a_row_that_was_read() -> None:
     deep: Any = 0
     for _ in range(DEEPEST):
         deep = [deep]

@@ -25,7 +25,7 @@ def test_a_key_that_an_older_version_did_not_have_makes_no_difference() -> None:
     assert group_alike([A2C, newer]) == [[0, 1]]
 
 
-def test_groups_are_named_by_the_keys_that_all_have_choices_first() -> None:
+def test_differences_list_the_keys_that_all_groups_have_with_choices_first() -> None:
     differences = find_differences([A2C, PPO])
     assert differences == [
         {"algorithm.name": "a2c", "algorithm.horizon": 5},
@@ -50,7 +50,7 @@ def test_runs_of_one_report_each_are_compared_at_their_ends() -> None:
 
 
 @pytest.mark.parametrize("second", [[1.0, 2.0, 3.0], [0.5, 2.5, 4.0], [9.0, 8.0, 7.0], [9.0], [1.0, 1.0]])
-def test_p_is_the_share_of_relabellings_that_part_the_means_as_far(second: list[float]) -> None:
+def test_p_is_the_share_of_permutations_with_at_least_the_observed_difference_of_means(second: list[float]) -> None:
     first = [1.0, 2.0, 3.0]
     together, n = first + second, len(first)
 
@@ -63,7 +63,7 @@ def test_p_is_the_share_of_relabellings_that_part_the_means_as_far(second: list[
     assert permutation_p(np.array(first), np.array(second)) == pytest.approx(slow)
 
 
-def test_p_of_many_runs_is_drawn_and_near() -> None:
+def test_p_of_many_runs_is_estimated_from_random_permutations() -> None:
     few, many = np.arange(20.0), np.arange(20.0) + 30.0
     assert 0 < permutation_p(few, many) < 0.001
     assert permutation_p(few, many) == permutation_p(few, many)

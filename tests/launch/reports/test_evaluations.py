@@ -28,7 +28,7 @@ SEVERAL = Evaluated(
 )
 
 
-def test_one_policy_has_a_mean() -> None:
+def test_the_evaluation_of_one_policy_reports_its_mean_score() -> None:
     found = evaluations.event_fields(ONE)
     assert found == {"policy_version": 7, "env_steps": 1_000, "returns": [1.0, 3.0], "mean": 2.0}
     assert evaluations.event_cause(found) == "2.0 over 2 games at 1,000 steps"
@@ -40,7 +40,7 @@ def test_one_policy_has_a_mean() -> None:
     }
 
 
-def test_a_secondary_learner_is_told_beside_the_one_that_acts() -> None:
+def test_the_score_of_a_secondary_learner_is_reported_with_that_of_the_acting_one() -> None:
     found = evaluations.event_fields(msgspec.structs.replace(ONE, secondary=0.5))
     assert (found["mean"], found["secondary"]) == (2.0, 0.5)
     assert evaluations.event_cause(found) == "2.0 over 2 games at 1,000 steps; secondary learner 0.5"
@@ -48,7 +48,7 @@ def test_a_secondary_learner_is_told_beside_the_one_that_acts() -> None:
     assert (row["eval_return_mean"], row["eval_return_secondary"]) == (2.0, 0.5)
 
 
-def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average() -> None:
+def test_an_evaluation_of_several_learners_reports_each_score_the_best_and_the_mean() -> None:
     found = evaluations.event_fields(SEVERAL)
     assert found["learners"] == SEVERAL.learners
     assert (found["mean"], found["best"], found["best_mean"], found["learners_mean"]) == (5.0, "trainer-1", 5.5, 3.0)
@@ -60,7 +60,7 @@ def test_several_learners_are_told_each_with_the_best_the_mean_and_the_average()
     assert (row["eval_return_mean"], row["eval_return_best"], row["eval_return_learners_mean"]) == (5.0, 5.5, 3.0)
 
 
-def test_best_and_last_of_all_evaluations() -> None:
+def test_the_best_and_the_last_of_all_evaluations_are_found() -> None:
     means = [(1.0, 3.0), (5.0, 7.0), (6.0, 6.0), (4.0,)]
     told = [
         Evaluated(policy_version=i, env_steps=1_000 * i, returns=list(returns))
@@ -81,7 +81,7 @@ def test_best_and_last_of_all_evaluations() -> None:
 
 
 @pytest.mark.parametrize(("name", "epsilon"), [("dqn", 0.05), ("fast-dqn", 0.05), ("c51", 0.001), ("rainbow", 0.0)])
-def test_evaluations_follow_the_papers_and_eval_follows_them(
+def test_evaluations_use_the_settings_of_the_papers_and_eval_uses_the_same(
     name: str, epsilon: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topology = load(ROOT / "configs" / "atari" / f"{name}.yaml")

@@ -29,7 +29,7 @@ from launch.reports.format import (
         (90061, "1 d 01:01:01"),
     ],
 )
-def test_durations(seconds: float | None, said: str) -> None:
+def test_a_duration_is_shown_in_days_hours_minutes_and_seconds(seconds: float | None, said: str) -> None:
     assert as_duration(seconds) == said
 
 
@@ -47,16 +47,16 @@ def test_durations(seconds: float | None, said: str) -> None:
         (0.00099, "9.9e-04"),
     ],
 )
-def test_numbers_have_three_digits_that_say_something(value: float | None, said: str) -> None:
+def test_numbers_are_rounded_to_a_few_significant_digits(value: float | None, said: str) -> None:
     assert as_number(value) == said
 
 
-def test_counts_and_shares() -> None:
+def test_counts_are_shown_as_whole_numbers_and_shares_as_percentages() -> None:
     assert [as_whole(value) for value in (None, 0, 12345.6)] == [DASH, "0", "12,346"]
     assert [as_percent(value) for value in (None, 0.0, 0.254, 1.0)] == [DASH, "0%", "25%", "100%"]
 
 
-def test_a_metric_has_the_form_that_it_is_registered_with() -> None:
+def test_a_metric_is_shown_in_its_registered_form() -> None:
     row = {"env_steps": 12345.0, "learning_rate": 0.00025, "time_s": 61.0}
     assert [metric_value(row, name) for name in ("env_steps", "time_s")] == ["12,345", "1:01"]
     assert metric_value(row, "episode_return_mean") == DASH
@@ -84,5 +84,5 @@ def test_an_event_is_one_line(event: dict[str, Any], said: str) -> None:
     assert event_line(event) == said
 
 
-def test_what_moves_a_cursor_is_replaced() -> None:
+def test_control_characters_are_replaced() -> None:
     assert printable("a\x1b[2Jb\nc") == "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}c"

@@ -48,7 +48,7 @@ def fired(changed: Mapping[str, Any], facts: Facts = FACTS, count: int = 100) ->
     return {change.rule.name for row in rows(changed, count) for change in health.add(row)}
 
 
-def test_a_healthy_history_is_silent() -> None:
+def test_no_rule_fires_on_a_healthy_history() -> None:
     assert fired({}) == set()
 
 
@@ -71,7 +71,7 @@ def test_a_rule_without_its_metric_is_silent(name: str, changed: dict[str, Any])
 
 
 @pytest.mark.parametrize(("name", "changed"), EACH)
-def test_a_rule_waits_for_reports_and_updates(name: str, changed: dict[str, Any]) -> None:
+def test_a_rule_fires_only_after_enough_reports_and_updates(name: str, changed: dict[str, Any]) -> None:
     assert fired(changed, count=REPORTS - 1) == set()
     health, needed = (
         Health(Facts.of({**TOPOLOGY, "algorithm": {**TOPOLOGY["algorithm"], "epochs": 1, "minibatches": 2}})),
@@ -84,7 +84,7 @@ def test_a_rule_waits_for_reports_and_updates(name: str, changed: dict[str, Any]
     assert 2 * needed >= BY_NAME[name].steps
 
 
-def test_learning_is_well_again_after_some_reports() -> None:
+def test_a_rule_stops_firing_after_some_healthy_reports() -> None:
     health = Health(FACTS)
     for row in rows({"divergence": 2.0}, 20):
         health.add(row)
@@ -95,37 +95,37 @@ def test_learning_is_well_again_after_some_reports() -> None:
     assert health.ill() == []
 
 
-def test_reports_before_the_first_update_and_without_a_new_one_do_not_count() -> None:
+def test_reports_without_a_new_update_do_not_count() -> None:
     health = Health(FACTS)
     for updates in (0, 7):
         for row in rows({"dead_units": 1.0}):
             assert not health.add({**row, "updates": updates})
 
 
-def test_some_single_reports_are_no_illness() -> None:
+def test_single_bad_reports_between_good_ones_fire_no_rule() -> None:
     health = Health(FACTS)
     for place, row in enumerate(rows({})):
         assert not health.add({**row, "divergence": 2.0} if place % 3 == 0 else row)
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES if rule.unless_it_learns])
-def test_a_policy_that_has_learned_may_be_certain(name: str) -> None:
+def test_rules_that_learning_suspends_fire_only_when_the_score_has_fallen_back(name: str) -> None:
     health = Health(FACTS)
     for place, row in enumerate(rows(ILL[name][0])):
         assert not health.add({**row, "episode_return_mean": 10.0 + 5.0 * place}) or place < REPORTS
-    for row in rows(ILL[name][0], start=100):  # it has lost again what it had learned
+    for row in rows(ILL[name][0], start=100):  # the score has fallen back
         health.add({**row, "episode_return_mean": 11.0})
     assert health.ill() == [name]
 
 
-def test_the_first_games_after_a_changed_environment_are_no_scores_to_learn_from() -> None:
+def test_the_mean_of_the_first_games_after_a_change_of_the_environment_is_ignored() -> None:
     past = Past().with_row({"episode_return_mean": 1.0, "episodes": 3_000, "episodes_in_mean": 1})
     assert (past.lowest, past.best) == (None, None)
     past = past.with_row({"episode_return_mean": 9.0, "episodes": 3_100, "episodes_in_mean": 100})
     assert (past.lowest, past.best) == (9.0, 9.0)
 
 
-def test_scores_and_rewards_of_the_environment_before_are_forgotten() -> None:
+def test_scores_and_rewards_of_the_previous_environment_are_forgotten() -> None:
     before = {"episode_return_mean": 1.0, "episodes_in_mean": 100, "rewards_nonzero": 0.5}
     past = Past().with_row(before).with_row({**before, "env_changes": 1, "episodes_in_mean": 1, "rewards_nonzero": 0.0})
     assert (past.lowest, past.best, past.rewarded) == (None, None, False)
@@ -133,22 +133,22 @@ def test_scores_and_rewards_of_the_environment_before_are_forgotten() -> None:
     assert not past.with_row(score).learns(score)
 
 
-def test_a_schedule_that_ends_at_0_is_no_illness() -> None:
+def test_small_updates_at_the_end_of_the_schedule_fire_no_rule() -> None:
     assert fired({"divergence": 1e-9, "weights_change": 1e-8, "learning_rate": 1e-5}) == set()
 
 
-def test_a_single_optimizer_step_of_a_rollout_has_no_divergence() -> None:
+def test_zero_divergence_fires_no_rule_if_a_rollout_has_one_optimizer_step() -> None:
     algorithm = {**TOPOLOGY["algorithm"], "epochs": 1, "minibatches": 1}
     assert fired({"divergence": 0.0}, Facts.of({**TOPOLOGY, "algorithm": algorithm})) == set()
 
 
-def test_rewards_that_came_once_are_not_always_0() -> None:
+def test_one_report_with_rewards_silences_the_rule_about_rewards() -> None:
     health = Health(FACTS)
     for place, row in enumerate(rows({"rewards_nonzero": 0.0})):
         assert not health.add({**row, "rewards_nonzero": 0.01} if place == 3 else row)
 
 
-def test_half_of_impalas_ratios_are_clipped() -> None:
+def test_a_large_clipped_share_without_a_divergence_as_of_impala_fires_no_rule() -> None:
     assert fired({"divergence": None, "clipped_share": 0.9}) == set()
 
 
@@ -180,14 +180,14 @@ def test_a_trainer_that_was_restored_is_judged_anew() -> None:
 
 
 @pytest.mark.parametrize("topology", [{}, {"optimizer": 3, "algorithm": [], "total_steps": "x"}])
-def test_a_topology_that_says_nothing_is_no_error(topology: dict[str, Any]) -> None:
+def test_a_topology_with_missing_or_wrong_keys_raises_nothing(topology: dict[str, Any]) -> None:
     facts = Facts.of(topology)
     assert facts == Facts() and fired({}, facts) == set()
     assert fired({"dead_units": 1.0}, facts) == {"dead units"}
 
 
 @pytest.mark.parametrize("value", ["text", None, [], {}, float("nan"), 1e300])
-def test_rows_may_hold_anything(value: object) -> None:
+def test_rows_with_values_of_any_type_raise_nothing(value: object) -> None:
     health = Health(FACTS)
     for row in rows(dict.fromkeys(HEALTHY, value)):
         assert not health.add(row)

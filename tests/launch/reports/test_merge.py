@@ -1,4 +1,4 @@
-"""Rows of several learners: what is counted once, added up, weighed and averaged."""
+"""Metric rows of several learners: which values are counted once, summed, weighted or averaged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ B = {"time_s": 2.5, "env_steps": 110, "env_steps_per_s": 10.0, "episodes": 90, "
 A["episodes_in_mean"], B["episodes_in_mean"] = 100, 50  # B resumed with another environment after 40 games
 
 
-def test_one_learners_row_is_the_row() -> None:
+def test_the_row_of_a_single_learner_is_unchanged() -> None:
     assert merge_rows({"trainer": A}) == A
     assert LearnerRows(1.0).add("trainer", A, 0.0) == A
 
 
-def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
+def test_totals_are_counted_once_rates_summed_and_mean_returns_weighted_by_games() -> None:
     row = merge_rows({"trainer-0": A, "trainer-1": B})
     assert (row["time_s"], row["env_steps"], row["env_steps_per_s"], row["episodes"]) == (2.5, 110, 40.0, 390)
     assert row["episode_return_mean"] == (100 * 1.0 + 50 * 4.0) / 150
@@ -28,33 +28,33 @@ def test_totals_are_counted_once_rates_are_added_and_games_weigh() -> None:
     }
 
 
-def test_a_mean_of_no_games_weighs_nothing() -> None:
+def test_a_mean_return_over_no_games_has_no_weight() -> None:
     row = merge_rows(
         {"trainer-0": {**A, "episodes": 0, "episodes_in_mean": 0, "episode_return_mean": None}, "trainer-1": B}
     )
     assert row["episode_return_mean"] == 4.0
 
 
-def test_learners_that_name_different_stragglers_do_not_name_a_third() -> None:
+def test_the_merged_straggler_is_one_that_a_learner_has_named() -> None:
     saw = [{"straggler": rank, "straggler_share": share} for rank, share in ((2, 0.75), (0, 0.25), (2, 0.5))]
     row = merge_rows({f"trainer-{number}": {**A, **said} for number, said in enumerate(saw)})
     assert (row["straggler"], row["straggler_share"]) == (2, 0.75)
 
 
-def test_servers_make_one_row_of_all_of_them() -> None:
+def test_rows_of_parameter_servers_are_merged_into_one() -> None:
     saw = [{"staleness_0": 0.5, "staleness_1": 0.5, "straggler": 3}, {"staleness_0": 1.0, "straggler": 1}]
     assert merge(saw) == {"staleness_0": 0.75, "staleness_1": 0.5, "straggler": 3}
     assert merge([]) == {}
 
 
-def test_a_row_is_given_by_the_first_learner_that_speaks() -> None:
+def test_merged_rows_come_with_the_reports_of_the_first_learner() -> None:
     rows = LearnerRows(1.0)
-    assert rows.add("trainer-1", B, 0.0) is not None  # alone so far
+    assert rows.add("trainer-1", B, 0.0) is not None  # the only learner so far
     assert rows.add("trainer-0", A, 0.5) is not None
     assert rows.add("trainer-1", B, 1.0) is None
 
 
-def test_what_was_said_after_the_last_merged_row_remains_to_be_merged() -> None:
+def test_rows_after_the_last_merged_row_can_be_merged_at_the_end() -> None:
     rows = LearnerRows(1.0)
     assert rows.merge_rest() is None
     rows.add("trainer-0", A, 0.0)
@@ -62,11 +62,11 @@ def test_what_was_said_after_the_last_merged_row_remains_to_be_merged() -> None:
     rows.add("trainer-1", B, 0.2)
     row = rows.merge_rest()
     assert row is not None
-    assert (row["env_steps"], row["env_steps_per_s"]) == (110, 40.0), "rates too, however late it is asked for"
+    assert (row["env_steps"], row["env_steps_per_s"]) == (110, 40.0), "rates are included, however late the merge is"
     assert rows.merge_rest() is None
 
 
-def test_what_learners_said_remains_when_all_of_them_have_left() -> None:
+def test_the_remaining_rows_can_be_merged_after_all_learners_have_left() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", A, 0.0)
     rows.add("trainer-1", B, 0.2)
@@ -77,7 +77,7 @@ def test_what_learners_said_remains_when_all_of_them_have_left() -> None:
     assert (row["env_steps"], row["episodes"]) == (110, 390)
 
 
-def test_of_a_silent_learner_only_the_totals_count() -> None:
+def test_a_silent_learner_contributes_only_its_totals() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", A, 0.0)
     rows.add("trainer-1", B, 0.0)
@@ -96,7 +96,9 @@ def test_learners_whose_updates_take_longer_than_a_report_are_not_silent() -> No
     assert given[-1] is not None and given[-1]["episodes"] == 390
     rows.add("trainer-0", A, 40.0)
     last = rows.add("trainer-0", A, 61.0)
-    assert last is not None and last["env_steps_per_s"] == 30.0, "three of its own intervals without a row"
+    assert last is not None and last["env_steps_per_s"] == 30.0, (
+        "trainer-1 sent no row for more than three of its intervals"
+    )
 
 
 def test_the_time_until_a_restarted_trainer_reports_does_not_count_as_an_interval_of_its_rows() -> None:
@@ -108,7 +110,19 @@ def test_the_time_until_a_restarted_trainer_reports_does_not_count_as_an_interva
     assert merged is not None and merged["episode_return_mean"] == B["episode_return_mean"]
 
 
-def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
+def test_a_learner_with_long_updates_counts_also_between_its_first_reports_after_a_restart() -> None:
+    rows, merged = LearnerRows(2.0), {}
+    for second in range(0, 240, 2):
+        if second % 20 == 0:
+            rows.add("trainer-1", B, float(second), int(second >= 200))
+        row = rows.add("trainer-0", A, second + 0.01)
+        assert row is not None
+        merged[second] = row["env_steps_per_s"]
+    assert merged[198] == merged[210] == A["env_steps_per_s"] + B["env_steps_per_s"]
+    assert {merged[second] for second in range(100, 240, 2)} == {40.0}
+
+
+def test_a_learner_that_has_left_contributes_only_its_totals() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", B, 0.0)
     rows.add("trainer-1", A, 0.5)
@@ -121,10 +135,10 @@ def test_of_a_learner_that_has_left_only_the_totals_go_on() -> None:
     }
     row = rows.add("trainer-1", {**A, "time_s": 3.0, "env_steps": 120, "episodes": 301}, 1.5)
     assert row == {**A, "time_s": 3.0, "env_steps": 120, "episodes": 391}
-    rows.leave("simulator-0")  # has never had a row
+    rows.leave("simulator-0")  # it has sent no row
 
 
-def test_totals_never_fall_whoever_comes_and_goes() -> None:
+def test_totals_never_fall_when_learners_join_and_leave() -> None:
     rows, said = LearnerRows(1.0), []
     for step, name in enumerate(("trainer-0", "trainer-1", "trainer-0", "trainer-2", "trainer-1", "trainer-2")):
         said.append(rows.add(name, {**A, "env_steps": 100 + step, "episodes": 10 + step}, step / 4))
@@ -136,13 +150,13 @@ def test_totals_never_fall_whoever_comes_and_goes() -> None:
         assert [row[key] for row in given] == sorted(row[key] for row in given)
 
 
-def test_what_nobody_registered_is_averaged_and_what_is_no_number_is_the_first_ones() -> None:
+def test_unregistered_numbers_are_averaged_and_other_values_are_the_first_learners() -> None:
     told = {"mine": 1.0, "device": "cpu", "gradient_cosine": {"0-1": 0.5}}
     row = merge_rows({"trainer-0": {**A, **told}, "trainer-1": {**B, "mine": 4.0, "device": "cuda", "only_here": 3.0}})
     assert (row["mine"], row["device"], row["gradient_cosine"], row["only_here"]) == (2.5, "cpu", {"0-1": 0.5}, 3.0)
 
 
-def test_the_steps_of_learners_that_know_little_of_each_other_are_added_up() -> None:
+def test_env_steps_are_at_least_the_sum_of_the_steps_that_learners_used() -> None:
     own = {"frames": 400, "steps_used": 70, "dropped_not_finite": 5}
     row = merge_rows({"trainer-0": {**A, **own}, "trainer-1": {**B, **own, "frames": 440}})
     assert (row["env_steps"], row["frames"]) == (150, 600)

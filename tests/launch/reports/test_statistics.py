@@ -1,4 +1,4 @@
-"""Statistics and their intervals, against slow versions, against rliable, and what is known of them."""
+"""Statistics of scores and their intervals, compared with slow versions and with rliable."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arrays(tasks: Sequence[Sequence[float]]) -> list[Numbers]:
 
 
 @given(several)
-def test_the_lowest_and_the_highest_quarter_of_all_count_for_nothing(tasks: list[list[float]]) -> None:
+def test_the_interquartile_mean_ignores_the_lowest_and_highest_quarter_of_all_scores(tasks: list[list[float]]) -> None:
     left = sorted(score for runs in tasks for score in runs)
     for _ in range(len(left) // 4):
         del left[0], left[-1]
@@ -50,7 +50,7 @@ def test_each_task_counts_once_however_many_runs_it_has(tasks: list[list[float]]
 
 
 @given(several, st.floats(-50, 50))
-def test_the_optimality_gap_is_what_is_missing_to_the_target(tasks: list[list[float]], target: float) -> None:
+def test_the_optimality_gap_is_the_mean_shortfall_from_the_target(tasks: list[list[float]], target: float) -> None:
     missing = fmean(fmean(max(0.0, target - score) for score in runs) for runs in tasks)
     assert float(optimality_gap(arrays(tasks), target)) == pytest.approx(missing, abs=1e-9)
 
@@ -69,29 +69,29 @@ def test_a_profile_is_the_share_of_runs_above_each_threshold() -> None:
     np.testing.assert_allclose(mean_of_tasks(exceeded(tasks, [-1.0, 1.0, 4.0])), [1.0, (0.5 + 1) / 2, 0.5])
 
 
-def test_one_run_gone_astray_moves_it_little() -> None:
+def test_an_outlier_does_not_move_the_interquartile_mean() -> None:
     assert interval(interquartile_mean, [[1.0, 2.0, 3.0, 4.0, -1_000.0]]).estimate == 2.0
 
 
 @given(several)
-def test_the_interval_holds_the_estimate_of_its_runs_and_repeats_itself(tasks: list[list[float]]) -> None:
+def test_an_interval_lies_within_the_scores_and_is_reproducible(tasks: list[list[float]]) -> None:
     found = interval(interquartile_mean, tasks, resamples=200)
     assert min(map(min, tasks)) - 1e-9 <= found.low <= found.high <= max(map(max, tasks)) + 1e-9
     assert found == interval(interquartile_mean, tasks, resamples=200)
 
 
-def test_runs_are_drawn_within_their_task() -> None:
-    """Two tasks of runs that agree leave nothing to chance, however far apart the tasks are."""
+def test_runs_are_resampled_within_their_task() -> None:
+    """If the runs of each task agree, the interval has no width, however far apart the tasks are."""
     assert interval(interquartile_mean, [[0.0] * 4, [10.0] * 4]) == (5.0, 5.0, 5.0)
 
 
-def test_the_interval_is_about_as_wide_as_the_error_of_the_mean() -> None:
+def test_an_interval_is_about_four_standard_errors_of_a_mean_wide() -> None:
     runs = np.random.default_rng(1).normal(size=400).tolist()
     found = interval(interquartile_mean, [runs])
     assert 0.15 < found.high - found.low < 0.35  # 4 standard errors of a mean would be 0.2
 
 
-def test_a_band_is_the_interval_of_each_step_and_is_worked_out_in_parts() -> None:
+def test_a_band_is_the_interval_at_each_step_also_if_computed_in_parts() -> None:
     curves = np.random.default_rng(2).normal(size=(7, 5)).cumsum(axis=0)  # [steps, runs]
     found = band(interquartile_mean, [curves], resamples=500)
     for step, runs in enumerate(curves.tolist()):
@@ -102,7 +102,7 @@ def test_a_band_is_the_interval_of_each_step_and_is_worked_out_in_parts() -> Non
 
 
 @pytest.mark.parametrize("tasks", [[], [[]], [[1.0], []]])
-def test_no_runs_are_refused(tasks: list[list[float]]) -> None:
+def test_tasks_without_runs_are_refused(tasks: list[list[float]]) -> None:
     with pytest.raises(ValueError, match="each needs at least one"):
         interval(interquartile_mean, tasks)
     with pytest.raises(ValueError, match="each needs at least one"):
@@ -110,8 +110,8 @@ def test_no_runs_are_refused(tasks: list[list[float]]) -> None:
 
 
 @pytest.mark.parametrize(("runs", "held"), [(3, 0.75), (5, 0.90), (10, 0.93)])
-def test_of_few_runs_intervals_are_too_narrow(runs: int, held: float) -> None:
-    """Of normal scores the true mean is in so many of the intervals, and not in 95 %: docs/statistics.md has these."""
+def test_intervals_of_few_runs_are_too_narrow(runs: int, held: float) -> None:
+    """This share of 95 % intervals contains the true mean of normal scores; docs/statistics.md has these numbers."""
     random = np.random.default_rng(3)
     found = band(interquartile_mean, [random.normal(size=(2_000, runs))], resamples=1_000)
     assert np.mean((found.low < 0) & (found.high > 0)) == pytest.approx(held, abs=0.02)
@@ -136,12 +136,12 @@ def ours() -> dict[str, Interval]:
 
 
 def close(found: Sequence[float], known: Sequence[float]) -> bool:
-    """Whether estimates agree and the ends of intervals, which are drawn, by a part of the interval's width."""
+    """Whether estimates agree, and the ends of the random intervals up to 8 % of the width."""
     width = known[2] - known[1]
     return found[0] == pytest.approx(known[0], abs=1e-6) and found[1:] == pytest.approx(known[1:], abs=0.08 * width)
 
 
-def test_all_statistics_are_those_of_rliable() -> None:
+def test_all_statistics_agree_with_rliable() -> None:
     found = ours()
     assert found.keys() == KNOWN["statistics"].keys()
     assert not {
@@ -151,8 +151,8 @@ def test_all_statistics_are_those_of_rliable() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_what_is_kept_of_rliable_is_what_it_says() -> None:
+def test_the_saved_numbers_are_those_that_rliable_computes_now() -> None:
     pytest.importorskip(
-        "rliable", reason="the extra `rliable` is not installed; its numbers were kept", exc_type=ImportError
+        "rliable", reason="the extra `rliable` is not installed; its saved numbers are compared", exc_type=ImportError
     )
     assert ask_rliable() == KNOWN["statistics"]

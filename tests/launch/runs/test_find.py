@@ -72,7 +72,7 @@ def test_newest_means_the_newest_run_unless_a_run_has_this_name(runs: Path) -> N
     assert find.find("newest").path == named
 
 
-def test_newest_is_the_newest_run_and_without_a_word_an_older_living_one_is_meant(runs: Path) -> None:
+def test_without_a_name_an_older_living_run_is_preferred_to_a_newer_ended_one(runs: Path) -> None:
     living = make_run(runs, "old", age_s=9, **me())
     ended = make_run(runs, "new", age_s=1)
     assert find.find("newest").path == ended
@@ -86,7 +86,7 @@ def test_an_ambiguous_beginning_names_the_runs(runs: Path) -> None:
         find.find("pong")
 
 
-def test_a_beginning_means_all_runs_to_what_takes_several(runs: Path) -> None:
+def test_find_all_gives_every_run_whose_name_begins_with_the_word(runs: Path) -> None:
     for name in ("pong-1", "pong-2", "catch-1"):
         make_run(runs, name)
     found, _ = find.find_all(["pong", "c"])
@@ -96,24 +96,24 @@ def test_a_beginning_means_all_runs_to_what_takes_several(runs: Path) -> None:
         find.find_all(["pong", "zong"])
 
 
-def test_without_a_word_the_newest_is_meant(runs: Path) -> None:
+def test_without_a_name_the_newest_run_is_meant(runs: Path) -> None:
     make_run(runs, "a-new", age_s=10)
     make_run(runs, "b-old", age_s=20)
     assert find.find(None).name == "a-new"
 
 
-def test_no_runs_at_all_says_how_to_start_one(runs: Path) -> None:
+def test_without_any_run_the_error_says_how_to_start_one(runs: Path) -> None:
     with pytest.raises(RunError, match="there are no runs in .*; start one with `actorlearn run TOPOLOGY`"):
         find.find(None)
 
 
-def test_an_unknown_name_lists_those_there_are(runs: Path) -> None:
+def test_an_unknown_name_is_refused_with_the_names_of_existing_runs(runs: Path) -> None:
     make_run(runs, "pong-1")
     with pytest.raises(RunError, match="'zong' is neither a run folder nor .* pong-1"):
         find.find("zong")
 
 
-def test_a_folder_without_a_run_in_it_is_none(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_read_as_none(tmp_path: Path) -> None:
     assert find.read(tmp_path) is None
 
 
@@ -151,13 +151,13 @@ def test_an_ended_run_has_the_status_of_its_summary(tmp_path: Path) -> None:
     assert find.find(str(path)).status == "finished"
 
 
-def test_a_dead_run_cannot_be_asked(tmp_path: Path) -> None:
+def test_a_dead_run_is_refused_where_a_living_one_is_needed(tmp_path: Path) -> None:
     path = make_run(tmp_path, "pong")
     with pytest.raises(RunError, match=r"pong is not alive \(died\); .* `actorlearn resume pong`"):
         find.find_living(str(path))
 
 
-def test_without_a_word_the_only_living_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_name_the_only_living_run_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [find.RunFolder(make_run(tmp_path, name, **me()), me()) for name in ("one", "two")]
     for living, expected in (
         (found[:1], "one"),
@@ -172,7 +172,7 @@ def test_without_a_word_the_only_living_run_is_meant(tmp_path: Path, monkeypatch
                 find.find_living(None)
 
 
-def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_living_runs_are_found_in_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, dead = make_run(tmp_path / "far" / "away", "pong", **me()), make_run(tmp_path, "dead")
     shared = []
     for i, text in enumerate((str(here), str(dead), "relative", str(tmp_path / "nowhere"))):
@@ -185,7 +185,7 @@ def test_living_runs_are_found_wherever_they_are(tmp_path: Path, monkeypatch: py
     assert find.find("po").path == here
 
 
-def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
+def test_complete_lines_of_a_file_are_read_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     lines = Lines(path)
     assert list(lines.new()) == []
@@ -200,7 +200,7 @@ def test_lines_are_given_once_and_only_whole(tmp_path: Path) -> None:
     assert lines.last() == {"a": 3}
 
 
-def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
+def test_find_attached_lists_processes_that_the_last_life_attached_and_did_not_detach(tmp_path: Path) -> None:
     told = [
         ("spawned", "trainer", 0),
         ("attached", "simulator-2", 0),  # of an earlier life
@@ -209,7 +209,7 @@ def test_who_was_attached_in_the_last_life_and_stayed(tmp_path: Path) -> None:
         ("attached", "simulator-2", 0),
         ("attached", "simulator-3", 0),
         ("attached", "simulator-4", 0),
-        ("spawned", "trainer", 1),  # brought back, in the same life
+        ("spawned", "trainer", 1),  # restarted in the same life
         ("detached", "simulator-3", 0),
         ("restarted", "simulator-4", 1),
         ("attached", "trainer-2", 0),
@@ -234,7 +234,7 @@ def test_runs_of_a_sweep_are_found_by_name(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["cart-2", "cart", "runs/cart-2"])
-def test_a_run_that_is_starting_is_named_as_such(word: str, runs: Path) -> None:
+def test_a_command_to_a_run_that_is_starting_is_refused_with_this_reason(word: str, runs: Path) -> None:
     folder = runs / "cart-2"
     folder.mkdir(parents=True)
     with pytest.raises(RunError, match="there are no runs in runs/"):

@@ -24,12 +24,14 @@ def life(resumed_at: int | None, **changed: tuple[int, int]) -> dict[str, Any]:
     [
         (0, {None: 1}),
         (100, {None: 1}),
-        (101, {None: 1, 100: 1}),  # not the life that was resumed at 100 too, and has saved nothing
-        (250, {None: 1, 50: 3}),  # resumed from an older checkpoint, so without the life before
+        (101, {None: 1, 100: 1}),  # without the other life that was resumed at 100 and saved nothing
+        (250, {None: 1, 50: 3}),  # resumed from an older checkpoint, so without the previous life
         (301, {None: 1, 50: 3, 300: 4}),
     ],
 )
-def test_a_checkpoint_is_of_the_lives_before_it(tmp_path: Path, env_steps: int, seeds: dict[int | None, int]) -> None:
+def test_a_checkpoint_belongs_to_the_lives_that_led_to_it(
+    tmp_path: Path, env_steps: int, seeds: dict[int | None, int]
+) -> None:
     (tmp_path / "topology.yaml").write_text("seed: 4\n")
     lives = [life(None), life(100, seed=(1, 2)), life(100, seed=(2, 1))]
     if env_steps > 101:

@@ -1,4 +1,4 @@
-"""A run as it is seen from outside, whole, young, damaged or living; and as rows and events come one by one."""
+"""The view of a run from its files and its supervisor, also if files are missing or damaged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folder(at: Path, **meta: Any) -> RunFolder:
     )
 
 
-def test_an_ended_run_is_seen_whole(tmp_path: Path) -> None:
+def test_the_view_of_an_ended_run_has_all_its_data(tmp_path: Path) -> None:
     seen = RunReader(folder(tmp_path / "pong-1")).look()
     assert (seen.name, seen.env_id, seen.total_steps, seen.meta["run_id"]) == ("pong-1", "ALE/Pong-v5", 100, "abc")
     assert (seen.status, seen.has_ended, seen.elapsed_s, seen.processes) == ("finished", True, 61.0, ())
@@ -66,7 +66,7 @@ def test_a_resumed_run_has_no_best_mean_before_its_first_report(tmp_path: Path) 
     assert (seen.status, seen.best_return, seen.trend) == ("running", None, ())
 
 
-def test_a_look_adds_what_was_written_since_the_last(tmp_path: Path) -> None:
+def test_a_look_adds_the_rows_written_since_the_last_look(tmp_path: Path) -> None:
     run = folder(tmp_path / "pong-1")
     reader = RunReader(run)
     before = reader.look()
@@ -76,14 +76,14 @@ def test_a_look_adds_what_was_written_since_the_last(tmp_path: Path) -> None:
     assert before.env_steps == 80, "a view does not change"
 
 
-def test_a_glance_has_the_newest_report_and_what_the_run_is(tmp_path: Path) -> None:
+def test_a_glance_has_the_newest_report_and_identify_has_only_the_topology(tmp_path: Path) -> None:
     run = folder(tmp_path / "pong-1")
     seen = glance(run)
     assert (seen.status, seen.row, seen.final("env_steps_per_s"), seen.events) == ("finished", ROWS[-1], 1.5, ())
     assert (identify(run).env_id, identify(run).row) == ("ALE/Pong-v5", {})
 
 
-def test_what_is_damaged_is_absent_and_hides_nothing_else(tmp_path: Path) -> None:
+def test_a_damaged_file_hides_nothing_else(tmp_path: Path) -> None:
     run = folder(tmp_path / "pong-1")
     (run.path / "topology.yaml").write_text("env: &a [*a]\n")
     (run.path / "summary.json").write_text("[")
@@ -95,13 +95,13 @@ def test_what_is_damaged_is_absent_and_hides_nothing_else(tmp_path: Path) -> Non
     assert seen.evaluations and seen.checkpoints
 
 
-def test_a_topology_of_before_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_a_topology_of_an_older_version_is_shown(tmp_path: Path) -> None:
     run = folder(tmp_path / "pong-1")
     (run.path / "topology.yaml").write_text("total_steps: 7\nenv: {id: CartPole-v1}\nlearners: {round: 3}\n")
     assert (identify(run).total_steps, identify(run).env_id) == (7, "CartPole-v1")
 
 
-def test_an_empty_folder_of_a_run_just_begun_is_a_view(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_that_has_just_begun_can_be_viewed(tmp_path: Path) -> None:
     (tmp_path / "meta.json").write_text("{}")
     run = find.read(tmp_path)
     assert run is not None
@@ -109,7 +109,7 @@ def test_an_empty_folder_of_a_run_just_begun_is_a_view(tmp_path: Path) -> None:
     assert (seen.status, seen.row, seen.events, seen.checkpoints, seen.elapsed_s) == ("died", {}, (), (), None)
 
 
-def test_a_living_run_has_the_processes_that_its_supervisor_tells_of(
+def test_the_processes_of_a_living_run_are_those_that_its_supervisor_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = [[{"name": "trainer", "busy": "very", "pid": 7}, "nonsense"], None, []]
@@ -127,7 +127,7 @@ def test_a_living_run_has_the_processes_that_its_supervisor_tells_of(
     assert (seen.status, seen.summary, seen.processes) == ("running", {}, [{"name": "trainer", "pid": 7}])
     assert seen.elapsed_s is not None and 4.0 <= seen.elapsed_s < 60.0
     assert seen.left_s == pytest.approx(1.0)
-    assert reader.look().processes == seen.processes, "a busy supervisor answers the next time"
+    assert reader.look().processes == seen.processes, "the last answer stays while the supervisor is busy"
     assert reader.look().processes == []
     told.append(None)
     assert glance(run).processes is None
@@ -146,13 +146,13 @@ def test_the_time_between_two_lives_of_a_run_does_not_count(tmp_path: Path, monk
         assert glance(run).elapsed_s == 6.0
 
 
-def test_a_run_that_ends_during_a_look_is_seen_to_end_with_its_last_report(
+def test_a_run_that_ends_during_a_look_is_shown_as_ended_only_with_its_last_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = folder(tmp_path / "pong-1", **me())
 
     def end(*_: Any, **__: Any) -> Any:
-        """It is just writing its last files, and so it does not answer."""
+        """The run is writing its last files and does not answer."""
         with (run.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(ROWS[1] | {"env_steps": 100}) + "\n")
         run.meta["supervisor_pid"] = 0
@@ -186,13 +186,13 @@ def test_the_line_about_the_first_update_has_its_time_and_the_steps_made() -> No
     assert seen.with_event({"kind": "stopped", "process": ""}).awaited == ""
 
 
-def test_rate_and_time_left_follow_a_rollout_that_is_played_more_slowly() -> None:
+def test_rate_and_time_left_follow_a_rollout_that_is_collected_more_slowly() -> None:
     seen = RunView("slow", total_steps=2000).with_row({"env_steps": 1000, "updates": 3, "env_steps_per_s": 100.0})
     assert seen.left_s == 10.0
     waiting = {**WAITING, "env_steps": 1000, "updates": 3, "env_steps_per_s": 100.0}
     slower = seen.with_row({**waiting, "steps_made_per_s": 2.0})
     assert slower.row["env_steps_per_s"] == 2.0
-    assert slower.left_s is not None and 15.0 < slower.left_s < 50.0, "it was played for 106 s"
+    assert slower.left_s is not None and 15.0 < slower.left_s < 50.0, "the rollout has taken 106 s so far"
     longer = slower.with_row({**waiting, "steps_made_per_s": 2.0, "update_steps_made": 2000})
     assert longer.left_s == pytest.approx(500.0, rel=0.02)
     faster = slower.with_row({**waiting, "steps_made_per_s": 300.0})
@@ -202,7 +202,7 @@ def test_rate_and_time_left_follow_a_rollout_that_is_played_more_slowly() -> Non
 
 @pytest.mark.parametrize("every_s", [2.0, 30.0])
 def test_the_time_left_changes_smoothly_although_rates_do_not(every_s: float) -> None:
-    """It jumped by a fifth with each report, because it was made of the rates of the last ten seconds."""
+    """Once it jumped by a fifth with each report, because it used only the rate of the last ten seconds."""
     seen = RunView("uneven", total_steps=1_000_000)
     steps = 0
     left: list[float] = []
@@ -230,10 +230,10 @@ def test_the_time_left_follows_a_rate_that_changes_for_good() -> None:
 
 
 @pytest.mark.parametrize(("first_s", "first_steps"), [(3600.0, 7_200_000), (60.0, 1000)])
-def test_an_untypical_first_rate_weighs_only_as_the_time_in_which_it_was_measured(
+def test_an_unusual_first_rate_has_only_the_weight_of_the_time_in_which_it_was_measured(
     first_s: float, first_steps: int
 ) -> None:
-    """The rate after a resume, or after a slow start, weighed as if it had been measured for the age of the run."""
+    """Once the rate after a resume or a slow start had a weight as if it had been measured for the whole run."""
     seen = RunView("resumed", total_steps=100_000_000)
     for number in range(31):
         rate = 2000.0 if number else 500.0
@@ -250,7 +250,7 @@ def test_metrics_of_learning_stay_while_the_next_update_is_awaited() -> None:
     assert (after.awaited, "update_steps" in after.row) == ("", False)
 
 
-def test_what_a_report_of_a_wait_no_longer_has_is_no_longer_shown() -> None:
+def test_values_that_a_newer_report_of_a_wait_lacks_are_no_longer_shown() -> None:
     """Learning is well again, and no step is made at present, so the time to the update is unknown."""
     seen = RunView("slow").with_row({"env_steps": 1, "health": ["the rewards are always 0"], **WAITING})
     still = {**WAITING, "env_steps": 2, "steps_made_per_s": 0.0}
@@ -263,7 +263,7 @@ def test_what_a_report_of_a_wait_no_longer_has_is_no_longer_shown() -> None:
 COLLECTING = {"updates": 6, "statistics_rows_made": 4000, "statistics_rows_needed": 10_000}
 
 
-def test_until_learning_begins_the_line_is_about_the_statistics_of_observations() -> None:
+def test_until_learning_begins_the_line_shows_the_statistics_of_observations() -> None:
     seen = RunView("walker").with_row({"env_steps": 0, **COLLECTING})
     assert seen.awaited == "collecting statistics of observations before learning begins: 4,000 of 10,000"
     assert seen.awaits_learning
@@ -276,7 +276,7 @@ def test_until_learning_begins_the_line_is_about_the_statistics_of_observations(
     assert seen.with_event({"kind": "stopped", "process": ""}).awaited == ""
 
 
-def test_share_and_time_left_are_those_to_the_step_at_which_the_run_is_told_to_stop() -> None:
+def test_share_and_time_left_are_measured_to_stop_at_steps() -> None:
     row = {"env_steps": 4000, "updates": 3, "env_steps_per_s": 100.0}
     seen = RunView("pong", total_steps=50_000_000, stop_at_steps=8000).with_row(row)
     assert (seen.share_done, seen.left_s, seen.end_steps) == (0.5, 40.0, 8000)
@@ -284,7 +284,7 @@ def test_share_and_time_left_are_those_to_the_step_at_which_the_run_is_told_to_s
     assert RunView("pong", total_steps=5000).with_row(row).end_steps == 5000
 
 
-def test_a_reader_knows_where_the_run_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_reader_takes_stop_at_steps_from_the_topology(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "pong")
     (folder / "topology.yaml").write_text("env: {id: ALE/Pong-v5}\ntotal_steps: 1_000_000\nstop_at_steps: 8_000\n")
     run = find.read(folder)

@@ -1,4 +1,4 @@
-"""A spawner that starts nobody."""
+"""A spawner that starts no processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from launch.spawning.spawner import Key
 
 
 class NoProcesses:
-    """In place of the spawner: processes that are nothing but an exit to come, when they are signalled."""
+    """Replaces the spawner: a process is a pipe that reports an exit when the process is sent a signal."""
 
     def __init__(self, *_: object) -> None:
         self._selector = selectors.EpollSelector()

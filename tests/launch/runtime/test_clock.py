@@ -1,4 +1,4 @@
-"""The clock, and shares of time on arrays written by hand: no process."""
+"""The supervisor's clock, and the shares of time that processes spend in their sections."""
 
 import time
 
@@ -10,7 +10,7 @@ from actorlearn.metrics.timings import SECTIONS
 from launch.runtime.clock import GAP_S, AwakeClock, TimeShares
 
 
-def test_the_clock_stands_still_while_we_could_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_stops_while_the_process_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, really = AwakeClock(), time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: really() + 3600.0)  # an hour of suspension
     now_s, gap_s = clock.advance()
@@ -19,7 +19,7 @@ def test_the_clock_stands_still_while_we_could_not_run(monkeypatch: pytest.Monke
     assert gap_s == 0.0 and now_s_after - now_s < 1.0
 
 
-def test_shares_are_of_the_time_since_the_last_look() -> None:
+def test_shares_cover_the_time_since_the_last_look() -> None:
     section_ns = np.zeros((4, 8), np.int64)
     shares = TimeShares(section_ns)
     section_ns[0, SECTIONS.index("learn")] = 300
@@ -30,7 +30,7 @@ def test_shares_are_of_the_time_since_the_last_look() -> None:
     assert shares.together([0]) == {}
 
 
-def test_simulators_that_do_nothing_else_are_at_the_limit() -> None:
+def test_the_simulation_limit_is_the_share_of_their_time_that_simulators_simulate() -> None:
     section_ns = np.zeros((4, 8), np.int64)
     shares = TimeShares(section_ns)
     section_ns[1:3, SECTIONS.index("simulate")] = (100, 50)
@@ -39,10 +39,12 @@ def test_simulators_that_do_nothing_else_are_at_the_limit() -> None:
     counted = shares.together([0, 1, 2], [1, 2])
     assert counted[SIMULATION_LIMIT_SHARE] == 0.75 and counted["share_learn"] == pytest.approx(1000 / 1200)
     section_ns[0, SECTIONS.index("learn")] += 10
-    assert SIMULATION_LIMIT_SHARE not in shares.together([0, 1, 2], [1, 2]), "nothing was counted of simulators"
+    assert SIMULATION_LIMIT_SHARE not in shares.together([0, 1, 2], [1, 2]), (
+        "the times of the simulators have not changed"
+    )
 
 
-def test_a_restarted_process_counts_from_its_beginning() -> None:
+def test_the_shares_of_a_restarted_process_start_from_zero() -> None:
     section_ns = np.zeros((4, 8), np.int64)
     shares = TimeShares(section_ns)
     section_ns[1, :2] = (900, 100)

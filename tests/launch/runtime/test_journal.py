@@ -1,4 +1,4 @@
-"""What a run tells of writers of metrics that fail, and of metrics.jsonl itself."""
+"""Warnings of a run whose metrics.jsonl or other metric writers fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unknown(Tracker):
     name = "unknown"
 
 
-def test_a_dead_tracker_is_not_told_as_a_failure_of_metrics_jsonl(tmp_path: Path) -> None:
+def test_a_dead_tracker_is_not_reported_as_a_failure_of_metrics_jsonl(tmp_path: Path) -> None:
     told: list[str] = []
     journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Unknown"], time.monotonic())
     with closing(journal):
@@ -43,7 +43,7 @@ def test_a_dead_tracker_is_not_told_as_a_failure_of_metrics_jsonl(tmp_path: Path
     assert [line.count('"warned"') for line in (tmp_path / "events.jsonl").read_text().splitlines()] == [1, 1, 1]
 
 
-def test_a_tracker_that_fails_after_the_last_report_is_told(tmp_path: Path) -> None:
+def test_a_tracker_that_fails_after_the_last_report_is_reported(tmp_path: Path) -> None:
     told: list[str] = []
     journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Unknown"], time.monotonic())
     journal.row({"env_steps": 1})
@@ -63,7 +63,9 @@ class Slow(Tracker):
     name = "slow"
 
 
-def test_a_tracker_that_takes_too_long_at_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_takes_too_long_at_the_end_is_killed_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits = f"#!{sys.executable}\nimport time\ntime.sleep(60)\n"
     (tmp_path / "python").write_text(waits)
     (tmp_path / "python").chmod(0o755)
@@ -73,5 +75,5 @@ def test_a_tracker_that_takes_too_long_at_the_end_is_told(tmp_path: Path, monkey
     journal = Journal(tmp_path, lambda note: told.append(note.cause), [f"{__name__}:Slow"], time.monotonic())
     with closing(journal):
         journal.row({"env_steps": 1})
-    said = "the process that sends rows to slow had not sent all after 0.2 s, and was killed"
+    said = "the process that sends rows to slow had not sent all rows after 0.2 s, and was killed"
     assert [text.partition(": ")[2] for text in told] == [f"{said}; see {tmp_path}/logs/slow.log"]

@@ -1,4 +1,4 @@
-"""The runner between supervisor and world, without processes: consoles that fail, rows that become free."""
+"""The runner without processes: consoles and disks that fail, resumes, evaluations, and learners that join or leave."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FILES = ("events.jsonl", "metrics.jsonl")
 
 
 class Broken:
-    """A console on a terminal that is closed after some calls, once it is told so."""
+    """A console whose terminal fails after the number of calls given to ``breaks_after``."""
 
     def __init__(self, number: int = errno.EIO) -> None:
         self.left, self.number = sys.maxsize, number
@@ -89,9 +89,9 @@ Step = ev.Action | Callable[[], object]
 
 @pytest.fixture
 def lead(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[ev.Event]]:
-    """Let a run live to its end under a supervisor that says these actions, one each turn; what it was told.
+    """Run to the end under a supervisor that returns these actions, one each turn; return the events it was given.
 
-    A step that is no action is called instead, and what comes of an action is shown to ``look`` at once.
+    A step that is no action is called instead. ``look`` gets each event at once.
     """
     monkeypatch.setattr(loop, "TURN_S", 0.0)
 
@@ -118,7 +118,7 @@ Lead = Callable[..., list[ev.Event]]
 
 
 def saved(folder: Path, **state: Any) -> None:
-    """A whole checkpoint without tensors."""
+    """Write a complete checkpoint without tensors."""
     folder.mkdir(parents=True)
     seal(folder, int(folder.name), state)
 
@@ -129,7 +129,7 @@ def notes(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE, errno.ENOSPC])
-def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead: Lead, number: int) -> None:
+def test_a_run_continues_without_a_console_that_fails(tmp_path: Path, lead: Lead, number: int) -> None:
     console = Broken(number)
     with runner(tmp_path / "run", console) as run:
         one, two = (ev.Note("stopping", cause=cause) for cause in ("one", "two"))
@@ -144,8 +144,8 @@ def test_a_console_that_fails_is_let_go_and_the_run_goes_on(tmp_path: Path, lead
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["env_steps"] == 5
 
 
-def test_a_folder_that_is_removed_is_made_again_and_told_once(tmp_path: Path, lead: Lead) -> None:
-    """Two reports after it, and a lone file later; what is said afterwards is in files again."""
+def test_a_removed_run_folder_is_made_again_and_reported_once(tmp_path: Path, lead: Lead) -> None:
+    """The folder is removed before two reports, and topology.yaml alone later; later reports are in files again."""
     console, folder = Heard(), tmp_path / "run"
     rows = [ev.MetricsRow("trainer", {"env_steps": steps}) for steps in range(6)]
     (tmp_path / "run").mkdir()
@@ -177,7 +177,7 @@ def test_a_folder_that_is_removed_is_made_again_and_told_once(tmp_path: Path, le
     assert [json.loads(line)["env_steps"] for line in written] == [1, 2, 3, 4]
 
 
-def test_a_removed_folder_that_cannot_be_made_again_is_told_once(tmp_path: Path, lead: Lead) -> None:
+def test_a_removed_run_folder_that_cannot_be_made_again_is_reported_once(tmp_path: Path, lead: Lead) -> None:
     console, folder = Heard(), tmp_path / "run"
     rows = [ev.MetricsRow("trainer", {"env_steps": steps}) for steps in range(4)]
 
@@ -192,7 +192,7 @@ def test_a_removed_folder_that_cannot_be_made_again_is_told_once(tmp_path: Path,
 
 
 @pytest.mark.parametrize("number", TROUBLES)
-def test_a_full_disk_and_a_console_on_it_are_survived_together(
+def test_a_run_survives_a_full_disk_and_a_failing_console_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
     console, disk = Broken(number), FailingDisk(monkeypatch, tmp_path, number)
@@ -207,7 +207,7 @@ def test_a_full_disk_and_a_console_on_it_are_survived_together(
 
 
 @pytest.mark.parametrize("number", TROUBLES)
-def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_when_it_does(
+def test_a_full_disk_is_reported_once_and_missed_lines_are_written_when_it_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
     console, disk = Heard(), FailingDisk(monkeypatch, tmp_path, number)
@@ -234,7 +234,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_what_it_missed_is_written_wh
     assert read_object(tmp_path / "run" / "summary.json")["complaints"] == len(said)
 
 
-def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
+def test_a_summary_that_cannot_be_written_is_reported_and_raises_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead
 ) -> None:
     console, disk = Heard(), FailingDisk(monkeypatch, tmp_path)
@@ -246,10 +246,10 @@ def test_a_summary_that_cannot_be_written_is_told_and_ends_nothing(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("number", "for_good"), [(errno.ENOSPC, False), (errno.EDQUOT, True), (errno.EIO, False)])
-def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
+def test_a_run_can_be_resumed_whichever_write_of_its_supervisor_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int, for_good: bool
 ) -> None:
-    """The supervisor's, from the folder to the summary: one of them, or one and all that follow."""
+    """Each write fails in turn, from the folder to the summary: alone, or with all that follow."""
     folder, disk = tmp_path / "run", FailingDisk(monkeypatch, tmp_path, number)
 
     def life(resume: bool) -> None:
@@ -279,7 +279,7 @@ def test_whichever_write_of_a_life_fails_the_run_can_be_resumed(
 
 
 @pytest.mark.parametrize("number", TROUBLES)
-def test_a_process_that_finds_no_room_for_its_settings_comes_later(
+def test_a_process_without_disk_space_for_its_settings_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lead: Lead, number: int
 ) -> None:
     started: list[str] = []
@@ -328,7 +328,7 @@ def evaluated(env_steps: int, *returns: float) -> ev.Note:
     return ev.Note("evaluated", "evaluator-0", fields=evaluations.event_fields(message))
 
 
-def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
+def test_the_end_reports_the_best_and_the_last_evaluation_of_all_lives(tmp_path: Path, lead: Lead) -> None:
     console, said = Heard(), []
     saved(tmp_path / "run" / "checkpoints" / "20")
     for life, returns in enumerate([(), (8.0, 9.0), (2.0, 3.0)]):
@@ -345,9 +345,7 @@ def test_the_end_tells_best_and_last_evaluation_of_all_lives(tmp_path: Path, lea
     ]
 
 
-def test_evaluations_of_weights_that_a_resume_gives_up_are_neither_the_best_nor_the_last(
-    tmp_path: Path, lead: Lead
-) -> None:
+def test_evaluations_after_the_resumed_checkpoint_are_neither_the_best_nor_the_last(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "40000")
     with runner(tmp_path / "run", None) as run:
         lead(run, evaluated(20_000, 50.0), evaluated(60_000, 200.0), status="finished")
@@ -361,7 +359,7 @@ def test_evaluations_of_weights_that_a_resume_gives_up_are_neither_the_best_nor_
 def test_the_evaluation_of_the_final_weights_is_the_end_of_its_curve_and_the_score_of_a_sweep(
     tmp_path: Path, lead: Lead, earlier: ev.Note | None
 ) -> None:
-    """Sweeps had no score, or that of the evaluation before, as no report came after the trainer had ended."""
+    """Once sweeps had no score or an older one, because no report followed the end of the trainer."""
     folder, column = tmp_path / "run", "eval_return_mean"
     with runner(folder, None) as run:
         row = ev.MetricsRow("trainer", {"env_steps": 40, "time_s": 6.0, "episode_return_mean": 2.0})
@@ -374,7 +372,7 @@ def test_the_evaluation_of_the_final_weights_is_the_end_of_its_curve_and_the_sco
     assert RunReader(find.find(str(folder))).look().row["episode_return_mean"] == 2.0
 
 
-def test_an_evaluation_that_a_report_has_adds_no_report(tmp_path: Path, lead: Lead) -> None:
+def test_an_evaluation_that_a_report_contains_adds_no_report(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         lead(run, evaluated(20, 1.0), ev.MetricsRow("trainer", {"env_steps": 40}))
     assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
@@ -390,7 +388,7 @@ def test_the_reason_of_a_failure_is_the_last_line(tmp_path: Path, lead: Lead) ->
     assert console.notes[-1].cause == "a reason"
 
 
-def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) -> None:
+def test_requested_simulators_that_were_never_started_are_removed_from_the_table(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         before = list(run.table.listed)
 
@@ -402,7 +400,7 @@ def test_rows_of_simulators_that_have_left_are_free(tmp_path: Path, lead: Lead) 
         assert run.table.listed == before
 
 
-def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
+def test_a_resumed_run_names_the_attached_simulators_that_are_missing(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     events = [("spawned", "trainer", 0), ("attached", "simulator-2", 0), ("attached", "simulator-3", 0)]
     rows = [{"kind": kind, "process": process, "incarnation": i} for kind, process, i in events]
@@ -422,7 +420,7 @@ def test_a_resumed_run_says_who_is_missing(tmp_path: Path, lead: Lead) -> None:
 def test_a_resumed_run_that_ends_before_its_first_report_counts_up_to_its_checkpoint(
     tmp_path: Path, lead: Lead
 ) -> None:
-    """It had reached 50,000 steps, and was resumed at 10,000."""
+    """The run had reached 50,000 steps and is resumed at 10,000."""
     saved(tmp_path / "run" / "checkpoints" / "10000")
     rows = [{"time_s": steps / 100, "env_steps": steps, "frames": 4 * steps} for steps in (9_990, 20_000, 50_000)]
     write_lines(tmp_path / "run" / "metrics.jsonl", rows)
@@ -558,7 +556,7 @@ def test_a_resume_of_a_run_that_has_reached_its_stop_at_steps_says_why_it_ends_a
         assert notes(tmp_path / "run").count(("warned", said)) == expected
 
 
-def test_the_best_mean_is_of_the_games_of_the_present_environment(tmp_path: Path, lead: Lead) -> None:
+def test_the_best_mean_covers_only_games_of_the_present_environment(tmp_path: Path, lead: Lead) -> None:
     root, best = tmp_path / "run" / "checkpoints", []
     saved(root / "20")
     lives: list[tuple[tuple[str, ...], float | None]] = [
@@ -577,7 +575,7 @@ def test_the_best_mean_is_of_the_games_of_the_present_environment(tmp_path: Path
     assert best == [(90.0, {90.0}), (None, set()), (9.0, {9.0}), (9.0, {8.0}), (7.0, {7.0})]
 
 
-def test_a_checkpoint_of_other_shapes_is_not_explained_by_a_key_that_the_run_did_not_have(tmp_path: Path) -> None:
+def test_an_error_about_tensor_shapes_does_not_blame_a_key_that_the_saved_topology_lacks(tmp_path: Path) -> None:
     folder, keys = tmp_path / "run", ["model.name=mixed"]
     with opened(folder, parse("env: {id: CartPole-v1}", keys)):
         pass
@@ -597,7 +595,7 @@ def test_a_checkpoint_of_other_shapes_is_not_explained_by_a_key_that_the_run_did
             pass
 
 
-def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:
+def test_a_resumed_run_names_the_schedules_that_new_total_steps_stretch(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     keys = ["optimizer.learning_rate=4.0e-3", "optimizer.learning_rate_final=1.0e-3"]
     for resume, steps in ((False, "total_steps=100"), (True, "total_steps=100"), (True, "total_steps=300")):
@@ -612,7 +610,7 @@ def test_a_resumed_run_says_which_schedules_other_total_steps_stretch(tmp_path: 
     ]
 
 
-def test_a_resumed_run_does_not_speak_of_a_rate_that_stays_the_same(tmp_path: Path, lead: Lead) -> None:
+def test_a_resumed_run_does_not_name_a_constant_learning_rate(tmp_path: Path, lead: Lead) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
     for resume, steps in ((False, "total_steps=100"), (True, "total_steps=300")):
         with runner(tmp_path / "run", None, resume, "optimizer.schedule=constant", steps) as run:
@@ -621,7 +619,7 @@ def test_a_resumed_run_does_not_speak_of_a_rate_that_stays_the_same(tmp_path: Pa
     assert said and not any("schedules end" in cause for cause in said)
 
 
-def test_a_run_says_what_was_left_to_the_machine_and_why(tmp_path: Path, lead: Lead) -> None:
+def test_a_run_reports_each_chosen_value_with_its_reason(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None) as run:
         lead(run)
         assert run.plan.choices
@@ -638,7 +636,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     events = [
         *(("spawned", f"trainer-{k}") for k in range(3)),
         *(("detached", name) for name in ("trainer-0", "trainer-2", "inference-2", "trainer-7")),
-        *(("spawned", f"trainer-{k}") for k in range(2)),  # another life, in which trainer-0 was wanted all the same
+        *(("spawned", f"trainer-{k}") for k in range(2)),  # another life, which started trainer-0 again
         *((("detached", "trainer-0"), ("detached", "trainer-1")) if all_of_them else ()),
     ]
     rows = [{"kind": kind, "process": process, "incarnation": 0} for kind, process in events]
@@ -668,10 +666,12 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
         ("replay.secondary_batch_size=64", "replay.secondary_batch_size: 64, but "),
     ],
 )
-def test_a_run_whose_replay_was_saved_is_not_resumed_with_another(tmp_path: Path, override: str, said: str) -> None:
+def test_a_run_with_a_saved_replay_is_not_resumed_with_a_replay_of_another_shape(
+    tmp_path: Path, override: str, said: str
+) -> None:
     keys = ["algorithm.name=dqn", "replay.capacity_steps=2000", "simulators.count=1", "simulators.envs=2"]
     own, other = (parse("env: {id: CartPole-v1}", [*keys, *more]) for more in ((), (override,)))
-    for steps, topology in ((20, other), (30, own)):  # only the newest is gone on with
+    for steps, topology in ((20, other), (30, own)):  # a resume reads only the newest
         shape = msgspec.to_builtins(replay_shape(topology, DESCRIPTION, topology.replay))
         saved(tmp_path / "run" / "checkpoints" / f"{steps:012}", replay={"shape": shape}, draws={})
     with opened(tmp_path / "run", own, True):
@@ -692,13 +692,13 @@ def test_a_closed_standard_output_does_not_change_the_exit_status() -> None:
     assert (done.returncode, done.stderr) == (3, "")
 
 
-def test_a_console_that_cannot_be_closed_is_let_go() -> None:
+def test_a_console_that_fails_to_close_raises_nothing() -> None:
     console = Broken()
     console.breaks_after(0)
     run.close_screen(console)
 
 
-def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: Path, lead: Lead) -> None:
+def test_segments_of_a_learner_exist_before_it_starts_and_go_if_it_is_never_started(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         before = sorted(path.name for path in run.workspace.addresses.shm.iterdir())
 
@@ -708,7 +708,7 @@ def test_learners_are_made_before_they_are_started_and_leave_nothing(tmp_path: P
                 assert [process.name for process in event.processes if process.env] == ["simulator-2", "simulator-3"]
                 assert run.workspace.addresses.own("weights", 1).file.exists()
 
-        def left() -> None:  # they were asked for, and never started
+        def left() -> None:  # the learner was requested and never started
             assert sorted(path.name for path in run.workspace.addresses.shm.iterdir()) == before
 
         enlarge = ev.Enlarge("cli-1", 0, ("env.time_limit_steps=200",), learners=1)
@@ -731,7 +731,7 @@ def test_a_row_has_the_metrics_of_all_parameter_servers(tmp_path: Path, lead: Le
         assert run.reporter.last_row["staleness_0"] == 0.75
 
 
-def test_the_last_row_has_what_the_learner_that_ended_last_has_learned(tmp_path: Path, lead: Lead) -> None:
+def test_the_last_row_has_the_steps_of_the_learner_that_ended_last(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2") as run:
         lead(run, *(ev.MetricsRow(f"trainer-{number}", {"env_steps": 5 + number}) for number in (0, 1)))
     rows = [json.loads(line)["env_steps"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -749,7 +749,7 @@ def test_the_last_row_has_nothing_of_a_learner_that_has_left(tmp_path: Path, lea
     assert last.keys().isdisjoint({"learners", "of_0", "of_1"})
 
 
-def test_a_last_row_that_is_none_costs_no_summary(tmp_path: Path, lead: Lead) -> None:
+def test_an_invalid_last_row_does_not_prevent_the_summary(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2") as run:
         said = ev.MetricsRow("trainer-0", {"env_steps": 5}), ev.MetricsRow("trainer-1", {"loss": 1.0})
         lead(run, *said, lambda: run.reporter.forget_learner("trainer-0"))
@@ -758,7 +758,7 @@ def test_a_last_row_that_is_none_costs_no_summary(tmp_path: Path, lead: Lead) ->
     assert any(kind == "warned" and "the last row was not written" in cause for kind, cause in notes(tmp_path / "run"))
 
 
-def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead: Lead) -> None:
+def test_overrides_of_an_attached_learner_may_change_only_keys_of_env(tmp_path: Path, lead: Lead) -> None:
     with runner(tmp_path / "run", None, False, "mode=gossip") as run:
         told = lead(run, ev.Enlarge("cli-1", 0, ("simulators.count=4",), learners=1))
         (refused,) = (event for event in told if isinstance(event, ev.NotEnlarged))
@@ -766,7 +766,7 @@ def test_what_is_not_for_the_environment_changes_no_learner(tmp_path: Path, lead
         assert len(run.table.listed) == 3
 
 
-def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_again(tmp_path: Path) -> None:
+def test_a_resumed_run_starts_at_the_newest_checkpoint_and_reuses_no_learner_number(tmp_path: Path) -> None:
     for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
         saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)
     with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=2") as run:
@@ -775,7 +775,7 @@ def test_a_resumed_run_goes_on_from_the_newest_checkpoint_and_gives_no_number_ag
         assert run.table.add_learners(1)[0].name == "trainer-5"
 
 
-def test_a_resumed_run_in_sync_goes_on_from_what_was_learned_after_a_learner_was_given_up(tmp_path: Path) -> None:
+def test_a_resumed_run_in_sync_keeps_the_steps_after_a_learner_was_given_up(tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
     for name in ("0", "100", "learner-1/0", "learner-1/100"):
         saved(root / name, learners=[0, 1])
@@ -786,7 +786,7 @@ def test_a_resumed_run_in_sync_goes_on_from_what_was_learned_after_a_learner_was
         assert run.plan.resumption.checkpoints == ("checkpoints/1000", "checkpoints/learner-1/100")
 
 
-def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path) -> None:
+def test_a_resumed_run_records_the_newest_undamaged_checkpoint_from_which_it_starts(tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
     for steps in (0, 20, 30):
         saved(root / str(steps), elapsed_s=steps)
@@ -797,7 +797,7 @@ def test_a_resumed_run_says_at_which_whole_checkpoint_it_goes_on(tmp_path: Path)
         assert read_object(tmp_path / "run" / "meta.json")["resumed_from"] == ["checkpoints/20"]
 
 
-def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path) -> None:
+def test_a_resume_does_not_start_at_step_0_because_newer_checkpoints_are_damaged(tmp_path: Path) -> None:
     root = tmp_path / "run" / "checkpoints"
     for steps in (0, 30):
         saved(root / str(steps))
@@ -811,12 +811,32 @@ def test_a_run_is_not_begun_anew_because_what_it_saved_is_damaged(tmp_path: Path
         assert run.plan.resumption.env_steps == 0
 
 
-def test_a_run_that_has_learned_more_than_is_wanted_is_not_resumed(tmp_path: Path) -> None:
+def test_a_run_with_more_steps_than_total_steps_is_not_resumed(tmp_path: Path) -> None:
     saved(tmp_path / "run" / "checkpoints" / "30")
     with pytest.raises(
         RunError, match=r"total_steps = 20: run has already learned from 30 steps; write a larger number"
     ):
         runner(tmp_path / "run", None, True, "total_steps=20").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("summary", "resumed"),
+    [({}, True), ({"status": "finished", "unscored": True}, True), ({"status": "finished", "unscored": False}, False)],
+)
+def test_a_run_that_has_learned_all_steps_is_resumed_only_if_its_final_weights_may_not_have_been_evaluated(
+    summary: dict[str, Any], resumed: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    with runner(folder, None, False, "total_steps=20"):
+        saved(folder / "checkpoints" / "30")
+    if summary:
+        (folder / "summary.json").write_text(json.dumps(summary))
+    if resumed:
+        with runner(folder, None, True, "total_steps=20") as run:
+            assert (run.plan.resumption.env_steps, run.plan.topology.total_steps) == (30, 20)
+    else:
+        with pytest.raises(RunError, match="total_steps = 20: run has already learned from 30 steps"):
+            runner(folder, None, True, "total_steps=20").__enter__()
 
 
 @pytest.mark.parametrize("at", ["newest", "best", 30_000])
@@ -848,7 +868,9 @@ def test_the_summary_of_a_resumed_run_has_the_deaths_of_all_its_lives(tmp_path: 
     assert read_object(folder / "summary.json")["deaths"] == 3
 
 
-def test_a_restarted_trainer_says_from_where_it_continues_and_what_is_rolled_back(tmp_path: Path, lead: Lead) -> None:
+def test_the_restart_of_a_trainer_is_reported_with_its_checkpoint_and_the_lost_steps(
+    tmp_path: Path, lead: Lead
+) -> None:
     saved_at = ev.Note("saved", "trainer", fields={"env_steps": 41_217})
     again = ev.Note("restarted", "trainer", 1)
     simulator = ev.Note("restarted", "simulator-0", 1)

@@ -1,4 +1,4 @@
-"""Whatever a supervisor is told, by whomever: the run goes on, answers, ends when it is asked to, and can be read."""
+"""Whatever messages a supervisor receives, the run continues, answers, ends when asked, and its files can be read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STRANGERS = ("cli-1", "trainer.7", "simulator-0.3", "nobody.0", "x.y", ".0", "\x
 
 
 def hello(run: RunFolder, supervisor: Runner) -> list[Dealer]:
-    """All children say who they are, as a real run's do, and are admitted; what else they say goes the same way."""
+    """Say Hello for every child, wait until all are admitted, and return their sockets."""
     dealers = []
     for peer in CHILDREN:
         addresses = supervisor.workspace.addresses
@@ -46,12 +46,12 @@ def hello(run: RunFolder, supervisor: Runner) -> list[Dealer]:
         assert control.dealer
         dealers.append(control.dealer)
     while "4 of 4" not in client.ask(run, "status", timeout_s=30.0).text:
-        time.sleep(0.01)  # without an end of its own: pytest has a limit
+        time.sleep(0.01)  # pytest's time limit ends this loop
     return dealers
 
 
 class Screens:
-    """A terminal and a log, beside one another; drawn at every call."""
+    """A console in a terminal and one in a log, which get the same calls and are drawn at each."""
 
     def __init__(self) -> None:
         terminal = Terminal(file=io.StringIO(), force_terminal=True, width=120, height=40)
@@ -84,7 +84,7 @@ def run_beside(
     tell: Callable[[RunFolder, list[Dealer]], None],
     shown: ev.Console | None = None,
 ) -> int:
-    """Run a supervisor without processes; ``tell`` speaks to it in a thread, and then it is told to stop."""
+    """Run a supervisor without processes; a thread calls ``tell`` to send messages, and then asks for the end."""
     topology = parse("env: {id: CartPole-v1}", ["simulators.count=2", "evaluator.count=1"])
     found: list[BaseException] = []
     with ready(tmp_path / "run", topology, shown, spawner=NoProcesses()) as supervisor:
@@ -125,7 +125,7 @@ def rows(path: Path) -> list[dict[str, object]]:
     ("messages", "seed"),
     [(1_500, 2), pytest.param(5_000, 0, marks=pytest.mark.nightly), pytest.param(5_000, 1, marks=pytest.mark.nightly)],
 )
-def test_ten_thousand_odd_messages_end_nothing(
+def test_thousands_of_odd_messages_do_not_end_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int, seed: int
 ) -> None:
     replies: list[Reply] = []
@@ -149,7 +149,9 @@ def test_ten_thousand_odd_messages_end_nothing(
     assert run_beside(tmp_path, monkeypatch, tell, screens) == 0
     screens.close()
     assert replies[0].data["phase"] == "running"
-    assert all("busy" in process for process in replies[0].data["processes"]), "what `top` and the desk show of them"
+    assert all("busy" in process for process in replies[0].data["processes"]), (
+        "`top` and the desk show how busy each process is"
+    )
     events = rows(tmp_path / "run" / "events.jsonl")
     complaints = [event for event in events if "was not understood" in str(event["cause"])]
     assert not [event for event in events if "nothing is shown" in str(event["cause"])]
@@ -172,7 +174,7 @@ def test_a_request_that_is_too_long_is_answered(
     assert run_beside(tmp_path, monkeypatch, tell) == 0
 
 
-def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_message_that_cannot_be_acted_on_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd: dict[str, Message] = {
         "env_steps is None": Report(row={}),
         "episodes is {'a': 1.0}; it must be a number": Report(row={"env_steps": 5, "episodes": {"a": 1.0}}),
@@ -188,7 +190,7 @@ def test_each_message_that_cannot_be_acted_on_is_named(tmp_path: Path, monkeypat
             assert trainer.send(encode(message))
         trainer.socket.send_multipart([b"one", b"two"])
         while "Input data was truncated" not in (run.path / "events.jsonl").read_text():
-            time.sleep(0.01)  # without an end of its own: pytest has a limit
+            time.sleep(0.01)  # pytest's time limit ends this loop
 
     assert run_beside(tmp_path, monkeypatch, tell) == 0
     complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
@@ -203,7 +205,7 @@ def test_the_summary_counts_the_warnings_of_processes(tmp_path: Path, monkeypatc
             assert dealers[0].send(encode(Warned(text=f"update {update} skipped")))
         assert dealers[0].send(encode(Report(row={})))
         while "was not understood" not in (run.path / "events.jsonl").read_text():
-            time.sleep(0.01)  # without an end of its own: pytest has a limit
+            time.sleep(0.01)  # pytest's time limit ends this loop
 
     assert run_beside(tmp_path, monkeypatch, tell) == 0
     warned = [event for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]

@@ -1,4 +1,4 @@
-"""The ground of a run: signals as it hears them, and those it must not hear; a folder on a disk that takes nothing."""
+"""The workspace of a run: signals, sockets, segments of learners, and a run folder on a full disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def handled(number: int, handler: signal.Handlers) -> Iterator[None]:
         signal.signal(number, before)
 
 
-def test_signals_are_told_in_order_and_given_back() -> None:
+def test_signals_are_read_in_order_and_their_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with handled(signal.SIGHUP, signal.SIG_DFL), handled(signal.SIGINT, signal.SIG_DFL):
         signals = Signals()
@@ -98,7 +98,7 @@ def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
         assert signal.getsignal(number) is signal.SIG_IGN
 
 
-def test_sockets_lie_below_the_named_folder_as_long_as_their_paths_fit(
+def test_sockets_are_made_below_xdg_runtime_dir_if_their_paths_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # so that a path can be shorter than that of this test's folder
@@ -117,7 +117,7 @@ def test_sockets_lie_below_the_named_folder_as_long_as_their_paths_fit(
 
 
 def laid(folder: Path, resume: bool, *overrides: str) -> None:
-    """A run whose ground is laid, and that then ends at once."""
+    """Make the workspace of a run that then ends at once."""
     with opened(folder, parse("env: {id: CartPole-v1}", ["simulators.count=2", *overrides]), resume):
         pass
 
@@ -127,10 +127,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("number", TROUBLES)
-def test_a_resume_on_a_full_disk_is_refused_and_empties_nothing(
+def test_a_resume_on_a_full_disk_is_refused_and_loses_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """At each call that writes, one after the other, and at all that follow it."""
+    """In turn, the disk fails at each call that writes, and at all later ones."""
     laid(tmp_path, False)
     (tmp_path / "summary.json").write_text('{"status": "stopped"}')
     (tmp_path / "checkpoints" / "20").mkdir()
@@ -175,7 +175,7 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
-def test_a_file_system_without_locks_is_one_line_and_leaves_no_folder(
+def test_a_file_system_without_locks_is_refused_in_one_line_and_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def flock(_handle: int, _operation: int) -> None:
@@ -190,7 +190,7 @@ def test_a_file_system_without_locks_is_one_line_and_leaves_no_folder(
     assert not run.exists()
 
 
-# Segments of learners that come and go -------------------------------------------------------------------------------
+# Segments of learners that are attached and detached -----------------------------------------------------------------
 
 GOSSIP = ("mode=gossip", "learners.count=2", "simulators.count=2", "inference.count=1", "gossip.gradient_every=1")
 
@@ -207,7 +207,7 @@ def gossiping(tmp_path: Path) -> Iterator[Runner]:
         yield run
 
 
-def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Runner) -> None:
+def test_an_attached_learner_has_segments_of_its_own_until_it_is_detached(gossiping: Runner) -> None:
     before = segments(gossiping)
     kinds = {name.removesuffix("-0") for name in before if name.endswith("-0")}
     assert {"weights", "rollouts", "messages", "gradients"} <= kinds
@@ -223,7 +223,9 @@ def test_a_learner_has_segments_of_its_own_while_it_is_there(gossiping: Runner) 
     assert not member.segment.file.exists()
 
 
-def test_learners_without_room_in_memory_leave_nothing(gossiping: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learners_without_room_in_shared_memory_leave_no_segments(
+    gossiping: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, make = segments(gossiping), Segment.create
 
     def full(path: Path, fields: list[Field]) -> Segment:
@@ -237,7 +239,9 @@ def test_learners_without_room_in_memory_leave_nothing(gossiping: Runner, monkey
     assert segments(gossiping) == before
 
 
-def test_a_run_that_shows_as_alive_has_written_its_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_topology_is_written_before_the_run_counts_as_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[int] = []
 
     def write_meta(path: Path, values: Mapping[str, object]) -> None:
@@ -251,7 +255,7 @@ def test_a_run_that_shows_as_alive_has_written_its_topology(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("meta", [{}, {"supervisor_pid": 2**22 + 1, "supervisor_started": 1}, me()])
-def test_a_folder_that_another_run_uses_is_refused_with_its_process_if_that_is_known(
+def test_a_folder_that_another_run_uses_is_refused_with_the_process_of_that_run_if_known(
     tmp_path: Path, meta: dict[str, int]
 ) -> None:
     """A run that starts has not written meta.json yet, or the file is of an earlier life that was killed."""

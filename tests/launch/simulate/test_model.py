@@ -1,4 +1,4 @@
-"""The simulation meets what can be worked out by hand: chains, shared cores, links, barriers, queues and stragglers."""
+"""The simulation agrees with results computed by hand: shared cores, links, barriers, queues and slow learners."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_update_of_a_replay_may_be_less_than_an_optimizer_step() -> None:
     assert update_of(simulate(scenario(work=half, updates=400))) == pytest.approx(COLLECT_S + 2e-3 + 5e-3, rel=0.01)
 
 
-# Several ------------------------------------------------------------------------------------------------------------
+# Several learners -----------------------------------------------------------------------------------------------------
 
 
 def test_learners_that_share_cores_share_their_rate() -> None:
@@ -91,7 +91,7 @@ def test_learners_that_share_cores_share_their_rate() -> None:
     assert simulate(one_core).updates_per_s == pytest.approx(1 / 30e-3, rel=0.02)
 
 
-def test_lock_step_waits_for_the_slowest() -> None:
+def test_lock_step_waits_for_the_slowest_learner() -> None:
     slow = SlowLearners(count=1, factor=5.0)
     even, one_slow = (simulate(on_machines("quorum", 4, quorum=4, stragglers=s)) for s in (SlowLearners(), slow))
     ratio = one_slow.updates_per_s / even.updates_per_s
@@ -99,7 +99,7 @@ def test_lock_step_waits_for_the_slowest() -> None:
     assert one_slow.bottleneck == "the slowest learner"
 
 
-def test_three_of_four_do_not_wait_for_one_that_is_five_times_slower() -> None:
+def test_a_quorum_of_three_does_not_wait_for_a_learner_that_is_five_times_slower() -> None:
     slow = SlowLearners(count=1, factor=5.0)
     even = simulate(on_machines("quorum", 4, quorum=4))
     spared = simulate(on_machines("quorum", 4, quorum=3, stragglers=slow))
@@ -133,14 +133,14 @@ def test_shards_use_a_link_in_both_directions_at_once() -> None:
         assert estimate(case).env_steps_per_s == pytest.approx(outcome.env_steps_per_s, rel=0.03)
 
 
-def test_a_hub_takes_all_gradients_and_sends_as_many_sums_each_way_through_one_link() -> None:
+def test_a_hub_receives_all_gradients_and_sends_all_sums_through_one_link() -> None:
     wide = {"weights": 250_000, "header_bytes": 0.0, "link_bytes_per_s": 1e6, "latency_s": 0.0}
     outcome = simulate(on_machines("hub", 5, updates=10, **wide))
     assert 5 * update_of(outcome) == pytest.approx(2 * 4 * 1.0 + COLLECT_S + LEARN_S, rel=0.01)
 
 
 @pytest.mark.parametrize("own", [{}, {"replay": True}, {"normalized": True}])
-def test_a_hub_needs_a_barrier_more_with_a_replay_or_normalised_observations(own: dict[str, bool]) -> None:
+def test_a_hub_needs_a_second_barrier_with_a_replay_or_normalised_observations(own: dict[str, bool]) -> None:
     work = Work(horizon=1, simulators=SimulatorsSection(count=1, envs=1), **own)
     slow = on_machines("hub", 2, work=work, updates=10, latency_s=10.0)
     trips = 2 if own else 1
@@ -149,7 +149,7 @@ def test_a_hub_needs_a_barrier_more_with_a_replay_or_normalised_observations(own
     assert estimate(slow).env_steps_per_s == pytest.approx(outcome.env_steps_per_s, rel=0.05)
 
 
-def test_learners_of_a_store_have_a_staleness_of_all_others() -> None:
+def test_the_mean_staleness_of_a_store_is_the_number_of_the_other_learners() -> None:
     for factor in (1.0, 4.0):
         outcome = simulate(on_machines("store", 6, costs=varied(0.3), stragglers=SlowLearners(count=2, factor=factor)))
         assert outcome.staleness_mean == pytest.approx(5, rel=0.03)
@@ -170,7 +170,7 @@ def test_a_server_with_one_processor_is_the_queue_of_one_server_with_fixed_servi
     assert exchange_s - service_s == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.1)
 
 
-def test_learners_that_gossip_wait_for_nobody_unless_they_must() -> None:
+def test_gossip_waits_for_slow_learners_only_with_max_staleness() -> None:
     slow = SlowLearners(count=1, factor=5.0)
     ring = GraphSettings(name="ring")
     free = simulate(on_machines("gossip", 4, graph=ring, stragglers=slow))
@@ -208,13 +208,13 @@ def test_one_more_machine_never_lowers_the_rate_where_nothing_is_shared(
 
 @pytest.mark.parametrize("exchanging", ["alone", "lock-step", "hub", "store", "servers", "quorum", "gossip"])
 @pytest.mark.parametrize("learners", [1, 4])
-def test_without_queues_the_closed_form_is_the_simulation(exchanging: Any, learners: int) -> None:
+def test_without_queues_the_closed_form_agrees_with_the_simulation(exchanging: Any, learners: int) -> None:
     case = on_machines(exchanging, learners, weights=1000, quorum=learners)
     assert estimate(case).env_steps_per_s == pytest.approx(simulate(case).env_steps_per_s, rel=0.02)
 
 
 @pytest.mark.parametrize("exchanging", ["lock-step", "hub"])
-def test_after_local_steps_learners_exchange_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
+def test_learners_with_local_steps_exchange_less_often_and_at_the_end_of_each_batch(exchanging: Any) -> None:
     work = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4), optimizer_steps=5)
     costs = msgspec.structs.replace(COSTS, hop_s=1e-3)
     case = on_machines(exchanging, 4, work=work, costs=costs, weights=10_000)
@@ -223,14 +223,14 @@ def test_after_local_steps_learners_exchange_less_often_and_at_the_end_of_each_b
     assert update_of(simulate(often)) > update_of(simulate(seldom))
 
 
-def test_the_closed_form_knows_shared_cores_and_the_expected_slowest() -> None:
+def test_the_closed_form_includes_shared_cores_and_the_expected_slowest_learner() -> None:
     crowded = scenario(cores=1.0, learners=4, nodes=4, exchanging="store")
     assert estimate(crowded).env_steps_per_s == pytest.approx(simulate(crowded).env_steps_per_s, rel=0.02)
     late = on_machines("lock-step", 16, costs=varied(0.2))
     assert estimate(late).env_steps_per_s == pytest.approx(simulate(late).env_steps_per_s, rel=0.05)
 
 
-def test_an_update_needs_no_more_processor_time_than_its_stages() -> None:
+def test_an_update_takes_the_processor_time_of_its_stages() -> None:
     assert update_s(scenario()) == pytest.approx(COLLECT_S + LEARN_S)
     assert processor_s(scenario()) == pytest.approx(2 * 30e-3 + LEARN_S)
 

@@ -1,3 +1,5 @@
+"""Answers of child processes: the last line with JSON, or the reason why there is none, within a time limit."""
+
 from __future__ import annotations
 
 import os
@@ -17,11 +19,11 @@ def child(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_the_answer_is_the_last_line_whatever_a_library_said_before() -> None:
+def test_the_answer_is_the_last_line_whatever_a_library_printed_before() -> None:
     assert ask(child("print('hello from pygame'); print('{\"a\": [1]}')"), 30.0) == {"a": [1]}
 
 
-def test_it_counts_even_where_a_library_falls_over_at_the_end() -> None:
+def test_an_answer_counts_even_if_the_child_aborts_afterwards() -> None:
     assert ask(child("import os; print('[1, 2]', flush=True); os.abort()"), 30.0) == [1, 2]
 
 
@@ -36,7 +38,7 @@ def test_a_task_is_answered_by_the_line_of_the_task_and_not_by_json_of_the_users
     assert ask_task("spaces", settings, 60.0).keys() == {"like", "images"}
 
 
-def test_a_signal_without_a_name_is_told_by_its_number() -> None:
+def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
     with pytest.raises(NoAnswerError, match="^the process was ended by signal 40$"):
         answer("", "", -40)
     with pytest.raises(NoAnswerError, match="^the process was ended by signal 9, SIGKILL$"):
@@ -52,7 +54,7 @@ def test_a_signal_without_a_name_is_told_by_its_number() -> None:
         ("print(5)", "exit status 0, no answer"),
     ],
 )
-def test_without_one_it_is_said_in_one_line_why(code: str, why: str) -> None:
+def test_a_child_without_an_answer_gives_the_reason_in_one_line(code: str, why: str) -> None:
     with pytest.raises(NoAnswerError, match=f"^{why}$"):
         ask(child(code), 30.0)
 

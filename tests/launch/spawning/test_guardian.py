@@ -1,4 +1,4 @@
-"""Processes that a guarded process has started end with it, or with the run, however it was started; nobody is left."""
+"""All descendants of a guarded process end with it or with the run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def end(guarded: Guardian, pid: int, pidfd: int) -> int:
 
 @pytest.fixture
 def open_files() -> Iterator[list[int]]:
-    """As many as this process had better have, for as long as a test takes."""
+    """More open files than 1,024 for the duration of a test."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_096)), hard))
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
@@ -65,7 +65,7 @@ def open_files() -> Iterator[list[int]]:
 
 
 @pytest.mark.nightly
-def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
+def test_no_process_of_a_killed_supervisor_is_left() -> None:
     for _ in range(20):
         name = new_name()
         with subprocess.Popen([sys.executable, "-c", SUPERVISOR, *command(name)], stdout=subprocess.PIPE) as run:
@@ -77,14 +77,14 @@ def test_nothing_is_left_of_a_supervisor_that_is_killed() -> None:
         assert sleepers(name) == []
 
 
-def test_what_a_role_has_started_ends_with_the_role_and_the_others_go_on(guarded: Guardian, name: str) -> None:
+def test_descendants_of_a_role_end_with_it_and_those_of_other_roles_continue(guarded: Guardian, name: str) -> None:
     another = new_name()
     role, other = begin(guarded, *command(name)), begin(guarded, *command(another), role="simulator-1.0")
     assert within(30.0, lambda: len(sleepers(name)) == len(sleepers(another)) == COUNT)
     guarded.kill(role[0])
     assert end(guarded, *role) == -signal.SIGKILL
     assert within(10.0, lambda: len(sleepers(name)) == 1)
-    assert sleepers(name)[0].environ() == {}  # it cannot be known whose it is
+    assert sleepers(name)[0].environ() == {}  # nothing shows which role started it
     assert len(sleepers(another)) == COUNT
     guarded.close()
     assert sleepers(name) == sleepers(another) == []
@@ -100,7 +100,7 @@ def commands_of_children(guarded: Guardian) -> list[list[str]]:
     return found
 
 
-def test_orphans_are_buried(guarded: Guardian, name: str) -> None:
+def test_orphans_are_reaped(guarded: Guardian, name: str) -> None:
     role = begin(guarded, "/bin/sh", "-c", "for n in 1 2 3; do (setsid sleep 0.1 &); done; exec sleep $0", name)
     assert within(30.0, lambda: commands_of_children(guarded) == [["sleep", name]])
     guarded.kill(role[0])
@@ -108,7 +108,7 @@ def test_orphans_are_buried(guarded: Guardian, name: str) -> None:
     assert within(10.0, lambda: psutil.Process(guarded.pid).children() == [])
 
 
-def test_processes_that_start_one_another_again_are_ended(guarded: Guardian, name: str) -> None:
+def test_processes_that_keep_starting_new_ones_are_ended(guarded: Guardian, name: str) -> None:
     again = 'while :; do setsid sleep "$0"; done'
     role = begin(guarded, "/bin/sh", "-c", f"({again}) & ({again}) & {again}", name)
     assert within(30.0, lambda: len(sleepers(name)) == 3)
@@ -117,27 +117,27 @@ def test_processes_that_start_one_another_again_are_ended(guarded: Guardian, nam
     os.close(role[1])
 
 
-def test_a_command_is_not_waited_for_by_its_output(name: str) -> None:
-    """An environment that starts a process had the describing child's output held open until the limit."""
+def test_a_command_ends_although_a_descendant_keeps_its_output_open(name: str) -> None:
+    """Once a process started by an environment kept the output of the describing child open until the time limit."""
     with guardian.CapturedCommand(["/bin/sh", "-c", 'sleep "$0" & echo out; echo err >&2; exit 3', name]) as started:
         done = started.wait(30.0)
     assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
     assert sleepers(name) == []
 
 
-def test_a_command_is_run_by_who_has_more_files_open_than_select_can_count(open_files: list[int]) -> None:
+def test_a_command_runs_although_this_process_has_more_files_open_than_select_allows(open_files: list[int]) -> None:
     assert max(open_files) > 1_024
     with guardian.CapturedCommand([sys.executable, "-c", "print(1)"]) as started:
         assert started.wait().stdout == "1\n"
 
 
-def test_a_command_has_a_limit(name: str) -> None:
+def test_a_command_is_ended_at_its_time_limit(name: str) -> None:
     with guardian.CapturedCommand(command(name)) as started, pytest.raises(subprocess.TimeoutExpired):
         started.wait(0.2)
     assert sleepers(name) == []
 
 
-def test_a_run_without_a_guardian_is_ended_by_its_mark(name: str) -> None:
+def test_processes_of_a_run_without_a_guardian_are_found_by_their_mark_and_ended(name: str) -> None:
     run_id = new_name()
     with subprocess.Popen(command(name), env={**os.environ, guardian.RUN_MARK: run_id}) as role:
         assert within(30.0, lambda: len(sleepers(name)) == COUNT)
@@ -148,14 +148,16 @@ def test_a_run_without_a_guardian_is_ended_by_its_mark(name: str) -> None:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP])
-def test_a_guardian_heeds_no_signal_that_its_children_do(guarded: Guardian, name: str, sent: signal.Signals) -> None:
+def test_a_guardian_ignores_the_signals_that_end_its_children(
+    guarded: Guardian, name: str, sent: signal.Signals
+) -> None:
     role = begin(guarded, "/bin/sleep", name)
     os.kill(guarded.pid, sent)
     os.kill(role[0], signal.SIGTERM)
     assert end(guarded, *role) == -signal.SIGTERM
 
 
-def test_all_end_when_a_lease_is_over_that_was_put_off_before(guarded: Guardian) -> None:
+def test_all_processes_end_when_an_extended_lease_expires(guarded: Guardian) -> None:
     def until(seconds: float) -> None:
         guarded.lease(time.clock_gettime(time.CLOCK_BOOTTIME) + seconds)
 

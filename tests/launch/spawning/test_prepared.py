@@ -1,4 +1,4 @@
-"""Forks of a fork server behave as processes that were started; without the fork server processes are started."""
+"""Forks of a fork server behave like started processes, which replace them if the fork server fails."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ print("a line of the environment")
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[dict[str, Any]]]:
-    """What environments have told about the processes that made them."""
+    """Read what environments recorded about the processes that made them."""
     (tmp_path / "telling.py").write_text(TELLING)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("TELLS", str(tmp_path / "told"))
@@ -77,7 +77,7 @@ def fork_server() -> psutil.Process:
     return guardian_of_this().children()[0]
 
 
-def test_forks_look_and_behave_as_processes_that_were_started(told: Callable[[], list[dict[str, Any]]]) -> None:
+def test_forks_behave_like_started_processes(told: Callable[[], list[dict[str, Any]]]) -> None:
     with prepared():
         answers = [spaces(), spaces()]
         guardian = guardian_of_this().pid
@@ -95,7 +95,7 @@ def test_forks_look_and_behave_as_processes_that_were_started(told: Callable[[],
     assert not set(first["drawn"]) & set(second["drawn"])
 
 
-def test_what_a_fork_has_started_ends_with_it(
+def test_descendants_of_a_fork_end_with_it(
     told: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LEAVES", "1")
@@ -132,7 +132,7 @@ def test_without_a_fork_server_processes_are_started(
         assert told()[0]["parent"] == guardian_of_this().pid
 
 
-def test_a_task_has_another_guardian_if_the_prepared_one_is_lost(told: Callable[[], list[dict[str, Any]]]) -> None:
+def test_a_task_gets_another_guardian_if_the_prepared_one_is_lost(told: Callable[[], list[dict[str, Any]]]) -> None:
     with prepared():
         lost = guardian_of_this()
         lost.kill()
@@ -195,7 +195,7 @@ def guarded() -> Iterator[Guardian]:
         yield guardian
 
 
-def test_what_was_forked_for_a_request_without_an_answer_is_ended(guarded: Guardian) -> None:
+def test_processes_forked_for_a_request_without_an_answer_are_ended(guarded: Guardian) -> None:
     """Otherwise two processes of one name would run."""
     guarded.prepare([sys.executable, "-c", DIES_AS_IT_FORKS, ""], {})
     assert within(30, lambda: not guarded.preparing())
@@ -205,7 +205,7 @@ def test_what_was_forked_for_a_request_without_an_answer_is_ended(guarded: Guard
     assert psutil.Process(guarded.pid).children() == []
 
 
-def test_a_fork_server_that_cannot_be_started_is_done_without(guarded: Guardian) -> None:
+def test_commands_run_although_the_fork_server_cannot_be_started(guarded: Guardian) -> None:
     guarded.prepare(["/nothing", "fork_server", ""], {})
     assert not guarded.preparing()
     with CapturedCommand(["/bin/echo", "1"], None, guarded) as started:

@@ -1,4 +1,4 @@
-"""Starting processes: each is watched and reaped by the number it has, and nobody is left behind."""
+"""The spawner starts, watches and reaps processes, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ exec sleep 60
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list of the processes that were really started; they sleep, whatever they should have done."""
+    """A file that lists the started processes; each of them only sleeps."""
     program, path = tmp_path / "role", tmp_path / "started"
     program.write_text(ROLE.format(path=path))
     program.chmod(0o755)
@@ -33,7 +33,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def pidfds() -> int:
-    """Number of descriptors that this process has open."""
+    """Return the number of pidfds that this process has open."""
     found = 0
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the descriptor of the listing itself
@@ -64,7 +64,7 @@ def test_a_process_that_cannot_be_watched_is_ended(
     processes.close()
 
 
-def test_a_program_that_is_not_there_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_raises_file_not_found_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("launch.spawning.spawner.PROCESS_COMMAND", (str(tmp_path / "nothing"),))
     processes = Spawner(tmp_path, "run-1")
     with pytest.raises(FileNotFoundError):
@@ -87,20 +87,20 @@ def test_a_process_is_watched_and_reaped(started: Path, tmp_path: Path) -> None:
     assert pidfds() == 0
 
 
-def test_all_end_at_once_and_no_number_is_used_after_its_owner(
+def test_close_ends_all_processes_and_signals_no_process_group_by_number(
     started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Closing killed the groups of processes that had been waited for, whose numbers may be others' by then."""
+    """Once close() killed groups of reaped processes, whose numbers another process may have by then."""
     processes = Spawner(tmp_path, "run-1")
     for n in range(3):
         processes.spawn(f"simulator-{n}", 0, "simulator", tmp_path / "settings.json", 1)
-    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("a number that is not ours"))
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("the number may be another process's by now"))
     processes.close()
     assert psutil.Process().children() == []
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_guardian_that_is_lost_takes_its_processes_along_and_is_replaced(
+def test_processes_of_a_lost_guardian_end_and_the_guardian_is_replaced(
     started: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""A supervisor in a story: events with their times, and what it did about them. No process, no socket, no sleep."""
+"""Histories for the supervisor: timed events, and the actions that it returns, without processes or sleeps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Action = TypeVar(
 
 
 class Story:
-    """A supervisor that is told things; remembers everything it did, and the actions of the last event."""
+    """A supervisor with all actions that it has returned, and with those of the last call."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Story:
 
     @property
     def started(self) -> list[tuple[str, int, bool]]:
-        """Starts of the last event: name, incarnation, and whether from a checkpoint."""
+        """Starts of the last call: name, incarnation, and whether from a checkpoint."""
         return [(start.name, start.incarnation, start.resume) for start in self.did(Start)]
 
     @property
@@ -116,7 +116,7 @@ class Story:
 
 
 def planned(roles: dict[str, str]) -> list[PlannedProcess]:
-    """The processes of these names, dealt to the learners there are in turn."""
+    """The processes of these names, dealt to the learners in turn."""
     learners = list(roles.values()).count("trainer")
     return [PlannedProcess(process(name, 0, process(name).number % learners), row) for row, name in enumerate(roles)]
 
@@ -167,17 +167,17 @@ def exits(names: Iterable[str], returncode: int = -15) -> list[ev.Event]:
 
 
 def running(roles: dict[str, str] | None = None, **ending: float) -> Story:
-    """A run one second old in which everybody has come."""
+    """A run one second old in which all processes run."""
     return Story(roles, **ending).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
 
 
 def two() -> Story:
-    """A run of two learners into which everybody has come."""
+    """A run of two learners in which all processes run."""
     return Story(TWO).at(0, ev.Begin(), *up(*TWO))
 
 
 def attaching(simulators: int = 1) -> Story:
-    """A run to which simulators are being attached, and which is told that there is room for them."""
+    """A run to which simulators are being attached; the plan has room for them."""
     story = running().at(2, asked("attach", simulators=simulators, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", simulators, ("env.id=X",))]
     new = tuple(PlannedProcess(ProcessId("simulator", 2 + i), 5 + i) for i in range(simulators))

@@ -1,4 +1,4 @@
-"""Histories of processes that say Hello: who is refused, and what becomes of it."""
+"""Which processes are refused when they say Hello, and what happens then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from tests.launch.supervision.story import KILL, ROLES, SHAPE, Story, exits, hel
         ({"shape": {**SHAPE, "colour": "red"}}, "colour", "red", "no such field"),
     ],
 )
-def test_a_stranger_is_refused_with_both_values(other: dict[str, Any], field: str, said: str, expected: str) -> None:
+def test_a_hello_with_a_wrong_value_is_refused_with_both_values(
+    other: dict[str, Any], field: str, said: str, expected: str
+) -> None:
     story = Story().at(0, ev.Begin()).at(1, spawned("simulator-0")).at(2, hello("simulator-0", **other))
     (send,) = story.did(ev.Send)
     assert isinstance(send.message, Refused)

@@ -1,4 +1,4 @@
-"""Any history at all: random events in random order, under which fences and budgets hold."""
+"""Random events in random order: old incarnations stay ignored, and restart budgets hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.launch.supervision.story import (
 
 
 class AnyHistory(RuleBasedStateMachine):
-    """Random events in random order: whatever happens, the fences and the budget hold, and two Ctrl-C end it."""
+    """Random events in random order; whatever happens, the invariants hold, and two Ctrl-C end the run."""
 
     roles = ROLES
     mode = "sync"
@@ -68,7 +68,7 @@ class AnyHistory(RuleBasedStateMachine):
         return tuple(PlannedProcess(own, 0) for own in ids)
 
     def learners(self) -> list[int]:
-        """Learners whose trainers are listed: as the plan, the supervisor forgets those that are gone."""
+        """Learners whose trainers are listed; like the plan, the supervisor forgets trainers that have gone."""
         return [self.learner[p["name"]] for p in self.story.supervisor.processes() if p["role"] == "trainer"]
 
     def seen(self, *roles: str) -> set[str]:
@@ -121,20 +121,20 @@ class AnyHistory(RuleBasedStateMachine):
         self.happen(asked("detach", names=[data.draw(st.sampled_from(sorted(self.seen("simulator", "trainer"))))]))
 
     @invariant()
-    def the_budget_is_kept(self) -> None:
+    def restarts_stay_within_the_budget(self) -> None:
         for times in getattr(self, "spawns", {}).values():
             for then_s, now_s in zip(times, times[RESTARTS:], strict=False):
                 assert now_s - then_s >= WINDOW_S
 
     @invariant()
-    def the_members_sits_on_the_living(self) -> None:
+    def members_are_alive(self) -> None:
         if hasattr(self, "story"):
             order, phase = self.story.supervisor.order, self.story.supervisor.phase
-            ending = phase in ("ending", "over")  # orders are not renewed for processes that are all told to go
+            ending = phase in ("ending", "over")  # orders are not renewed once all processes are told to end
             assert ending or {(member.id.name, member.id.incarnation) for member in order.members} <= self.living
 
     @invariant()
-    def segments_are_kept_that_somebody_uses(self) -> None:
+    def used_segments_are_not_dropped(self) -> None:
         if hasattr(self, "story"):
             order = self.story.supervisor.order
             used = {member.id.socket_id for member in (*order.members, *order.gone)}
@@ -142,14 +142,14 @@ class AnyHistory(RuleBasedStateMachine):
             assert used.isdisjoint(word for action in self.story.ever(ev.DropMembers) for word in action.ids)
 
     @invariant()
-    def whoever_has_no_trainer_is_on_the_way_out(self) -> None:
+    def processes_without_a_trainer_are_told_to_end(self) -> None:
         if hasattr(self, "story"):
             learners, told = self.learners(), {(kill.name, kill.incarnation) for kill in self.story.ever(ev.Kill)}
             for listed in self.story.supervisor.processes():
                 key = listed["name"], listed["incarnation"]
                 own = listed["role"] != "evaluator" and self.learner[listed["name"]] not in learners
                 assert not own or key in told or listed["name"] in self.story.supervisor.order.leaving, key
-            assert learners, "a run has a learner for as long as it goes on"
+            assert learners, "a run has a learner until its end"
 
     def teardown(self) -> None:
         if hasattr(self, "story"):
@@ -161,13 +161,13 @@ class AnyHistory(RuleBasedStateMachine):
 
 
 class AnyHistoryOfTwo(AnyHistory):
-    """The same with two learners."""
+    """Random events in a run of two learners."""
 
     roles = TWO
 
 
 class AnyHistoryOfGossip(AnyHistoryOfTwo):
-    """The same with learners that come and go."""
+    """Random events in a run whose learners are attached and detached."""
 
     mode = "gossip"
 

@@ -30,7 +30,7 @@ def started(now_s: float = 0.0, admitted: bool = True) -> Child:
     return child
 
 
-def test_the_table_knows_every_state_and_ends_in_two_of_them() -> None:
+def test_the_table_of_transitions_has_every_state_and_two_final_ones() -> None:
     assert set(TRANSITIONS) == set(ChildState)
     assert {state for state, steps in TRANSITIONS.items() if not steps} == {ChildState.EXITED, ChildState.FATAL}
 
@@ -42,14 +42,14 @@ def test_a_process_exists_only_after_starting() -> None:
 
 
 @pytest.mark.parametrize("state", [ChildState.STARTING, ChildState.RUNNING, ChildState.BACKOFF])
-def test_the_dead_do_not_come_back(state: ChildState) -> None:
+def test_an_exited_child_changes_its_state_no_more(state: ChildState) -> None:
     child = started()
     child.to(ChildState.EXITED, 1.0)
     with pytest.raises(TransitionError, match=f"simulator-0.0: exited -> {state}"):
         child.to(state, 2.0)
 
 
-def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
+def test_a_new_incarnation_starts_without_the_state_of_the_last() -> None:
     child = started()
     child.applied, child.killed_for, child.finished, child.pid = 7, "hang", True, 100
     die(child, 1.0)
@@ -60,7 +60,7 @@ def test_a_new_incarnation_knows_nothing_of_the_last() -> None:
     assert not child.admitted
 
 
-def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_restart() -> None:
+def test_a_start_postponed_for_want_of_disk_space_costs_no_incarnation_and_no_restart() -> None:
     child = started()
     die(child, 1.0)
     child.begin(2.0)
@@ -76,10 +76,13 @@ def test_what_could_not_be_started_for_want_of_room_has_never_been_and_costs_no_
         and max(delays) == delays[-1] == BUDGET.longest_restart_delay_s
     )
     child.admit(40.0)
-    assert (child.incarnation, die(child, 40.0)) == (1, pytest.approx(0.4))  # the second restart, as without the tries
+    assert (child.incarnation, die(child, 40.0)) == (
+        1,
+        pytest.approx(0.4),
+    )  # the second restart, as without the failed starts
 
 
-def test_a_move_whose_start_fails_for_want_of_room_is_still_no_restart() -> None:
+def test_a_move_whose_start_fails_for_want_of_disk_space_is_still_no_restart() -> None:
     child = started()
     for now_s in (1.0, 2.0):
         die(child, now_s)
@@ -96,7 +99,7 @@ def test_a_move_whose_start_fails_for_want_of_room_is_still_no_restart() -> None
     assert (child.incarnation, die(child, 6.0)) == (3, pytest.approx(0.8))  # the third restart: two came before
 
 
-def test_delays_double() -> None:
+def test_restart_delays_double() -> None:
     child, now_s, delays = started(), 0.0, []
     for _ in range(RESTARTS):
         delays.append(die(child, now_s))
@@ -116,7 +119,7 @@ def test_the_sixth_death_in_the_window_is_the_last() -> None:
     assert child.state is ChildState.FATAL
 
 
-def test_the_budget_comes_back_with_time() -> None:
+def test_the_restart_budget_recovers_with_time() -> None:
     child, now_s = started(), 0.0
     for _ in range(4 * RESTARTS):
         assert die(child, now_s) is not None
@@ -125,7 +128,7 @@ def test_the_budget_comes_back_with_time() -> None:
         now_s += WINDOW_S / RESTARTS + 0.1
 
 
-def test_starts_that_never_come_to_a_hello_are_counted_without_a_window() -> None:
+def test_deaths_before_a_hello_are_counted_without_a_time_window() -> None:
     child, now_s = started(admitted=False), 0.0
     for _ in range(RESTARTS):
         assert die(child, now_s) is not None
@@ -147,7 +150,7 @@ def test_only_a_trainer_needs_checkpoints_for_its_restarts() -> None:
         assert (die(child, 10 * WINDOW_S) is None) is fatal
 
 
-def test_another_budget_allows_other_restarts() -> None:
+def test_the_number_of_restarts_is_that_of_the_given_budget() -> None:
     often = Budget(
         restarts=1000,
         restarts_within_s=3600.0,
@@ -168,7 +171,7 @@ def test_another_budget_allows_other_restarts() -> None:
     assert die(once, 1.0) is None
 
 
-def test_the_first_error_of_a_series_is_kept() -> None:
+def test_the_first_error_of_a_series_of_deaths_is_kept() -> None:
     child = started()
     child.failed("KeyError: 'a'", 0.0)
     die(child, 0.0)
@@ -179,7 +182,7 @@ def test_the_first_error_of_a_series_is_kept() -> None:
     assert child.error == "KeyError: 'c'"
 
 
-def test_jitter_is_spread_and_always_the_same() -> None:
+def test_jitter_is_spread_and_reproducible() -> None:
     factors = [spread(f"simulator-{i}", 3) for i in range(200)]
     assert min(factors) >= 0.8
     assert max(factors) <= 1.2

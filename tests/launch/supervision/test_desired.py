@@ -1,4 +1,4 @@
-"""Histories of orders: said again until they are applied, with versions that only rise."""
+"""Orders are sent again until they are applied, and their versions only rise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from launch.supervision import events as ev
 from tests.launch.supervision.story import ROLES, asked, received, running, up
 
 
-def test_an_order_is_said_again_until_it_is_applied() -> None:
+def test_an_order_is_sent_again_until_it_is_applied() -> None:
     story = running()
     version = story.supervisor.order.version
     applied = [received(n, Applied(order=version)) for n in ROLES if n != "trainer"]
@@ -20,12 +20,12 @@ def test_an_order_is_said_again_until_it_is_applied() -> None:
     assert story.at(9.0, ev.Tick()).orders == {}
 
 
-def test_an_old_version_applied_is_not_the_newest_applied() -> None:
+def test_an_order_is_sent_again_although_an_older_one_was_applied() -> None:
     story = running().at(1.2, received("trainer", Applied(order=1)))
     assert "trainer.0" in story.at(2, ev.Tick()).orders
 
 
-def test_versions_only_rise() -> None:
+def test_versions_of_orders_only_rise() -> None:
     story = running().at(2, ev.Exited("simulator-0", 0, -9)).at(3, ev.Tick())
     story.at(4, *up("simulator-0", incarnation=1), asked("save"), ev.Interrupted())
     versions = [send.message.version for send in story.ever(ev.Send) if isinstance(send.message, Order)]

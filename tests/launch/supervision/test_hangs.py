@@ -1,4 +1,4 @@
-"""Silences on arrays and times written by hand: no clock, no process."""
+"""The hang detector on heartbeats and times that the test sets, without a clock or processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STARTING = replace(ONE, starting=True)
 
 
 class Scene:
-    """A process that does as it is told, watched ten times a second."""
+    """A process whose heartbeats and activity the test sets, watched ten times a second."""
 
     def __init__(self) -> None:
         self.beat_ns = np.zeros((8, 8), np.int64)
@@ -49,7 +49,7 @@ class Scene:
     def pass_by(
         self, seconds: float, beating: bool = False, watched: LivingProcess = ONE
     ) -> list[tuple[float, ev.Event]]:
-        """The events of so many seconds of silence, and their times."""
+        """Let these seconds pass; return the detector's events with their times."""
         told: list[tuple[float, ev.Event]] = []
         for _ in range(round(seconds * 10)):
             told += [(self.now_s, event) for event in self.detector.look([watched], self.now_s)]
@@ -67,14 +67,14 @@ def first_stalled(told: Iterable[tuple[float, ev.Event]]) -> float | None:
     return next((when_s for when_s, event in told if isinstance(event, ev.Stalled)), None)
 
 
-def test_who_beats_is_never_silent_and_never_looked_at() -> None:
+def test_a_process_that_beats_is_never_silent_and_its_activity_is_never_read() -> None:
     scene = Scene()
     assert scene.pass_by(300, beating=True) == []
     assert scene.looks == 0
 
 
 @pytest.mark.parametrize("doing", [WAITING, STOPPED])
-def test_who_neither_beats_nor_works_hangs_after_its_limit_and_is_asked_for_its_stack_first(doing: Activity) -> None:
+def test_a_process_that_neither_beats_nor_works_hangs_after_hang_s_and_shows_its_stack(doing: Activity) -> None:
     scene = Scene()
     scene.doing = doing
     told = scene.pass_by(20)
@@ -84,11 +84,13 @@ def test_who_neither_beats_nor_works_hangs_after_its_limit_and_is_asked_for_its_
     assert silent.why == f"{doing}; the limit is supervision.simulator_hang_s: 10"
     assert not silent.stack
     scene.beat()
-    assert [silent.stack for _, silent in scene.pass_by(10.3)] == [doing is WAITING]  # who is stopped shows nothing
+    assert [silent.stack for _, silent in scene.pass_by(10.3)] == [
+        doing is WAITING
+    ]  # a stopped process cannot show its stack
 
 
 @pytest.mark.parametrize("doing", [RUNNING, DISK])
-def test_who_works_is_slow_and_hangs_only_after_much_longer(doing: Activity) -> None:
+def test_a_process_that_works_without_beats_is_slow_and_hangs_only_after_spin_s(doing: Activity) -> None:
     scene = Scene()
     scene.doing = doing
     told = scene.pass_by(99)
@@ -110,7 +112,7 @@ def test_the_limit_begins_when_work_ends() -> None:
     assert first_stalled(told) == pytest.approx(60.0 + STACK_S, abs=0.5)
 
 
-def test_a_sign_of_life_at_the_last_moment_ends_it() -> None:
+def test_a_heartbeat_at_the_last_moment_prevents_a_stall() -> None:
     scene = Scene()
     told = scene.pass_by(10.3)
     assert silences(told) == [(10.1, True)]
@@ -119,14 +121,14 @@ def test_a_sign_of_life_at_the_last_moment_ends_it() -> None:
     assert first_stalled(scene.pass_by(2)) is not None
 
 
-def test_work_seen_at_the_last_moment_ends_it_too() -> None:
+def test_work_at_the_last_moment_prevents_a_stall() -> None:
     scene = Scene()
     assert silences(scene.pass_by(10.3)) == [(10.1, True)]
     scene.doing = RUNNING
     assert first_stalled(scene.pass_by(20)) is None
 
 
-def test_before_hello_the_limit_is_that_of_the_start_and_signs_of_life_count() -> None:
+def test_before_its_hello_a_process_has_the_limit_start_s_and_its_beats_count() -> None:
     scene = Scene()
     assert scene.pass_by(100, beating=True, watched=STARTING) == []
     told = scene.pass_by(60, watched=STARTING)
@@ -135,7 +137,7 @@ def test_before_hello_the_limit_is_that_of_the_start_and_signs_of_life_count() -
     assert first_stalled(told) == pytest.approx(140.1 + STACK_S)
 
 
-def test_only_who_has_beaten_can_be_asked_for_its_stack() -> None:
+def test_only_a_process_that_has_beaten_is_asked_for_its_stack() -> None:
     scene = Scene()
     assert [event.stack for _, event in scene.pass_by(40.3, watched=STARTING)] == [False]
     scene.beat()
@@ -150,7 +152,7 @@ def test_a_new_incarnation_begins_with_a_fresh_allowance() -> None:
     assert first_stalled(scene.pass_by(1, watched=again)) is not None
 
 
-def test_a_gap_of_our_own_counts_nothing_and_forgets_nothing() -> None:
+def test_gaps_of_the_supervisor_neither_add_to_a_silence_nor_reset_it() -> None:
     scene = Scene()
     scene.pass_by(9)
     for _ in range(10):
@@ -160,7 +162,7 @@ def test_a_gap_of_our_own_counts_nothing_and_forgets_nothing() -> None:
     assert first_stalled(scene.pass_by(1)) == pytest.approx(20.1 + STACK_S)
 
 
-def test_who_is_found_silent_right_after_a_gap_has_a_moment_to_come_back() -> None:
+def test_a_process_that_is_silent_right_after_a_gap_has_a_moment_to_beat() -> None:
     scene = Scene()
     assert silences(scene.pass_by(10.3)) == [(10.1, True)]
     scene.turns += 10
@@ -171,7 +173,7 @@ def test_who_is_found_silent_right_after_a_gap_has_a_moment_to_come_back() -> No
     assert scene.pass_by(5) == []
 
 
-def test_a_slow_evaluator_is_told_of_with_the_key_of_its_scheduling() -> None:
+def test_the_report_of_a_slow_evaluator_names_evaluator_scheduling() -> None:
     topology = parse("env: {id: CartPole-v1}")
     scene = Scene()
     scene.doing = RUNNING

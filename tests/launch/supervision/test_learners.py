@@ -1,4 +1,4 @@
-"""Histories of runs with several learners, and of learners that come and go."""
+"""Histories of runs with several learners, and of learners that are attached and detached."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.launch.supervision.story import (
 # Several learners -----------------------------------------------------------------------------------------------------
 
 
-def test_learners_begin_when_all_have_come() -> None:
+def test_learners_are_listed_when_all_trainers_have_said_hello() -> None:
     story = Story(TWO).at(0, ev.Begin(), *up(*(name for name in TWO if name != "trainer-1")))
     assert story.supervisor.order.learners == story.supervisor.order.members == []
     story.at(1, *up("trainer-1"))
@@ -41,14 +41,14 @@ def test_learners_begin_when_all_have_come() -> None:
     assert {member.id.name for member in story.supervisor.order.members} == {"simulator-0", "simulator-1"}
 
 
-def test_a_learner_that_never_comes_ends_the_run_before_it_has_begun() -> None:
+def test_a_learner_that_dies_before_its_hello_fails_the_run() -> None:
     story = Story(TWO).at(0, ev.Begin(), *up("trainer-0", "simulator-0"), spawned("trainer-1"))
     story.at(1, failed("trainer-1", "ValueError: x"), ev.Exited("trainer-1", 0, 1))
     story.at(2, *exits(["trainer-0", "simulator-0", "simulator-1"]))
     assert story.done is not None and (story.done.status, story.done.error) == ("failed", "trainer-1: ValueError: x")
 
 
-def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -> None:
+def test_the_others_learn_of_a_dead_learner_and_of_its_next_incarnation() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9))
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
     story.at(3, ev.Tick()).then(spawned("trainer-1", 1), hello("trainer-1", 1))
@@ -57,7 +57,7 @@ def test_a_learner_that_dies_is_told_to_the_others_and_comes_back_as_another() -
 
 
 def test_a_learner_that_has_left_the_others_is_not_listed_while_it_saves() -> None:
-    """The others waited for it to exit, and failed after a minute."""
+    """Once the others waited for it to exit, and failed after a minute."""
     story = two().at(2, received("trainer-1", Left()))
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0")]
     assert story.at(600, ev.Tick()).state("trainer-1") == "running"
@@ -66,15 +66,15 @@ def test_a_learner_that_has_left_the_others_is_not_listed_while_it_saves() -> No
     assert story.orders["trainer-0.0"].learners == [trainer("trainer-0"), trainer("trainer-1", 1)]
 
 
-def test_simulators_are_attached_to_learners_that_go_on() -> None:
-    """Those of a learner whose trainer was given up, or leaves, would play for nobody."""
+def test_simulators_are_attached_only_to_learners_that_continue() -> None:
+    """No trainer would use simulators of a learner that was given up or is leaving."""
     story = lose(two(), "trainer-1").then(asked("attach", simulators=2))
     assert story.last == [ev.Enlarge("cli-1", 2, without=(1,))]
     gossip = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("detach", "cli-2", names=["trainer-0"]))
     assert gossip.at(2, asked("attach", simulators=1)).did(ev.Enlarge) == [ev.Enlarge("cli-1", 1, without=(0,))]
 
 
-def test_simulators_are_not_attached_while_no_learner_goes_on() -> None:
+def test_simulators_are_not_attached_while_no_learner_continues() -> None:
     story = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("attach", learners=1))
     new = ProcessId("trainer", 2, 2), ProcessId("simulator", 2, 2)
     story.then(ev.Enlarged("cli-1", tuple(PlannedProcess(own, 4 + row) for row, own in enumerate(new))))
@@ -83,7 +83,7 @@ def test_simulators_are_not_attached_while_no_learner_goes_on() -> None:
     assert story.reply == Reply(ok=False, text=said)
 
 
-def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> None:
+def test_orders_list_the_endpoint_of_a_learner_while_it_runs() -> None:
     key, address = "ab" * 32, Tcp("10.0.0.1", 5555)
     story = two().at(2, ev.Received("trainer-1", 0, Listens(key=key)))
     assert story.orders["trainer-0.0"].endpoints == [Endpoint(id=trainer("trainer-1"), key=key)]
@@ -97,8 +97,8 @@ def test_where_a_learner_listens_is_told_to_all_for_as_long_as_it_is_there() -> 
     assert story.orders["trainer-0.0"].endpoints == [Endpoint(id=trainer("trainer-1", 1), key=key)]
 
 
-def test_the_same_list_of_learners_after_another_is_another_generation() -> None:
-    """One that dies twice in the life of the other leaves it alone twice; an order that changes else is no other."""
+def test_each_change_of_the_list_of_learners_is_a_new_generation() -> None:
+    """A list that returns after another one gets a new generation; other changes of an order do not."""
     story = two()
     seen = [(order := story.supervisor.order).generation]
     assert (order.learners, order.generation) == (BOTH, order.version)
@@ -113,7 +113,7 @@ def test_the_same_list_of_learners_after_another_is_another_generation() -> None
     assert story.supervisor.order.version > seen[-1] == story.supervisor.order.generation
 
 
-def test_while_one_learner_is_left_the_run_goes_on() -> None:
+def test_a_run_continues_while_one_learner_is_left() -> None:
     story = two()
     for incarnation in range(RESTARTS + 1):
         story.at(story.now_s + 1, ev.Exited("trainer-1", incarnation, 1))
@@ -127,12 +127,12 @@ def test_while_one_learner_is_left_the_run_goes_on() -> None:
 
 
 @pytest.mark.parametrize("name", ["simulator-0", "simulator-1"])
-def test_every_learner_keeps_a_simulator(name: str) -> None:
+def test_the_last_simulator_of_a_learner_is_not_detached(name: str) -> None:
     story = two().at(2, asked("detach", names=[name]))
     assert f"detach {name}: trainer-{name[-1]} needs at least one simulator" in story.reply.text
 
 
-# Learners that come and go --------------------------------------------------------------------------------------------
+# Learners that are attached and detached ------------------------------------------------------------------------------
 
 
 THIRD = (
@@ -144,12 +144,12 @@ NAMES = [process.name for process in THIRD]
 
 
 def gossip(resume: bool = False) -> Story:
-    """A run of two learners that gossip, in which everybody has come."""
+    """A run of two learners that gossip, in which all processes run."""
     return Story(TWO, resume, "gossip").at(0, ev.Begin(), *up(*TWO))
 
 
 def bringing(resume: bool = False) -> Story:
-    """The same, while a third learner is being attached."""
+    """A run of two learners that gossip, while a third one is being attached."""
     story = gossip(resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", 0, ("env.id=X",), 1)]
     return story.then(ev.Enlarged("cli-1", THIRD))
@@ -160,7 +160,7 @@ def with_a_third() -> Story:
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
+def test_a_learner_is_attached_with_all_its_processes(resume: bool) -> None:
     story = bringing(resume)
     assert story.started == [(name, 0, False) for name in NAMES]
     story.at(3, *up("trainer-2"))
@@ -179,7 +179,7 @@ def test_a_learner_is_attached_with_all_its_own(resume: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
-def test_in_other_modes_learners_stay(mode: str, request_: ev.ClientRequest) -> None:
+def test_learners_are_neither_attached_nor_detached_in_other_modes(mode: str, request_: ev.ClientRequest) -> None:
     story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
     assert not story.reply.ok
     verb = {"attach": "add", "detach": "remove"}[request_.request.command]
@@ -195,13 +195,13 @@ def test_in_other_modes_learners_stay(mode: str, request_: ev.ClientRequest) -> 
         ({"learners": 1, "simulators": 2}, "attach 1 learners and 2 simulators: a request attaches either learners, "),
     ],
 )
-def test_what_cannot_be_attached_is_answered_at_once(wanted: dict[str, int], text: str) -> None:
+def test_an_invalid_attach_is_refused_at_once(wanted: dict[str, int], text: str) -> None:
     story = gossip().at(2, asked("attach", **wanted))
     assert story.reply.text.startswith(text)
     assert len(story.last) == 1
 
 
-def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None:
+def test_a_learner_whose_trainer_dies_before_it_runs_is_removed_with_all_its_processes() -> None:
     story = bringing().at(3, *up("simulator-2"), spawned("inference-2"), failed("trainer-2", "KeyError: 'x'"))
     story.at(3.1, ev.Exited("trainer-2", 0, 1))
     why = "trainer-2 died before it was ready: KeyError: 'x'"
@@ -214,7 +214,7 @@ def test_a_learner_whose_trainer_dies_before_it_runs_is_given_up_whole() -> None
 
 
 @pytest.mark.parametrize("victim", ["inference-2", "simulator-2"])
-def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> None:
+def test_an_attached_learner_that_loses_a_process_before_all_run_is_removed(victim: str) -> None:
     other = next(name for name in NAMES[1:] if name != victim)
     story = bringing().at(3, *up("trainer-2", other), ev.Exited(victim, 0, 1))
     assert not story.reply.ok
@@ -229,7 +229,7 @@ def test_a_learner_that_loses_one_before_it_runs_leaves_again(victim: str) -> No
     assert story.supervisor.phase == "running"
 
 
-def test_a_learner_that_does_not_come_in_time_is_given_up() -> None:
+def test_an_attached_learner_that_is_not_ready_in_time_is_removed() -> None:
     story = bringing().at(3, *up("inference-2", "simulator-2"), spawned("trainer-2")).at(62, ev.Tick())
     assert "trainer-2 was not ready within 60 s" in story.reply.text
     assert story.did(ev.Kill)[-1] == ev.Kill("trainer-2", 0, KILL)
@@ -237,7 +237,7 @@ def test_a_learner_that_does_not_come_in_time_is_given_up() -> None:
     assert {kill.name for kill in story.did(ev.Kill)} == {"inference-2", "simulator-2"}
 
 
-def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> None:
+def test_an_attached_learner_that_is_killed_is_restarted_from_its_checkpoint() -> None:
     story = with_a_third().at(4, ev.Exited("trainer-2", 0, -9))
     assert story.orders["trainer-0.0"].learners == BOTH
     story.at(5, ev.Tick())
@@ -246,7 +246,7 @@ def test_an_attached_learner_that_is_killed_comes_back_from_its_checkpoint() -> 
     assert story.supervisor.order.learners == [*BOTH, trainer("trainer-2", 1)]
 
 
-def test_a_learner_is_detached_with_all_its_own() -> None:
+def test_a_learner_is_detached_with_all_its_processes() -> None:
     story = with_a_third().at(4, asked("detach", names=["trainer-2"]))
     order = story.orders["trainer-2.0"]
     assert (order.phase, order.leaving, order.learners) == ("run", ["trainer-2"], BOTH)
@@ -267,7 +267,7 @@ def test_a_learner_is_detached_with_all_its_own() -> None:
     assert story.supervisor.phase == "running"
 
 
-def test_the_learners_a_run_began_with_can_leave_but_not_the_last() -> None:
+def test_initial_learners_can_be_detached_but_not_the_last_one() -> None:
     story = gossip().at(2, asked("detach", names=["trainer-0", "trainer-1"]))
     assert story.reply.text.startswith("detach trainer-0, trainer-1: a run needs at least one learner; attach another")
     story.then(asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
@@ -279,7 +279,7 @@ def test_the_learners_a_run_began_with_can_leave_but_not_the_last() -> None:
 
 
 @pytest.mark.parametrize("there", ["attached", "given up"])
-def test_a_learner_that_cannot_be_relied_on_is_no_reason_to_let_the_others_go(there: str) -> None:
+def test_learners_that_are_not_ready_or_were_given_up_do_not_count_as_remaining(there: str) -> None:
     story = bringing().then(asked("detach", names=["trainer-1"]))
     if there == "given up":
         story = lose(gossip(), "trainer-1")
@@ -288,7 +288,7 @@ def test_a_learner_that_cannot_be_relied_on_is_no_reason_to_let_the_others_go(th
 
 
 @pytest.mark.parametrize("lost", ["inference-2", "simulator-2"])
-def test_a_learner_that_plays_no_more_leaves_the_others(lost: str) -> None:
+def test_a_learner_without_simulators_or_inference_servers_leaves_the_run(lost: str) -> None:
     story = lose(with_a_third(), lost)
     kinds = [(note.kind, note.process) for note in story.ever(ev.Note)]
     assert kinds[-2:] == [("gave up", lost), ("gave up", "trainer-2")]
@@ -299,40 +299,40 @@ def test_a_learner_that_plays_no_more_leaves_the_others(lost: str) -> None:
     assert story.supervisor.phase == "running"
 
 
-def test_a_run_ends_when_the_last_learner_that_plays_plays_no_more() -> None:
+def test_a_run_fails_when_no_learner_has_simulators_left() -> None:
     story = lose(gossip(), "simulator-1").at(90, *exits(["trainer-1"], 0))
     assert story.supervisor.phase == "running"
     lose(story, "simulator-0").at(200, *exits(["trainer-0"]))
     assert story.done == ev.Done("failed", 1, "simulator-0: exit 1; its last output is in logs/simulator-0.log")
 
 
-def test_learners_in_step_do_not_wait_for_one_that_plays_no_more() -> None:
+def test_a_run_in_sync_fails_when_a_learner_has_no_simulators_left() -> None:
     story = lose(two(), "simulator-1").then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
     assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
 
 
 @pytest.mark.parametrize("quorum", [2, 3])
-def test_a_quorum_does_not_wait_for_a_learner_that_plays_no_more(quorum: int) -> None:
+def test_a_run_fails_when_fewer_learners_than_the_quorum_have_simulators_left(quorum: int) -> None:
     story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
     story.then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
     assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
 
 
 @pytest.mark.parametrize("quorum", [0, 1])
-def test_learners_whose_gradients_are_enough_go_on_when_another_plays_no_more(quorum: int) -> None:
+def test_a_run_continues_while_enough_learners_for_the_quorum_have_simulators(quorum: int) -> None:
     story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
     assert story.supervisor.phase == "running" and story.done is None
 
 
 @pytest.mark.parametrize("names", [["simulator-2", "trainer-2"], NAMES], ids=["two", "all that attach returned"])
-def test_processes_of_a_learner_that_leaves_can_be_named_too(names: list[str]) -> None:
+def test_a_detach_may_also_name_the_other_processes_of_its_learner(names: list[str]) -> None:
     story = with_a_third().at(4, asked("detach", names=names))
     story.at(5, finished("trainer-2", "drained"), *exits(NAMES, 0))
     assert set(story.reply.data["names"]) == set(NAMES)
     assert story.reply.text.startswith("trainer-2 with ") and story.reply.text.endswith(" detached after 1.0 s")
 
 
-def test_a_process_of_the_run_is_not_detached_with_a_learner() -> None:
+def test_an_evaluator_is_not_detached_with_a_learner() -> None:
     roles = {**TWO, "evaluator": "evaluator"}
     story = Story(roles, mode="gossip").at(0, ev.Begin(), *up(*roles))
     story.at(2, asked("detach", names=["trainer-0", "evaluator"]))
@@ -344,7 +344,7 @@ def test_a_process_of_the_run_is_not_detached_with_a_learner() -> None:
     assert story.state("evaluator") == "running"
 
 
-def test_a_leaving_learner_that_dies_is_gone_all_the_same() -> None:
+def test_a_learner_that_dies_while_it_is_detached_is_not_restarted() -> None:
     story = with_a_third().at(4, asked("detach", names=["trainer-2"])).at(5, ev.Exited("trainer-2", 0, -9))
     assert [note[0] for note in story.notes] == ["died", "detached"]
     story.at(6, *exits(NAMES[1:], 0))
@@ -360,7 +360,7 @@ def test_a_learner_that_has_died_is_detached_at_once() -> None:
     assert story.at(9, ev.Tick()).did(Start) == []
 
 
-def test_who_does_not_leave_with_its_trainer_is_killed_after_5_s() -> None:
+def test_a_process_that_does_not_end_with_its_detached_trainer_is_killed_after_5_s() -> None:
     story = with_a_third().at(4, asked("detach", names=["simulator-2", "trainer-2"]))
     story.at(9.5, finished("trainer-2", "drained"), ev.Exited("trainer-2", 0, 0), ev.Exited("inference-2", 0, 0))
     assert story.at(14.4, ev.Tick()).did(ev.Kill) == []
@@ -370,7 +370,7 @@ def test_who_does_not_leave_with_its_trainer_is_killed_after_5_s() -> None:
     assert story.reply.text.endswith("simulator-2 died before it was drained: did not end in 5 s")
 
 
-def test_what_a_detached_learner_has_counted_stays_in_the_summary() -> None:
+def test_the_games_of_a_detached_learner_count_in_the_summary() -> None:
     story = gossip().at(2, asked("detach", names=["trainer-0"]))
     story.at(3, finished("trainer-0", "drained", env_steps=90, episodes=3, episode_return_mean=9.0))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
@@ -380,7 +380,7 @@ def test_what_a_detached_learner_has_counted_stays_in_the_summary() -> None:
     assert story.done == ev.Done("finished", 0, summary={"env_steps": 100, "episodes": 7, "episode_return_mean": 1.0})
 
 
-def test_the_last_words_of_a_detached_learner_do_not_stand_for_one_that_dies_at_the_end() -> None:
+def test_a_run_whose_last_learner_dies_at_the_end_fails_although_a_detached_one_finished() -> None:
     story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))

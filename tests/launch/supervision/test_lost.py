@@ -1,4 +1,4 @@
-"""A node is lost: its processes are over at once, and are begun elsewhere or left out, as the topology says."""
+"""Processes of a lost node count as dead at once; they are restarted elsewhere or left out, as the topology says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def two(mode: str = "gossip") -> Story:
     return Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO))
 
 
-def test_processes_of_a_lost_node_are_begun_again() -> None:
+def test_processes_of_a_lost_node_are_restarted() -> None:
     story = two().at(2, ev.Lost("n1", ON_THE_NODE, True))
     assert story.notes == [
         ("died", "trainer-1", 0, "node n1 was lost"),
@@ -32,7 +32,7 @@ def test_processes_of_a_lost_node_are_begun_again() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "gossip"])
-def test_a_trainer_that_goes_with_its_node_before_its_first_word_is_begun_elsewhere(mode: str) -> None:
+def test_a_trainer_whose_node_is_lost_before_its_hello_is_restarted_elsewhere(mode: str) -> None:
     story = Story(TWO, mode=mode).at(0, ev.Begin(), *(spawned(name) for name in TWO), *up("trainer-0", "simulator-0"))
     story.at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
     assert story.started == [("trainer-1", 1, False), ("simulator-1", 1, False)]
@@ -74,14 +74,14 @@ def test_a_process_that_waits_for_its_restart_on_a_node_that_is_lost_restarts_el
 SERVED = {**TWO, "parameter_server-0": "parameter_server"}
 
 
-def test_a_parameter_server_of_a_lost_node_is_begun_elsewhere_even_where_learners_are_left_out() -> None:
+def test_a_parameter_server_of_a_lost_node_is_restarted_even_if_learners_are_left_out() -> None:
     story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
     story.at(2, ev.Lost("n1", (*ON_THE_NODE, ("parameter_server-0", 0)), False)).at(4, ev.Tick())
     assert [(spawn.name, spawn.incarnation) for spawn in story.did(Start)] == [("parameter_server-0", 1)]
     assert story.done is None
 
 
-def test_a_run_ends_without_a_parameter_server_that_was_given_up() -> None:
+def test_a_run_fails_when_a_parameter_server_is_given_up() -> None:
     story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
     for incarnation in range(RESTARTS + 1):
         story.at(story.now_s + 1, ev.Exited("parameter_server-0", incarnation, 1))
@@ -92,7 +92,7 @@ def test_a_run_ends_without_a_parameter_server_that_was_given_up() -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_trainer_that_comes_back_to_save_does_not_wait_for_a_parameter_server_that_does_not(late: bool) -> None:
+def test_a_trainer_that_is_restarted_to_save_does_not_wait_for_a_dead_parameter_server(late: bool) -> None:
     story = Story(SERVED, mode="served").at(0, ev.Begin(), *up(*SERVED))
     server = ev.Exited("parameter_server-0", 0, -9)
     story.at(2, *(ev.Exited(f"trainer-{number}", 0, -9) for number in (0, 1)), *([] if late else [server]))
@@ -105,7 +105,7 @@ def test_a_trainer_that_comes_back_to_save_does_not_wait_for_a_parameter_server_
     assert story.done is not None and story.done.status == "stopped"
 
 
-def test_what_is_told_of_processes_that_are_gone_already_changes_nothing() -> None:
+def test_the_loss_of_a_node_does_not_report_processes_that_had_died_before() -> None:
     story = two().at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
     assert story.notes == []
 
@@ -123,7 +123,7 @@ def test_a_run_that_cannot_begin_ends_with_the_reason(mode: str) -> None:
     assert story.ever(Start) == []
 
 
-def test_a_run_that_cannot_go_on_ends_all_processes_with_the_reason() -> None:
+def test_a_run_that_cannot_continue_ends_all_processes_with_the_reason() -> None:
     story = two().at(2, ev.CannotRun("all nodes are gone"))
     ended = [ev.Exited(f"{role}-{number}", 0, -15) for role in ("trainer", "simulator") for number in (0, 1)]
     story.at(3, *ended)
@@ -134,7 +134,7 @@ def ended(*names: str) -> list[ev.Exited]:
     return [ev.Exited(name, 0, -15) for name in names]
 
 
-def test_a_run_whose_only_learner_goes_with_its_node_before_it_came_to_run_has_failed_for_want_of_nodes() -> None:
+def test_a_run_whose_only_learner_is_lost_with_its_node_before_its_hello_lacks_nodes() -> None:
     one = {"trainer-0": "trainer", "simulator-0": "simulator"}
     story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one))
     story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), False))
@@ -145,7 +145,7 @@ def test_a_run_whose_only_learner_goes_with_its_node_before_it_came_to_run_has_f
     )
 
 
-def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_nodes() -> None:
+def test_a_run_whose_learner_is_lost_with_its_node_as_it_drains_lacks_nodes() -> None:
     one = {"trainer-0": "trainer", "simulator-0": "simulator"}
     story = Story(one).at(0, ev.Begin(), *up(*one)).at(1, ev.Interrupted())
     story.at(2, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), True))
@@ -153,7 +153,7 @@ def test_a_learner_that_goes_with_its_node_as_it_drains_has_failed_for_want_of_n
     assert story.done.error == "trainer-0 ended before it finished its work: node n0 was lost"
 
 
-def test_a_run_that_is_ending_ends_as_it_would_have() -> None:
+def test_the_loss_of_all_nodes_does_not_change_how_an_ending_run_ends() -> None:
     story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
 
@@ -171,7 +171,7 @@ def test_a_trainer_that_waits_for_a_node_is_not_awaited_when_the_run_ends(end: e
     assert story.done is not None and story.done.status != "failed"
 
 
-def test_a_learner_whose_node_leaves_restarts_elsewhere_and_is_in_the_summary_if_the_run_is_stopped() -> None:
+def test_a_learner_whose_node_leaves_restarts_and_is_in_the_summary_if_the_run_is_stopped() -> None:
     story = two().at(2, finished("trainer-1", "stopped", env_steps=50))
     assert story.done is None and story.supervisor.phase == "running"
     story.at(3, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
@@ -227,7 +227,7 @@ def test_a_learner_that_moves_restarts_although_its_trainer_has_finished() -> No
 @pytest.mark.parametrize("mode", ["sync", "gossip"])
 def test_a_learner_whose_node_is_lost_as_it_moves_is_left_out_where_the_topology_says_so(mode: str) -> None:
     story = moving(mode).at(4, ev.Exited("simulator-1", 0, 1)).at(8, ev.Tick())
-    assert story.started == [("simulator-1", 1, False)]  # the head keeps this start until the move is over
+    assert story.started == [("simulator-1", 1, False)]  # the head delays this start until the move is over
     story.at(9, ev.Lost("n1", (("trainer-1", 0), ("simulator-1", 1)), False)).at(60, ev.Tick())
     assert story.started == [] and story.done is None and story.supervisor.phase == "running"
     assert story.supervisor.order.learners == [trainer("trainer-0")]

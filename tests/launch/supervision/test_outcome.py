@@ -28,7 +28,7 @@ from tests.launch.supervision.story import (
 )
 
 
-def test_a_run_that_is_done() -> None:
+def test_a_run_that_reaches_total_steps_finishes() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps", env_steps=500))
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
     story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST[1:]))
@@ -52,7 +52,7 @@ def test_the_games_of_a_learner_that_was_given_up_count_in_the_summary() -> None
     assert summary == {"env_steps": 500, "episodes": 390, "episode_return_mean": 4.0}
 
 
-def test_the_newest_games_of_a_learner_that_was_stopped_restarted_and_given_up_count_in_the_summary() -> None:
+def test_the_newest_games_of_a_learner_that_was_restarted_and_given_up_count_in_the_summary() -> None:
     story = two().at(1, finished("trainer-1", "stopped", episodes=100), ev.Exited("trainer-1", 0, 0))
     story.at(5, ev.Tick(), *up("trainer-1", incarnation=1))
     story.then(received("trainer-1", Report(row={"episodes": 200, "episode_return_mean": 1.0}), 1))
@@ -64,7 +64,7 @@ def test_the_newest_games_of_a_learner_that_was_stopped_restarted_and_given_up_c
     assert story.done is not None and story.done.summary["episodes"] == 500
 
 
-def test_whoever_does_not_end_is_killed_after_5_s() -> None:
+def test_a_process_that_does_not_end_is_killed_after_5_s() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), ev.Exited("trainer", 0, 0))
     story.then(*exits(REST[1:]))
     assert story.at(6.9, ev.Tick()).did(ev.Kill) == []
@@ -74,12 +74,12 @@ def test_whoever_does_not_end_is_killed_after_5_s() -> None:
     assert ("ended", REST[0], 0, late) in story.notes
 
 
-def test_a_process_that_is_told_to_end_by_a_signal_ends_as_told() -> None:
+def test_an_exit_by_the_signal_that_was_sent_is_reported_as_an_end_and_no_death() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps"), *exits(REST[:1], -15))
     assert ("ended", REST[0], 0, "as told, by SIGTERM") in story.notes
 
 
-def test_a_process_that_not_even_the_kernel_ends_keeps_nobody() -> None:
+def test_a_process_that_even_sigkill_does_not_end_does_not_delay_the_end() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(7, ev.Tick()).at(12, ev.Tick())
     assert story.done == ev.Done("finished", 0)
 
@@ -102,7 +102,7 @@ def test_ctrl_c_lets_the_trainer_finish() -> None:
     assert story.done == ev.Done("stopped", 130, summary={"env_steps": 9})
 
 
-def test_a_run_that_stops_before_its_first_update_says_what_it_made() -> None:
+def test_a_run_that_stops_before_its_first_update_reports_the_steps_it_made() -> None:
     story = running().at(2, ev.Interrupted())
     story.at(3, finished("trainer", "drained", env_steps=0, updates=0, steps_made=1212, steps_in_flight=1212))
     story.at(3.1, ev.Exited("trainer", 0, 0), *exits(OTHERS))
@@ -110,14 +110,14 @@ def test_a_run_that_stops_before_its_first_update_says_what_it_made() -> None:
     assert story.notes[-1] == ("stopped", "", 0, said)
 
 
-def test_deaths_while_the_trainer_finishes_are_told_and_not_mended() -> None:
+def test_deaths_while_the_trainer_finishes_are_reported_and_not_followed_by_restarts() -> None:
     story = running().at(2, ev.Interrupted()).at(2.1, ev.Exited("simulator-0", 0, -9))
     assert story.notes == [("died", "simulator-0", 0, "signal 9")]
     assert story.at(10, ev.Tick()).did(Start) == []
     assert story.done is None
 
 
-def test_a_stop_request_ends_with_0() -> None:
+def test_a_run_that_is_stopped_by_a_request_has_exit_status_0() -> None:
     story = running().at(2, asked("stop"))
     assert story.reply.ok
     story.at(3, finished("trainer", "drained"), ev.Exited("trainer", 0, 0), *exits(OTHERS))
@@ -148,7 +148,7 @@ def test_a_trainer_that_beats_but_does_not_finish_in_15_minutes_fails_the_run() 
     )
 
 
-def test_a_trainer_that_stands_still_while_it_finishes_fails_the_run_at_once() -> None:
+def test_a_trainer_that_hangs_while_it_finishes_fails_the_run_at_once() -> None:
     story = running().at(2, ev.Interrupted()).at(40, ev.Stalled("trainer", 0, 30.0))
     assert story.did(ev.Kill) == [ev.Kill("trainer", 0, KILL)]
     story.at(40.1, ev.Exited("trainer", 0, -9))
@@ -168,19 +168,19 @@ def test_ctrl_c_before_the_trainer_runs_ends_at_once() -> None:
     assert story.at(1.1, *exits(ROLES)).did(ev.Done) == [ev.Done("stopped", 130)]
 
 
-def test_ctrl_c_twice_ends_everything_now() -> None:
+def test_two_ctrl_c_end_everything_at_once() -> None:
     story = running().at(2, ev.Interrupted()).at(2.1, ev.Interrupted())
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
     assert story.last[-1] == ev.Done("stopped", 130)
 
 
-def test_ctrl_c_a_hundred_times_is_twice() -> None:
+def test_a_hundred_ctrl_c_have_the_effect_of_two() -> None:
     story = running().at(2, *[ev.Interrupted()] * 100)
     assert len(story.ever(ev.Done)) == 1
     assert story.at(3, *exits(ROLES, -9), ev.Tick()).last == []
 
 
-def test_stop_asked_twice_is_still_stopping() -> None:
+def test_a_second_stop_request_changes_nothing() -> None:
     story = running().at(2, asked("stop")).at(2.1, asked("stop"))
     assert story.reply == Reply(ok=True, text="already stopping: the run is draining")
     assert story.did(ev.Kill) == []
@@ -189,14 +189,14 @@ def test_stop_asked_twice_is_still_stopping() -> None:
 
 
 @pytest.mark.parametrize("before", [[], [asked("stop")]])
-def test_kill_asked_ends_everything_now(before: list[ev.Event]) -> None:
+def test_a_kill_request_ends_everything_at_once(before: list[ev.Event]) -> None:
     story = running().at(2, *before).at(2.1, asked("kill"))
     assert story.reply.ok
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, KILL) for name in ROLES}
     assert story.last[-1] == ev.Done("stopped", 0)
 
 
-def test_one_ctrl_c_after_a_stop_request_is_not_the_second() -> None:
+def test_one_ctrl_c_after_a_stop_request_does_not_count_as_the_second() -> None:
     story = running().at(2, asked("stop")).at(2.1, ev.Interrupted())
     assert story.last == []
     assert story.at(2.2, ev.Interrupted()).last[-1] == ev.Done("stopped", 130)
@@ -204,7 +204,7 @@ def test_one_ctrl_c_after_a_stop_request_is_not_the_second() -> None:
 
 @pytest.mark.parametrize("hangups", [(0, 1, 2), (0, 2), (1, 2)])
 def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> None:
-    """A closed terminal and a machine that goes down say both, in any order."""
+    """A closed terminal and a shutdown send SIGHUP and SIGINT, in any order."""
     story = running()
     for i in range(3):
         story.at(2.0 + i, ev.Interrupted(hangup=i in hangups))
@@ -216,12 +216,12 @@ def test_a_hangup_is_never_the_second_interrupt(hangups: tuple[int, ...]) -> Non
     assert story.done == ev.Done("stopped", 130)
 
 
-def test_a_finished_run_stays_finished_whatever_is_pressed() -> None:
+def test_ctrl_c_after_the_last_step_leaves_a_run_finished() -> None:
     story = running(NO_EVALUATOR).at(2, finished("trainer", "total_steps")).at(2.1, ev.Interrupted(), ev.Interrupted())
     assert story.done == ev.Done("finished", 0)
 
 
-def test_a_run_of_two_is_done_when_both_have_finished() -> None:
+def test_a_run_of_two_learners_finishes_when_both_have_finished() -> None:
     story = two().at(2, finished("trainer-0", "total_steps", env_steps=90, episodes=3))
     assert story.did(ev.Kill) == []
     assert story.orders["trainer-1.0"].phase == "drain"
@@ -235,13 +235,13 @@ def test_a_run_of_two_is_done_when_both_have_finished() -> None:
     assert {key: story.done.summary[key] for key in ("env_steps", "episodes")} == {"env_steps": 100, "episodes": 7}
 
 
-def test_the_last_words_of_one_are_enough_when_the_other_dies_on_the_way_out() -> None:
+def test_the_summary_of_one_learner_suffices_when_the_other_dies_at_the_end() -> None:
     story = two().at(2, ev.Interrupted()).at(3, finished("trainer-0", "drained", env_steps=90))
     story.at(4, ev.Exited("trainer-1", 0, -9)).at(5, *exits(["trainer-0", "simulator-0", "simulator-1"], 0))
     assert story.done == ev.Done("stopped", 130, summary={"env_steps": 90})
 
 
-def test_a_trainer_whose_last_words_are_wrong_has_finished_all_the_same() -> None:
+def test_a_trainer_with_an_invalid_summary_has_finished_all_the_same() -> None:
     story = Story().at(0.0, ev.Begin(), *up(*ROLES))
     with pytest.raises(ValueError, match=r"env_steps is 'many'; it must be a number"):
         story.at(1.0, finished("trainer", "total_steps", env_steps="many"))
@@ -249,7 +249,7 @@ def test_a_trainer_whose_last_words_are_wrong_has_finished_all_the_same() -> Non
     assert story.supervisor.phase == "scoring"
 
 
-def test_a_store_whose_trainers_are_all_dead_is_saved_by_one_that_comes_back() -> None:
+def test_one_restarted_trainer_saves_the_store_if_all_trainers_have_died() -> None:
     story = Story(TWO, mode="async").at(0, ev.Begin()).at(1, *up(*TWO))
     story.at(2, *exits(["trainer-0", "trainer-1"], -9)).at(2.1, ev.Interrupted())
     assert story.started == [("trainer-0", 1, True)] and story.done is None

@@ -28,7 +28,7 @@ from tests.launch.supervision.story import (
 )
 
 
-def test_status_says_who_is_there() -> None:
+def test_status_lists_the_processes() -> None:
     story = running().at(2, ev.Exited("simulator-1", 0, -9), asked("status"))
     data = story.reply.data
     assert (data["phase"], data["order"]) == ("running", story.supervisor.order.version)
@@ -63,7 +63,7 @@ def test_requests_that_cannot_be_met_are_answered_at_once(request_: Request, tex
     assert story.supervisor.phase == "running"
 
 
-def test_attach() -> None:
+def test_attach_is_answered_when_all_new_simulators_run() -> None:
     story = attaching(2)
     assert story.started == [("simulator-2", 0, False), ("simulator-3", 0, False)]
     assert story.at(3, *up("simulator-2")).did(ev.Answer) == []
@@ -75,7 +75,7 @@ def test_attach() -> None:
     assert [taken.id.name for taken in story.orders["trainer.0"].members][2:] == ["simulator-2", "simulator-3"]
 
 
-def test_an_attach_that_the_plan_cannot_take() -> None:
+def test_an_attach_that_the_plan_refuses_is_answered_with_its_reason() -> None:
     story = running().at(2, asked("attach", simulators=500), ev.NotEnlarged("cli-1", "a run has at most 256 processes"))
     assert story.reply == Reply(ok=False, text="a run has at most 256 processes")
 
@@ -90,7 +90,7 @@ def test_an_attached_simulator_that_is_refused_leaves_no_trace() -> None:
     assert story.supervisor.order == order
 
 
-def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarted() -> None:
+def test_an_attached_simulator_that_dies_before_it_runs_is_reported_and_not_restarted() -> None:
     story = attaching(2).at(3, *up("simulator-3"), failed("simulator-2", "KeyError: 'x'"))
     story.at(3.1, ev.Exited("simulator-2", 0, 1))
     assert not story.reply.ok
@@ -100,7 +100,7 @@ def test_an_attached_simulator_that_dies_before_it_runs_is_answered_not_restarte
     assert story.state("simulator-3") == "running"
 
 
-def test_an_attached_simulator_that_came_once_is_mended_like_any_other() -> None:
+def test_an_attached_simulator_that_has_run_is_restarted_like_any_other() -> None:
     story = attaching().at(3, *up("simulator-2")).at(4, ev.Exited("simulator-2", 0, -9)).at(5, ev.Tick())
     assert story.started == [("simulator-2", 1, False)]
 
@@ -117,7 +117,7 @@ def test_an_attach_that_takes_too_long_is_given_up() -> None:
     assert story.state("simulator-2") == "running"
 
 
-def test_detach_drains_and_takes_off_the_list() -> None:
+def test_detach_drains_a_simulator_and_removes_it_from_the_list() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"]))
     order = story.orders["trainer.0"]
     assert order.leaving == ["simulator-1"]
@@ -150,28 +150,28 @@ def test_a_detach_that_is_refused_changes_nothing(names: list[str], text: str) -
     assert story.supervisor.order == order
 
 
-def test_a_simulator_that_was_detached_is_not_taken_for_another_one() -> None:
+def test_a_detach_of_a_simulator_that_was_detached_before_is_refused() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"]))
     story.at(4, finished("simulator-1", "drained"), ev.Exited("simulator-1", 0, 0))
     said = "'simulator-1' is not a simulator of this run; choose from simulator-0"
     assert story.at(5, asked("detach", names=["simulator-1"])).reply.text == said
 
 
-def test_whoever_is_leaving_cannot_be_detached_again_nor_counted_as_staying() -> None:
+def test_a_leaving_simulator_is_not_detached_again_and_does_not_count_as_remaining() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"])).at(3, asked("detach", names=["simulator-1"]))
     assert story.reply.text == "simulator-1 is already being detached; wait until it has ended"
     story.at(4, asked("detach", names=["simulator-0"]))
     assert "needs at least one simulator" in story.reply.text
 
 
-def test_the_last_good_simulator_stays_even_beside_given_up_ones() -> None:
+def test_the_last_running_simulator_stays_even_if_others_were_given_up() -> None:
     story = lose(running(), "simulator-0")
     assert not story.then(asked("detach", names=["simulator-1"])).reply.ok
     assert story.then(asked("detach", names=["simulator-0"])).reply.ok
     assert story.state("simulator-0") is None
 
 
-def test_a_leaving_simulator_that_dies_is_gone_all_the_same() -> None:
+def test_a_simulator_that_dies_while_it_is_detached_is_not_restarted() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"])).at(3, ev.Exited("simulator-1", 0, -9))
     assert [note[0] for note in story.notes] == ["died", "detached"]
     assert story.reply.ok
@@ -179,7 +179,7 @@ def test_a_leaving_simulator_that_dies_is_gone_all_the_same() -> None:
     assert story.at(9, ev.Tick()).did(Start) == []
 
 
-def test_a_detach_that_takes_too_long_is_answered_and_done_by_force() -> None:
+def test_a_detach_that_takes_too_long_is_answered_and_the_simulator_is_killed() -> None:
     story = running().at(2, asked("detach", names=["simulator-1"])).at(62, ev.Tick())
     assert not story.reply.ok
     assert ev.Kill("simulator-1", 0, KILL) in story.did(ev.Kill)
@@ -187,7 +187,7 @@ def test_a_detach_that_takes_too_long_is_answered_and_done_by_force() -> None:
     assert story.state("simulator-1") is None
 
 
-def test_save_is_answered_when_the_checkpoint_is_there() -> None:
+def test_save_is_answered_when_the_checkpoint_is_saved() -> None:
     story = running().at(2, asked("save", "cli-1"), asked("save", "cli-2"))
     assert story.supervisor.order.save == 2
     story.at(3, received("trainer", Saved(path="checkpoints/7", env_steps=7, order=1)))
@@ -232,13 +232,13 @@ def test_a_save_that_takes_too_long_names_the_learners_without_a_checkpoint() ->
     assert story.reply == Reply(ok=False, text=said)
 
 
-def test_a_checkpoint_that_was_due_anyway_answers_nobody() -> None:
+def test_a_scheduled_checkpoint_answers_no_save_request() -> None:
     story = running().at(2, asked("save")).at(3, received("trainer", Saved(path="c", env_steps=5, order=0)))
     assert story.did(ev.Answer) == []
     assert not story.at(62, ev.Tick()).reply.ok
 
 
-def test_a_run_that_ends_answers_whoever_still_waits() -> None:
+def test_a_run_that_ends_answers_all_open_requests() -> None:
     story = attaching().then(asked("save", "cli-2")).at(3, finished("trainer", "total_steps"))
     assert [(answer.client, answer.reply.ok) for answer in story.did(ev.Answer)] == [("cli-1", False), ("cli-2", False)]
 

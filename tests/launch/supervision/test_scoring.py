@@ -1,4 +1,4 @@
-"""Histories of the end of runs with evaluators: the final weights are played before everything ends."""
+"""Ends of runs with evaluators: the final weights are evaluated before everything ends, and scores can end runs."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ UNSCORED = replace(FINISHED, unscored=True)
 
 
 def scoring() -> Story:
-    """A run that has come to its total steps; all but the evaluator have gone."""
+    """A run that has reached total_steps, in which only the evaluator still runs."""
     story = running().at(2, finished("trainer", "total_steps", env_steps=500))
     return story.at(2.1, ev.Exited("trainer", 0, 0), *exits(REST, 0))
 
 
-def test_the_evaluator_plays_the_final_weights_while_all_others_go() -> None:
+def test_the_evaluator_evaluates_the_final_weights_while_all_others_end() -> None:
     story = running().at(2, finished("trainer", "total_steps", env_steps=500))
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in REST}
     order = story.orders["evaluator-0.0"]
@@ -57,14 +57,14 @@ def test_the_evaluator_plays_the_final_weights_while_all_others_go() -> None:
     assert story.at(301.1, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
 
 
-def test_an_evaluator_that_has_not_come_yet_is_awaited_and_told() -> None:
+def test_an_evaluator_that_starts_late_is_awaited_and_evaluates_the_final_weights() -> None:
     story = Story().at(0, ev.Begin()).at(1, *up(*(name for name in ROLES if name != "evaluator-0")))
     story.at(2, finished("trainer", "total_steps", env_steps=500)).at(2.1, ev.Exited("trainer", 0, 0), *exits(REST))
     assert story.at(4, *up("evaluator-0")).orders["evaluator-0.0"].phase == "score"
     assert story.at(5, *SCORED, ev.Exited("evaluator-0", 0, 0)).done == FINISHED
 
 
-def test_an_evaluator_that_waits_for_its_restart_plays_the_final_weights() -> None:
+def test_an_evaluator_that_waits_for_its_restart_evaluates_the_final_weights() -> None:
     story = running().at(2, ev.Exited("evaluator-0", 0, -9)).then(finished("trainer", "total_steps", env_steps=500))
     assert story.started == [("evaluator-0", 1, False)]
     assert story.supervisor.phase == "scoring"
@@ -75,7 +75,7 @@ def test_an_evaluator_that_waits_for_its_restart_plays_the_final_weights() -> No
     assert not [note for note in story.ever(ev.Note) if note.kind == "warned"]
 
 
-def test_an_evaluator_that_dies_while_the_trainers_save_plays_the_final_weights() -> None:
+def test_an_evaluator_that_dies_while_the_trainers_save_evaluates_the_final_weights() -> None:
     story = Story({**TWO, "evaluator-0": "evaluator"}).at(0, ev.Begin()).then(*up(*TWO, "evaluator-0"))
     story.at(2, finished("trainer-0", "total_steps", env_steps=500)).at(3, ev.Exited("evaluator-0", 0, -9))
     assert story.at(9, ev.Tick()).did(Start) == [], "it is started when there are final weights"
@@ -92,13 +92,13 @@ def on_nodes(first: str) -> Story:
     return story.at(2, finished("trainer-0", "total_steps", env_steps=500))
 
 
-def test_an_evaluator_whose_node_is_lost_at_the_end_plays_on_another() -> None:
+def test_an_evaluator_whose_node_is_lost_at_the_end_is_restarted_on_another() -> None:
     story = on_nodes("b").at(3, ev.Lost("a", (("evaluator-0", 0), ("trainer-1", 0)), True))
     assert [start[0] for start in story.started] == ["evaluator-0"]
     assert story.supervisor.phase == "scoring"
 
 
-def test_nobody_waits_for_an_evaluator_if_no_node_is_left_at_the_end() -> None:
+def test_the_run_ends_without_a_final_score_if_no_node_is_left_for_its_evaluator() -> None:
     story = on_nodes("a").at(3, ev.Exited("trainer-0", 0, 0))
     story.at(4, ev.Lost("a", (("evaluator-0", 0), ("trainer-1", 0)), True))
     assert story.did(Start) == []
@@ -125,7 +125,7 @@ def test_several_evaluators_are_all_awaited() -> None:
 
 
 @pytest.mark.parametrize("stalled", [False, True])
-def test_an_evaluator_that_dies_over_the_final_weights_keeps_nobody(stalled: bool) -> None:
+def test_an_evaluator_that_dies_during_the_final_evaluation_does_not_delay_the_end(stalled: bool) -> None:
     story = scoring()
     if stalled:
         assert story.at(40, ev.Stalled("evaluator-0", 0, 30.0)).did(ev.Kill) == [ev.Kill("evaluator-0", 0, KILL)]
@@ -138,7 +138,7 @@ def test_an_evaluator_that_dies_over_the_final_weights_keeps_nobody(stalled: boo
     assert story.at(60, ev.Tick()).did(Start) == []
 
 
-def test_the_final_weights_are_awaited_for_half_an_hour() -> None:
+def test_the_final_evaluation_is_awaited_for_half_an_hour() -> None:
     story = scoring()
     assert story.at(1801.9, ev.Tick()).did(ev.Kill) == []
     story.at(1802, ev.Tick())
@@ -150,7 +150,7 @@ def test_the_final_weights_are_awaited_for_half_an_hour() -> None:
 
 
 @pytest.mark.parametrize("event", [ev.Interrupted(), ev.Interrupted(hangup=True), asked("stop")])
-def test_who_will_not_wait_for_the_last_score_ends_a_run_that_is_finished(event: ev.Event) -> None:
+def test_a_stop_during_the_final_evaluation_ends_the_run_as_finished(event: ev.Event) -> None:
     story = scoring().at(3, event)
     assert story.did(ev.Kill) == [ev.Kill("evaluator-0", 0, TERM)]
     assert [note[0] for note in story.notes] == ["stopping"]
@@ -158,14 +158,14 @@ def test_who_will_not_wait_for_the_last_score_ends_a_run_that_is_finished(event:
 
 
 @pytest.mark.parametrize("events", [[ev.Interrupted()] * 2, [asked("kill")]])
-def test_nor_does_it_wait_for_the_evaluator_to_end(events: list[ev.Event]) -> None:
+def test_a_second_ctrl_c_or_a_kill_during_the_final_evaluation_kills_the_evaluator(events: list[ev.Event]) -> None:
     story = scoring().at(3, *events)
     assert story.did(ev.Kill)[-1] == ev.Kill("evaluator-0", 0, KILL)
     assert story.done == UNSCORED
 
 
 @pytest.mark.parametrize("reason", ["drained", "total_steps"])
-def test_a_run_that_was_told_to_stop_plays_no_final_weights(reason: str) -> None:
+def test_a_run_that_was_told_to_stop_does_not_evaluate_its_final_weights(reason: str) -> None:
     story = running().at(2, ev.Interrupted()).at(3, finished("trainer", reason))
     assert {(kill.name, kill.signal) for kill in story.did(ev.Kill)} == {(name, TERM) for name in OTHERS}
     assert story.supervisor.phase == "ending"
@@ -181,7 +181,7 @@ def test_a_stop_while_learners_finish_their_last_updates_leaves_the_run_unscored
     assert story.done is not None and (story.done.status, story.done.unscored) == ("finished", True)
 
 
-def test_nobody_asks_anything_of_a_run_whose_final_weights_are_played() -> None:
+def test_saves_are_refused_while_the_final_weights_are_evaluated() -> None:
     story = running().at(1.5, asked("save")).at(2, finished("trainer", "total_steps"))
     assert [answer.reply.ok for answer in story.did(ev.Answer)] == [False]
     story.at(3, asked("save"))
@@ -210,7 +210,7 @@ def told(score: float) -> ev.Event:
 
 
 def test_a_run_ends_when_an_evaluation_reaches_the_score() -> None:
-    """Trainers finish and save as at total_steps; the score stands, so the weights after it are not played."""
+    """Trainers finish and save as at total_steps; the score is known, so the final weights are not evaluated."""
     story = running(stop_at_score=20.0).at(2, told(19.9))
     assert story.notes == [("evaluated", "evaluator-0", 0, "19.9 over 2 games at 300 steps")]
     assert story.supervisor.phase == "running"
@@ -218,14 +218,14 @@ def test_a_run_ends_when_an_evaluation_reaches_the_score() -> None:
     assert story.notes[1:] == [("stopping", "", 0, "the mean score 20 has reached evaluator.stop_at_score: 20")]
     assert story.orders["trainer.0"].phase == "drain"
     story.at(4, told(30.0))
-    assert [note[0] for note in story.notes] == ["evaluated"], "it is stopped once"
+    assert [note[0] for note in story.notes] == ["evaluated"], "the run is stopped once"
     story.at(5, finished("trainer", "drained", env_steps=310)).at(5.1, ev.Exited("trainer", 0, 0), *exits(OTHERS[:1]))
     story.at(6, *(ev.Exited(name, 0, 0) for name in OTHERS))
     cause = "the mean score 20 has reached evaluator.stop_at_score: 20"
     assert story.done == ev.Done("finished", 0, cause=cause, summary={"env_steps": 310})
 
 
-def test_a_score_that_comes_while_the_trainer_is_away_ends_the_run_at_once() -> None:
+def test_a_score_that_comes_while_no_trainer_runs_ends_the_run_at_once() -> None:
     story = running(stop_at_score=20.0).at(2, ev.Exited("trainer", 0, -9)).at(3, told(21.0))
     assert {kill.name for kill in story.did(ev.Kill)} == set(OTHERS)
     done = story.at(4, *exits(OTHERS)).done
@@ -253,7 +253,7 @@ def test_a_run_ends_when_training_games_reach_the_score_and_its_final_weights_ar
     cause = "the mean score 18.00 of the last 100 training games has reached stop_at_training_score: 18 at 5,000 steps"
     assert story.notes == [("stopping", "", 0, cause)]
     assert story.orders["trainer.0"].phase == "drain"
-    assert story.at(4, reported(19.0)).notes == [], "it is stopped once"
+    assert story.at(4, reported(19.0)).notes == [], "the run is stopped once"
     story.at(5, finished("trainer", "drained", env_steps=5_100)).at(5.1, ev.Exited("trainer", 0, 0))
     assert story.supervisor.phase == "scoring"
     story.at(6, *exits(REST, 0)).at(7, told(19.5))
@@ -261,5 +261,5 @@ def test_a_run_ends_when_training_games_reach_the_score_and_its_final_weights_ar
     assert done == ev.Done("finished", 0, cause=cause, summary={"env_steps": 5_100})
 
 
-def test_a_training_score_ends_nothing_where_none_is_asked_for() -> None:
+def test_training_scores_end_nothing_without_stop_at_training_score() -> None:
     assert running().at(2, reported(1e9)).supervisor.phase == "running"

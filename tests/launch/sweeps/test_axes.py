@@ -1,4 +1,4 @@
-"""Values that are drawn lie on their axes, none twice, and moves from one to another stay there."""
+"""Drawn values lie on their axes without repeats, and moves from one value to another stay on the axis."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_draws_and_moves_stay_on_the_axis_and_can_be_written_as_they_are(
 
 
 @given(st.integers(1, 30), st.integers(0, 99))
-def test_more_draws_begin_with_fewer_and_none_comes_twice(count: int, seed: int) -> None:
+def test_a_longer_list_of_draws_begins_with_the_shorter_one_and_repeats_no_value(count: int, seed: int) -> None:
     axes = [Range("a", 1, 6), Choices("b", (None, True, "x", [1], {"c": 1}))]
     assert count_all(axes) == 30
     found = draw_different(axes, seed, count)
@@ -78,7 +78,7 @@ def test_a_scale_of_log_draws_as_many_from_each_power_of_ten() -> None:
     assert shares == pytest.approx([0.25] * 4, abs=0.03)
 
 
-def test_whole_numbers_are_drawn_alike_to_both_ends() -> None:
+def test_whole_numbers_are_drawn_uniformly_including_both_ends() -> None:
     random, axis = Random(0), Range("key", 1, 4)
     drawn = [axis.draw(random) for _ in range(4000)]
     assert [drawn.count(value) / 4000 for value in (1, 2, 3, 4)] == pytest.approx([0.25] * 4, abs=0.03)

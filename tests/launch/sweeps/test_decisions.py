@@ -1,4 +1,4 @@
-"""Sweeps of all kinds, killed anywhere: every run is done once, and the same is decided as without kills."""
+"""Sweeps of all kinds that are killed at any point do each run once, and decide the same as without kills."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def slots_of(at_once: int) -> Slots:
 
 
 def score(values: Values, seed: int) -> float | None:
-    """A score that follows from values and seed alone; of some none, as of runs that fail."""
+    """Return a score that depends on values and seed alone; for some of them None, as for a run that fails."""
     return None if (seed + int(1000 * values["rate"])) % 11 == 0 else values["rate"] * values["horizon"] + seed
 
 
 def live_on(search: Search, world: World, random: Random, kills: list[int]) -> History:
-    """Begin the sweep, kill it after each of these numbers of chances, and let its last life come to its end."""
+    """Start the sweep again and again, killed after each of these numbers of chances, and at last run it to its end."""
     for chances in kills:
         try:
             return world.live(search, random, chances)
@@ -75,7 +75,7 @@ def test_every_run_is_done_once_whenever_the_sweep_is_killed(
 @given(
     st.one_of(listed, populations), st.integers(0, 2**32), st.lists(st.integers(0, 40), max_size=6), st.integers(1, 4)
 )
-def test_kills_and_the_order_of_ends_change_nothing_of_what_is_tried(
+def test_kills_and_the_order_in_which_runs_end_change_no_trial_and_no_score(
     search: Search, entropy: int, kills: list[int], at_once: int
 ) -> None:
     killed = live_on(search, World(score, slots_of(at_once)), Random(entropy), kills)
@@ -92,7 +92,7 @@ def test_kills_and_the_order_of_ends_change_nothing_of_what_is_tried(
     st.lists(st.integers(0, 40), max_size=6),
     st.lists(st.sampled_from("abc"), min_size=1, max_size=4),
 )
-def test_a_host_is_free_again_only_when_its_run_has_ended_whoever_has_begun_it(
+def test_a_host_is_free_only_when_its_run_has_ended_also_after_a_kill_of_the_sweep(
     search: Search, entropy: int, kills: list[int], hosts: list[str]
 ) -> None:
     world = World(score, Slots(len(hosts), "as many as hosts", hosts=hosts))
@@ -115,7 +115,7 @@ def test_a_grid_has_every_combination_once(sizes: list[int]) -> None:
     assert all([*values] == [axis.key for axis in axes] for values in found)
 
 
-def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -> None:
+def test_begun_runs_come_before_other_runs_and_these_before_new_trials() -> None:
     search, world = Listed([{"rate": 0.1}, {"rate": 0.2}], [1, 2]), World(score, slots_of(1))
     with suppress(Killed):
         world.live(search, Random(0), 5)  # begun, chosen, and started with the first seed
@@ -128,7 +128,7 @@ def test_runs_that_have_begun_come_before_others_and_these_before_new_trials() -
     assert next_step(search, history, set(), set_aside={RunId(0, 1), RunId(0, 2)}) == second
 
 
-def test_a_generation_waits_for_the_one_before_and_is_given_up_with_what_is_set_aside() -> None:
+def test_a_generation_waits_for_the_previous_one_and_is_given_up_if_its_runs_are_set_aside() -> None:
     search = Population(AXES, PopulationKeys(every_steps=1), [1, 2], 1, generations=2)
     world = World(lambda values, seed: float(seed), slots_of(2))
     with suppress(Killed):
@@ -145,7 +145,7 @@ def test_a_population_in_which_all_fail_is_over() -> None:
     assert len(history.trials) == 3 and all(ended.status == "failed" for ended in history.ended.values())
 
 
-def test_of_a_dropped_trial_only_what_has_begun_is_open() -> None:
+def test_only_begun_runs_of_a_dropped_trial_are_open() -> None:
     search, world = Listed([{"rate": 0.1}], [1, 2]), World(score, slots_of(1))
     with suppress(Killed):
         world.live(search, Random(0), 5)
@@ -163,7 +163,7 @@ scored = st.lists(st.one_of(st.none(), st.integers(-5, 5).map(float)), min_size=
 
 
 @given(scored, st.floats(0.01, 0.5), st.integers(1, 5))
-def test_the_worst_go_on_from_some_of_the_best_and_the_others_from_themselves(
+def test_the_worst_members_continue_from_some_of_the_best_and_the_others_from_themselves(
     scores: list[float | None], quantile: float, generation: int
 ) -> None:
     keys = PopulationKeys(every_steps=1, quantile=quantile)
@@ -174,7 +174,7 @@ def test_the_worst_go_on_from_some_of_the_best_and_the_others_from_themselves(
     for place, (member, score) in enumerate(zip(found, scores, strict=True)):
         values, parent = member
         from_score = scores[parent]
-        assert from_score is not None, "nobody goes on from a member that has failed"
+        assert from_score is not None, "no member continues from one that has failed"
         if parent == place:
             assert values == before[place]
         else:
@@ -186,7 +186,7 @@ def test_the_worst_go_on_from_some_of_the_best_and_the_others_from_themselves(
     assert {*lost} <= {*replaced} and len(replaced) <= max(count, len(lost))
 
 
-def test_a_fifth_is_replaced_each_by_one_of_the_best_fifth() -> None:
+def test_each_member_of_the_worst_fifth_is_replaced_by_one_of_the_best_fifth() -> None:
     keys = PopulationKeys(every_steps=1)
     before = [{"rate": (place + 1) / 100} for place in range(10)]
     found = next_generation(RATE, keys, 1, before, [float(place) for place in range(10)])

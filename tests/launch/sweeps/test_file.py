@@ -1,4 +1,4 @@
-"""Sweep files: what is right is read, what is wrong is refused on one line with value, rule and way out."""
+"""Sweep files: correct ones are read, and wrong ones are refused in one line with value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_topology_is_enough(folder: Path) -> None:
+def test_a_sweep_file_needs_only_a_topology(folder: Path) -> None:
     sweep = read(write(folder, "topology: cart.yaml"))
     assert (sweep.name, sweep.keys) == ("rates", SweepKeys(topology="cart.yaml"))
     assert sweep.search() == Listed([{}], (1,))
 
 
-def test_keys_are_those_of_the_topology_and_values_what_yaml_says(folder: Path) -> None:
+def test_a_sweep_file_takes_the_keys_of_a_topology_with_values_of_yaml(folder: Path) -> None:
     text = """
         topology: cart.yaml
         overrides: {total_steps: 2_000, "optimizer": {name: adam}}
@@ -70,13 +70,13 @@ def test_keys_are_those_of_the_topology_and_values_what_yaml_says(folder: Path) 
 
 
 def test_a_trial_has_the_defaults_of_its_own_choices(folder: Path) -> None:
-    """As on the command line: nothing of A2C's is kept for PPO."""
+    """As on the command line, defaults of A2C are not kept for PPO."""
     sweep = read(write(folder, "topology: cart.yaml\nvary: {algorithm.name: [a2c, ppo]}"))
     first, second = (sweep.topology({"algorithm.name": name}) for name in ("a2c", "ppo"))
     assert first.algorithm.horizon != second.algorithm.horizon
 
 
-def test_all_runs_have_the_shape_that_the_first_machine_gave_them(folder: Path) -> None:
+def test_all_runs_have_the_simulators_and_threads_chosen_on_the_first_machine(folder: Path) -> None:
     sweep = read(write(folder, "topology: cart.yaml\nvary: {optimizer.learning_rate: [0.1]}"))
     assert sweep.pins == {
         "simulators.count": sweep.base.simulators.count,
@@ -90,12 +90,12 @@ def test_all_runs_have_the_shape_that_the_first_machine_gave_them(folder: Path) 
 
 
 @pytest.mark.parametrize("section", ["overrides: {evaluator.count: 1}", "vary: {evaluator.count: [1]}"])
-def test_the_score_of_an_evaluation_is_a_goal_of_runs_that_have_an_evaluator(folder: Path, section: str) -> None:
+def test_a_goal_may_be_the_evaluation_score_if_the_runs_have_an_evaluator(folder: Path, section: str) -> None:
     sweep = read(write(folder, f"topology: cart.yaml\n{section}\ngoal: {{metric: eval_return_mean}}"))
     assert sweep.keys.goal.metric == "eval_return_mean"
 
 
-def test_a_population_has_generations_of_the_run(folder: Path) -> None:
+def test_a_population_divides_a_run_into_generations(folder: Path) -> None:
     text = """
         topology: cart.yaml
         vary: {optimizer.learning_rate: {low: 1.0e-4, high: 0.1}}
@@ -159,26 +159,26 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG.items(), ids=range(len(WRONG)))
-def test_what_is_wrong_is_refused_on_one_line(text: str, said: str, folder: Path) -> None:
+def test_a_wrong_sweep_file_is_refused_in_one_line(text: str, said: str, folder: Path) -> None:
     with pytest.raises(TopologyError) as refused:
         read(write(folder, text))
     line = str(refused.value)
     assert said in line and "\n" not in line and "; " in line
 
 
-def test_all_wrong_keys_of_a_trial_are_told(folder: Path) -> None:
+def test_all_wrong_keys_of_a_trial_are_reported(folder: Path) -> None:
     with pytest.raises(TopologyError, match=r"(?s)horizn.* \(and 1 more\) \(in the trial with ") as refused:
         read(write(folder, "topology: cart.yaml\nvary: {algorithm.horizn: [8], algorithm.discont: [0.5]}"))
     assert ["discont" in note for note in refused.value.__notes__] == [True]
 
 
-def test_runs_are_named_after_the_file(folder: Path) -> None:
+def test_a_file_name_that_runs_cannot_have_is_refused(folder: Path) -> None:
     (folder / "a b.yaml").write_text("topology: cart.yaml")
     with pytest.raises(TopologyError, match=r"'a b': the name of the file must have.*; rename it"):
         read(folder / "a b.yaml")
 
 
-def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder: Path) -> None:
+def test_a_begun_sweep_accepts_more_trials_and_seeds_and_no_other_changes(folder: Path) -> None:
     def keys(**own: Any) -> SweepKeys:
         return read(write(folder, json.dumps({"topology": "cart.yaml", **own}))).keys
 
@@ -199,7 +199,7 @@ def test_more_may_be_asked_for_of_a_sweep_that_was_begun_and_nothing_else(folder
     assert changed(before, keys(**{**random, "goal": {"metric": "loss"}})).startswith("goal has changed")
 
 
-def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Path) -> None:
+def test_a_begun_sweep_accepts_other_nodes_and_no_other_overrides(folder: Path) -> None:
     def keys(overrides: dict[str, Any]) -> SweepKeys:
         return read(write(folder, json.dumps({"topology": "cart.yaml", "overrides": overrides}))).keys
 
@@ -213,7 +213,9 @@ def test_a_sweep_that_was_begun_may_go_on_elsewhere_and_not_otherwise(folder: Pa
     ("key", "whole"),
     [("total_steps", True), ("algorithm.horizon", True), ("optimizer.learning_rate", False)],
 )
-def test_ends_like_1e3_are_whole_numbers_where_the_key_takes_only_these(key: str, whole: bool, folder: Path) -> None:
+def test_whole_floats_as_ends_of_a_range_are_integers_if_the_key_takes_only_integers(
+    key: str, whole: bool, folder: Path
+) -> None:
     sweep = read(
         write(
             folder,
@@ -226,7 +228,7 @@ def test_ends_like_1e3_are_whole_numbers_where_the_key_takes_only_these(key: str
 
 @pytest.mark.parametrize("nodes", [{"nodes.listen": "10.0.0.1:0", "nodes.hosts": ["a"]}, {"nodes.count": 2}, {}])
 @pytest.mark.parametrize("now", [{"nodes": {"listen": "10.0.0.2:0", "hosts": ["b"]}}, {}])
-def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
+def test_a_continued_run_has_the_nodes_of_the_present_sweep_file(
     nodes: dict[str, Any], now: dict[str, Any], folder: Path
 ) -> None:
     def sweep(overrides: dict[str, Any]) -> Sweep:
@@ -239,7 +241,7 @@ def test_a_run_that_is_continued_has_the_nodes_of_the_sweep_of_now(
     assert load(saved, going_on.overrides({"seed": 7}, saved=True)).nodes == going_on.base.nodes
 
 
-def test_a_missing_optuna_is_named_with_what_brings_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_optuna_is_reported_with_the_way_to_install_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(RunError, match="search.name: optuna: optuna is not installed; .*, or search by random"):
         read(write(folder, VARY + "[0.1]}\nsearch: {name: optuna, trials: 1}"))

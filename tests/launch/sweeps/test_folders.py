@@ -1,4 +1,4 @@
-"""A run folder's word on how its run has ended, and folders that go on from others' checkpoints."""
+"""The outcome of a run as its folder shows it, and folders that continue from the checkpoints of another run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def folder(path: Path, steps: list[int], saved: list[int], summary: dict[str, An
     return write_run(path, topology="total_steps: 100\n", rows=rows, summary=summary).path
 
 
-def test_a_summary_is_believed(tmp_path: Path) -> None:
+def test_the_outcome_is_that_of_the_summary(tmp_path: Path) -> None:
     summary = {"status": "finished", "env_steps": 104, "wall_time_s": 2.5, SCORE: 0.75}
     found = read_outcome(folder(tmp_path / "run", [50, 104], [0, 104], summary), SCORE, 100)
     assert found == RunOutcome("finished", 104, 2.5, 0.75)
@@ -32,7 +32,7 @@ def test_a_summary_is_believed(tmp_path: Path) -> None:
     )
 
 
-def test_without_one_a_run_died_unless_its_last_checkpoint_is_of_its_end(tmp_path: Path) -> None:
+def test_a_run_without_a_summary_died_unless_its_last_checkpoint_has_all_steps(tmp_path: Path) -> None:
     assert read_outcome(folder(tmp_path / "half", [50], [0, 40]), SCORE, 100) == RunOutcome("died", 40, 0.0, 0.5)
     assert read_outcome(folder(tmp_path / "whole", [50, 104], [0, 104]), SCORE, 100) == RunOutcome(
         "finished", 104, 0.0, 1.04
@@ -74,12 +74,12 @@ def test_a_run_that_was_stopped_before_its_final_weights_were_evaluated_is_conti
     assert read_outcome(run, SCORE, 100).status == "finished"
 
 
-def test_a_curve_is_read_as_far_as_it_is(tmp_path: Path) -> None:
+def test_a_curve_has_the_points_that_are_written_so_far(tmp_path: Path) -> None:
     assert read_points(folder(tmp_path / "run", [50, 104], []), SCORE) == [(50, 0.5), (104, 1.04)]
     assert read_points(folder(tmp_path / "new", [], []), SCORE) == [] == read_points(tmp_path / "none", SCORE)
 
 
-def test_a_folder_goes_on_from_checkpoints_that_outlive_the_others(tmp_path: Path) -> None:
+def test_a_folder_that_continues_a_run_keeps_checkpoints_that_the_run_removes(tmp_path: Path) -> None:
     parent = folder(tmp_path / "parent", [50], [0, 50], {"status": "finished"})
     (tmp_path / ".child.new").mkdir()  # left by a sweep that was killed
     (tmp_path / ".child.new" / "half").touch()
@@ -92,7 +92,7 @@ def test_a_folder_goes_on_from_checkpoints_that_outlive_the_others(tmp_path: Pat
     assert not (tmp_path / ".child.new").exists()
 
 
-def test_where_files_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_copied_where_files_cannot_be_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str, target: str) -> None:
         raise OSError(18, "Invalid cross-device link")
 

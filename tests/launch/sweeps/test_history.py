@@ -49,12 +49,12 @@ def test_a_fact_that_contradicts_others_is_refused(facts: list[AnyFact], rule: s
         made(*facts)
 
 
-def test_nothing_comes_before_the_beginning() -> None:
+def test_the_first_fact_must_be_the_beginning() -> None:
     with pytest.raises(ValueError, match="must be recorded exactly once"):
         History().add(FIRST[1])
 
 
-def test_a_run_that_is_tried_again_is_as_one_that_never_began() -> None:
+def test_a_run_that_is_tried_again_counts_as_never_begun() -> None:
     history = made(Ended(trial=0, seed=1, status="failed"), Retried(trial=0, seed=1))
     assert (history.ended, history.starts) == ({}, {})
     history.add(Started(trial=0, seed=1))

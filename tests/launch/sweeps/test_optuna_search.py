@@ -1,4 +1,4 @@
-"""Optuna's proposals follow from the history alone, lie on the axes, and come to where scores are better."""
+"""Optuna's proposals depend on the history alone, lie on the axes, and approach the best scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begun() -> History:
 
 
 def search_on(search: OptunaSearch, history: History, trials: int, sign: int = 1) -> list[Trial]:
-    """Go on until so many trials are whole; of three one is dropped, another is still running."""
+    """Add trials up to the number ``trials``; of six, one is dropped, one still runs, and the others are finished."""
     for number in range(len(history.trials), trials):
         trial = search.choose(history)
         assert isinstance(trial, Trial) and trial.number == number
@@ -36,7 +36,7 @@ def search_on(search: OptunaSearch, history: History, trials: int, sign: int = 1
     return [*history.trials.values()]
 
 
-def test_the_same_history_has_the_same_next_trial_whoever_asks() -> None:
+def test_the_same_history_gives_the_same_next_trial() -> None:
     keys = OptunaKeys(trials=30, startup_trials=4)
     history = begun()
     one = search_on(OptunaSearch(AXES, keys, [1], 1), history, 12)
@@ -58,7 +58,7 @@ def test_later_trials_come_nearer_to_the_best_than_the_drawn_ones(sign: int) -> 
     assert len({written(trial.values) for trial in trials}) == 40
 
 
-def test_it_is_over_after_its_trials_or_when_nothing_new_is_left() -> None:
+def test_the_search_is_over_after_its_trials_or_when_no_new_values_are_left() -> None:
     history = begun()
     search_on(OptunaSearch(AXES, OptunaKeys(trials=3), [1], 1), history, 3)
     assert OptunaSearch(AXES, OptunaKeys(trials=3), [1], 1).choose(history) is OVER

@@ -1,4 +1,4 @@
-"""A run's process is known by the lock on what it prints, whoever started it, until its last descendant is gone."""
+"""A run is alive while any process holds the lock on its log, whoever started the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wait_until_gone(processes: Processes, folder: Path) -> None:
         time.sleep(0.02)
 
 
-def test_a_process_is_alive_until_it_has_gone_and_tells_how(tmp_path: Path) -> None:
+def test_a_process_is_alive_until_it_ends_and_leaves_its_exit_status_and_its_log(tmp_path: Path) -> None:
     processes, folder = Processes(), tmp_path / "run"
     assert not processes.alive(folder) and last_line(log_of(folder)) == "" and processes.returncode(folder) is None
     assert processes.start(folder, ["no-such-command"])
@@ -42,7 +42,7 @@ def test_a_process_is_alive_until_it_has_gone_and_tells_how(tmp_path: Path) -> N
     assert log_of(folder) == tmp_path / "run.log"
 
 
-def test_another_sweep_sees_what_one_that_was_killed_has_started(tmp_path: Path) -> None:
+def test_a_sweep_sees_the_processes_that_a_killed_sweep_started(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     sweep = subprocess.Popen(
         [sys.executable, "-c", STARTS_ONE, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -58,7 +58,7 @@ def test_another_sweep_sees_what_one_that_was_killed_has_started(tmp_path: Path)
     assert "Usage" in log_of(folder).read_text()
 
 
-def test_the_lock_is_held_by_whoever_still_has_the_file(tmp_path: Path) -> None:
+def test_a_run_is_alive_while_any_process_holds_the_lock_on_its_log(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     log = os.open(log_of(folder), os.O_WRONLY | os.O_CREAT)
     held = subprocess.Popen(
@@ -79,7 +79,7 @@ def test_the_lock_is_held_by_whoever_still_has_the_file(tmp_path: Path) -> None:
     assert not Processes().alive(folder)
 
 
-def test_a_run_that_cannot_hear_yet_is_terminated(tmp_path: Path) -> None:
+def test_a_run_that_takes_no_commands_yet_is_terminated(tmp_path: Path) -> None:
     processes, folder = Processes(), tmp_path / "run"
     processes.start(folder, ["run", "no-such-file.yaml"])
     processes.stop(folder)

@@ -1,4 +1,4 @@
-"""Slots: so many runs at once, hosts dealt to them, and engines that are refused before anything is started."""
+"""Slots of a sweep: how many runs it starts at once, their hosts and GPUs, and engines that it refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.system.environments import PACED_VARIABLE
 
 
 def deal(slots: Slots, runs: int, left_out: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Hosts of so many runs that are begun one after another and all live; fewer where there is no slot for more."""
+    """Return the hosts of this number of runs, started one after another; fewer if there are fewer slots."""
     living: list[Started] = []
     while len(living) < runs and (slot := slots.free(living, left_out)):
         living.append(Started(trial=len(living), seed=1, hosts=slot.hosts, gpu=slot.gpu))
@@ -33,7 +33,7 @@ def slots_of(*hosts: str, at_once: int | None = None, each: int = 1) -> Slots:
     return Slots(len(hosts) // each if at_once is None else at_once, "", hosts=hosts, hosts_each=each)
 
 
-def test_each_host_has_as_many_runs_as_it_is_named() -> None:
+def test_a_host_has_as_many_runs_as_the_list_contains_it() -> None:
     assert deal(slots_of("a", "b", "a"), 9) == [("a",), ("b",), ("a",)]
     assert deal(slots_of("a", "a", "a", "b"), 9) == [("a",), ("b",), ("a",), ("a",)]
 
@@ -45,18 +45,18 @@ def test_a_host_whose_run_has_ended_is_given_to_the_next() -> None:
     assert slots.free([*living, Started(trial=1, seed=1, hosts=("b",))]) is None
 
 
-def test_hosts_that_living_runs_hold_and_that_are_named_no_more_are_nobodys() -> None:
+def test_a_living_run_on_a_host_that_is_no_longer_listed_occupies_only_a_slot() -> None:
     living = [Started(trial=0, seed=1, hosts=("gone",))]
     assert slots_of("a", "b").free(living) == Slot(hosts=("a",))
     assert slots_of("a").free(living) is None, "as many runs as slots are alive"
 
 
-def test_a_file_that_says_how_many_shares_the_hosts_evenly() -> None:
+def test_at_once_divides_the_runs_evenly_between_the_hosts() -> None:
     assert deal(slots_of("a", "b", "c", at_once=2), 9) == [("a",), ("b",)]
     assert deal(slots_of("a", "b", at_once=4), 9) == [("a",), ("b",), ("a",), ("b",)]
 
 
-def test_hosts_that_are_left_out_have_no_run_and_their_runs_do_not_crowd_the_others() -> None:
+def test_a_host_that_is_left_out_gets_no_run_and_the_others_only_their_share() -> None:
     assert deal(slots_of("a", "b", "c"), 9, left_out=("b",)) == [("a",), ("c",)]
     assert deal(slots_of("a", "b", at_once=4), 9, left_out=("a",)) == [("b",), ("b",)]
     assert deal(slots_of("a"), 9, left_out=("a",)) == []
@@ -67,7 +67,7 @@ def test_a_run_of_several_nodes_has_a_host_for_each() -> None:
     assert deal(slots_of("a", "b", "c", each=2), 9, left_out=("a", "b")) == [], "one is not enough"
 
 
-def test_gpus_are_shown_in_turn() -> None:
+def test_runs_get_the_gpus_in_turn() -> None:
     slots = Slots(3, "", gpus=("0", "1"))
     assert slots.free([Started(trial=0, seed=1, gpu="0")]) == Slot(gpu="1")
     assert slots.free([]) == Slot(gpu="0")
@@ -92,14 +92,14 @@ def keys(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command ssh that nobody calls."""
+    """A command ssh, which is not called."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "ssh").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
 
 @pytest.mark.usefixtures("ssh")
-def test_with_ssh_there_are_as_many_as_hosts(tmp_path: Path, keys: Path) -> None:
+def test_with_ssh_there_are_as_many_slots_as_hosts(tmp_path: Path, keys: Path) -> None:
     slots = find(tmp_path, "hosts: [big1, big2, big1], listen: '10.0.0.1:0'", "ssh", keys)
     assert (slots.at_once, slots.why) == (3, "3 hosts in nodes.hosts, of which a run takes 1")
     assert (slots.hosts, slots.words) == (("big1", "big2", "big1"), ["--engine", "ssh", "--keys", str(keys)])
@@ -107,7 +107,7 @@ def test_with_ssh_there_are_as_many_as_hosts(tmp_path: Path, keys: Path) -> None
     assert find(tmp_path, "hosts: [big1], listen: '10.0.0.1:0'", "ssh", keys, at_once="4").at_once == 4
 
 
-def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
+def test_slots_of_the_local_engine_have_no_hosts(tmp_path: Path) -> None:
     slots = find(tmp_path, "listen: '127.0.0.1:0'", "local", at_once="2")
     assert slots == Slots(2, "set by at_once", words=["--engine", "local"])
 
@@ -134,7 +134,7 @@ def test_nodes_on_this_machine_have_what_it_has(tmp_path: Path) -> None:
         ("listen: '10.0.0.1:0'", "slurm", True, "--engine slurm: the command"),
     ],
 )
-def test_what_could_not_start_a_run_is_refused(
+def test_nodes_and_engines_that_could_not_start_a_run_are_refused(
     tmp_path: Path, keys: Path, nodes: str, engine: str | None, has_keys: bool, said: str
 ) -> None:
     with pytest.raises(RunError) as refused:
@@ -142,7 +142,7 @@ def test_what_could_not_start_a_run_is_refused(
     assert said in str(refused.value)
 
 
-def test_how_many_a_cluster_has_room_for_the_file_says(
+def test_the_sweep_file_must_say_how_many_runs_a_cluster_takes_at_once(
     tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -161,7 +161,7 @@ GIB = 1 << 30
 MACHINE = Room(cores=8, memory_bytes=16 * GIB, shm_bytes=4 * GIB, gpus=2)
 
 
-def test_the_scarcest_thing_bounds_how_many() -> None:
+def test_the_scarcest_resource_limits_the_runs_at_once() -> None:
     small = Room(cores=2, memory_bytes=GIB, shm_bytes=GIB >> 3, gpus=0)
     assert count_at_once(small, MACHINE) == (4, "8 cores, of which a run takes 2")
     hungry = Room(cores=1, memory_bytes=6 * GIB, shm_bytes=GIB >> 3, gpus=0)
@@ -172,7 +172,7 @@ def test_the_scarcest_thing_bounds_how_many() -> None:
     assert count_at_once(fast, MACHINE) == (2, "2 GPUs, of which a run takes 1")
 
 
-def test_one_run_has_room_whatever_it_takes() -> None:
+def test_there_is_room_for_one_run_whatever_it_takes() -> None:
     assert count_at_once(Room(cores=64, memory_bytes=GIB, shm_bytes=1, gpus=0), MACHINE)[0] == 1
 
 
@@ -181,7 +181,7 @@ def test_this_machine_has_cores_and_memory() -> None:
     assert found.cores > 0 and found.memory_bytes > 0 and found.shm_bytes > 0 and found.gpus >= 0
 
 
-def test_runs_of_a_slow_environment_have_the_simulators_of_a_single_run_and_as_many_cores_are_counted(
+def test_runs_of_a_slow_environment_have_as_many_simulators_and_cores_as_a_single_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))

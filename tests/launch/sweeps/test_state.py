@@ -1,4 +1,4 @@
-"""The state file: only whole lines count, one sweep at a time has it, and nothing in it is guessed at."""
+"""The state file of a sweep: incomplete lines are ignored, damaged ones refused, and one sweep at a time uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(folder: Path) -> Path:
     return folder / STATE_FILE
 
 
-def test_what_was_added_is_read_again_and_added_to(tmp_path: Path) -> None:
+def test_facts_are_read_again_and_more_can_be_added(tmp_path: Path) -> None:
     path = written(tmp_path / "new" / "sweep")
     with State(path.parent) as state:
         assert state.history.trials[0].values == {"a": [1, None, "x"]}
@@ -32,7 +32,7 @@ def test_what_was_added_is_read_again_and_added_to(tmp_path: Path) -> None:
     assert read(tmp_path / "nothing").begun is None
 
 
-def test_however_the_file_is_cut_the_whole_lines_before_count(tmp_path: Path) -> None:
+def test_complete_lines_count_wherever_the_file_is_cut(tmp_path: Path) -> None:
     path = written(tmp_path)
     whole = path.read_bytes()
     ends = [place for place, byte in enumerate(whole, start=1) if byte == ord("\n")]
@@ -77,7 +77,7 @@ def test_another_format_is_named(tmp_path: Path) -> None:
         read(tmp_path / STATE_FILE)
 
 
-def test_one_sweep_at_a_time_has_it(tmp_path: Path) -> None:
+def test_only_one_sweep_at_a_time_uses_a_folder(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         state.add(BEGUN)
         with pytest.raises(RunError, match="another `actorlearn sweep` uses this folder; .*--folder"), State(tmp_path):
@@ -86,7 +86,7 @@ def test_one_sweep_at_a_time_has_it(tmp_path: Path) -> None:
         assert state.history.begun is not None
 
 
-def test_without_a_fact_nothing_is_left(tmp_path: Path) -> None:
+def test_a_state_without_facts_leaves_no_file(tmp_path: Path) -> None:
     with State(tmp_path / "sweep"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The table has whole trials first, the best of them first, and says of the others what is missing."""
+"""The table of trials: whole trials first, the best of them first, and what the other trials lack."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HISTORY = made(
 )
 
 
-def test_whole_trials_come_first_the_best_first() -> None:
+def test_whole_trials_come_first_with_the_best_at_the_top() -> None:
     found = rows(SEARCH, HISTORY, 1)
     assert [(row.trial, row.status) for row in found] == [
         (1, "whole"),
@@ -49,7 +49,7 @@ def test_whole_trials_come_first_the_best_first() -> None:
     assert [row.trial for row in rows(SEARCH, HISTORY, -1)][:2] == [0, 1]
 
 
-def test_people_read_values_scores_and_what_is_missing() -> None:
+def test_the_table_shows_values_scores_and_what_a_trial_lacks() -> None:
     console = Console(width=200, markup=False)
     with console.capture() as told:
         console.print(table(rows(SEARCH, HISTORY, 1), SweepKeys(topology=""), 200))
@@ -76,11 +76,11 @@ def test_numbers_are_never_broken_in_a_narrow_terminal(width: int) -> None:
     lines = told.get().splitlines()
     (row,) = [line.split() for line in lines if "0.000123456" in line]
     assert row[:4] == ["0", "0.000123456", "0.0123456", "617.2"] and "2/2" in row
-    assert ("1,234" in row) == (width == 80)  # the highest
+    assert ("1,234" in row) == (width == 80)  # the highest score
     assert max(map(len, lines)) <= width
 
 
-def test_a_population_has_its_last_generation_and_the_way_of_each_member() -> None:
+def test_a_population_shows_its_last_generation_and_the_lineage_of_each_member() -> None:
     search = Population([], PopulationKeys(every_steps=1), [1, 2], 1, 2)
     history = made(
         *(Trial(number=0, values={"a": 1}), Trial(number=1, values={"a": 2})),

@@ -1,6 +1,6 @@
-"""A world in which sweeps are tried without processes: runs that end when the test says so, and kills of the sweep.
+"""A world for sweeps without processes, in which the test decides when runs end and when the sweep is killed.
 
-It does what ``launch/sweeps/loop.py`` does, in the same order: facts first, then deeds.
+Like ``launch/sweeps/loop.py``, it records each fact before it acts on it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from launch.sweeps.history import FORMAT, AnyFact, Begun, Ended, History, RunId,
 from launch.sweeps.slots import Slots
 
 Score = Callable[[Values, int], float | None]
-"""The score of a run by its values and seed; None: it fails."""
+"""Returns the score of a run with these values and this seed; None: the run fails."""
 
 
 class Killed(Exception):
-    """The sweep is killed here."""
+    """The sweep is killed at this point."""
 
 
 class World:
@@ -29,11 +29,11 @@ class World:
     def __init__(self, score: Score, slots: Slots) -> None:
         self.lines: list[bytes] = []
         self.alive: dict[RunId, int] = {}
-        """Living runs, and how often each has been started."""
+        """Living runs; the number is always 0."""
         self.over: dict[RunId, float | None] = {}
-        """Runs whose folders tell their ends."""
+        """Runs that have ended, with their scores, as their folders would show them."""
         self.begun: list[RunId] = []
-        """Runs in the order in which they began; one that goes on is not listed again."""
+        """Runs in the order in which they began; a run that is started again is not listed again."""
         self.most = 0
         self.busy: list[tuple[str, ...]] = []
         """Hosts of the living runs, whenever one was begun."""
@@ -47,7 +47,7 @@ class World:
         return found
 
     def live(self, search: Search, random: Random, kill_after: int | None = None) -> History:
-        """Live one life of the sweep; with ``kill_after`` it is killed at the so manyth chance."""
+        """Run the sweep to its end, or, with ``kill_after``, kill it after that number of chances."""
         left = [kill_after]
 
         def chance() -> None:

@@ -1,4 +1,4 @@
-"""Topologies that are wrong: each gives one line with the place, the value, the rule and the way out, and soon."""
+"""Wrong topologies are refused quickly, in one line with place, value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from launch.topology.strict_yaml import MAX_BYTES
 OK = "env: {id: CartPole-v1}\n"
 DQN = OK + "algorithm: {name: dqn}\n"
 SECONDS = 1.0
-"""FAULTS S1: a hostile topology is refused within a second and 50 MB."""
+"""Processor time within which even a hostile topology is refused."""
 
-# text of the file, fragments of the error: place, value, rule, way out
+# text of the file, fragments of the error: place, value, rule, remedy
 FILES: dict[str, tuple[str | bytes, list[str]]] = {
     # --- not the YAML we read
     "alias": ("a: &x 1\nb: *x\n", ["t:1", "&x", "anchors are not allowed", "write the value itself"]),
@@ -605,7 +605,7 @@ OVERRIDES: dict[str, tuple[str, list[str]]] = {
 
 
 def refusal(text: str | bytes, overrides: list[str], source: str = "t") -> str:
-    """Return the error, having checked that it is one short line, soon."""
+    """Return the error; check that it is one short line and comes within ``SECONDS``."""
     started = time.process_time()
     with pytest.raises(TopologyError) as caught:
         parse(text, overrides, source)
@@ -617,7 +617,7 @@ def refusal(text: str | bytes, overrides: list[str], source: str = "t") -> str:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_bad_file(kind: str) -> None:
+def test_a_wrong_topology_is_refused_with_place_value_rule_and_remedy(kind: str) -> None:
     text, fragments = FILES[kind]
     line = refusal(text, [])
     assert line.startswith(fragments[0])
@@ -626,13 +626,17 @@ def test_bad_file(kind: str) -> None:
 
 
 def test_a_yaml_package_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [text for kind, (text, _) in FILES.items() if kind != "surrogate escape"]  # refused later, as a name
+    texts = [
+        text for kind, (text, _) in FILES.items() if kind != "surrogate escape"
+    ]  # without libyaml it is refused later, as a name
     texts += [path.read_bytes() for path in sources.examples().rglob("*.yaml")]
     found = [read_or_line(text) for text in texts]
     monkeypatch.setattr(strict_yaml, "LOADER", yaml.SafeLoader)
     for text, usual in zip(texts, found, strict=True):
         other = read_or_line(text)
-        same_syntax_error = "not valid YAML" in str(usual) and str(other).startswith("t:")  # in words of its own
+        same_syntax_error = "not valid YAML" in str(usual) and str(other).startswith(
+            "t:"
+        )  # each package describes it in other words
         assert other == usual or same_syntax_error, text
 
 
@@ -644,14 +648,14 @@ def read_or_line(text: str | bytes) -> strict_yaml.Document | str:
 
 
 @pytest.mark.parametrize(("key", "value", "rule"), RANGES)
-def test_number_out_of_range(key: str, value: str, rule: str) -> None:
+def test_a_number_out_of_range_is_refused_with_the_range(key: str, value: str, rule: str) -> None:
     section, _, name = key.rpartition(".")
     line = refusal(OK + (f"{section}: {{{name}: {value}}}\n" if section else f"{name}: {value}\n"), [])
     assert line.startswith(f"t:2: {key} = {value}: must be {rule}; write a number in that range, or leave the key out")
 
 
 @pytest.mark.parametrize("kind", OVERRIDES)
-def test_bad_override(kind: str) -> None:
+def test_a_wrong_override_is_refused_with_place_value_and_rule(kind: str) -> None:
     override, fragments = OVERRIDES[kind]
     line = refusal(OK.replace("}", ", kwargs: {a: 3}}"), [override])
     assert line.startswith("command line")
@@ -683,7 +687,7 @@ def test_a_source_with_a_line_break_stays_on_one_line() -> None:
     assert refusal("seed: x", [], "a\nb").startswith("a\\nb:1")
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     cases = {
@@ -708,7 +712,7 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
+def test_an_error_mentions_the_default_only_if_leaving_the_key_out_gives_it() -> None:
     for text, override in ((OK, "total_steps=6M"), (OK + "total_steps: 5_000\n", "seed=x"), (OK + "seed: x\n", "")):
         assert "or leave the key out for the default" in refusal(text, [override] if override else [])
     line = refusal(OK + "total_steps: 5_000\n", ["total_steps=6M"])
@@ -728,21 +732,19 @@ def test_a_default_is_told_where_it_is_what_leaving_the_key_out_gives() -> None:
         (["mode=async", "gossip.graph=complete"], "gossip.graph = 'complete': mode async does not", "gossip"),
     ],
 )
-def test_what_only_another_mode_reads_is_refused_where_it_says_something(
-    changes: list[str], key: str, reading: str
-) -> None:
+def test_a_key_of_another_mode_is_refused_unless_it_has_its_default(changes: list[str], key: str, reading: str) -> None:
     line = refusal(OK, changes)
     assert key in line and f"leave the key out, or write mode: {reading}" in line, line
-    parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # what all say who say nothing
+    parse(OK, ["learners.chunks=3", "gossip.graph=ring"])  # both are defaults
 
 
-def test_a_sole_learner_has_nobody_to_exchange_with() -> None:
+def test_local_steps_of_a_single_learner_are_refused() -> None:
     line = refusal(OK, ["learners.local_steps=3"])
     assert "learners.local_steps = 3: there is no other learner" in line and "learners.count: 2" in line
     parse(OK, ["learners.local_steps=3", "learners.outer=nesterov", "learners.count=2"])
 
 
-def test_local_steps_of_a_store_are_adams() -> None:
+def test_several_local_steps_in_mode_async_are_allowed_with_adam_only() -> None:
     several = ["mode=async", "learners.count=2", "learners.local_steps=2"]
     line = refusal(OK, [*several, "optimizer.name=rmsprop"])
     assert (

@@ -1,4 +1,4 @@
-"""Keys that a resume has changed: found, undone and said."""
+"""Keys that a resume changes are found, described and undone."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PICKLED: dict[str, Any] = {"env": {"id": "actorlearn.envs.pickled:Own", "kwargs"
         ),
     ],
 )
-def test_changes_are_said(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
-    """Keys that only one of the topologies has follow from the choice, which comes first."""
+def test_changes_are_described_in_one_line(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
+    """Keys that only one of the topologies has depend on a choice such as algorithm.name, which alone is shown."""
     assert say(changes(before, now)) == said
 
 
 @pytest.mark.parametrize(
     "words", [["algorithm.name=dqn"], ["algorithm.name=sac"], ["mode=gossip", "learners.count=2"], ["env.kwargs.a=1"]]
 )
-def test_a_topology_is_had_again_by_undoing_its_changes(words: list[str]) -> None:
-    """Also if a choice adds a section and keys, or removes them."""
+def test_undoing_the_changes_restores_the_topology(words: list[str]) -> None:
+    """This also holds if a choice adds or removes a section and keys."""
     one, other = (tree(parse(FILE, given)) for given in ([], words))
     for before, now in ((one, other), (other, one)):
         undone = undo(now, changes(before, now))
@@ -42,7 +42,7 @@ def test_a_topology_is_had_again_by_undoing_its_changes(words: list[str]) -> Non
         assert dump(parse(as_text(undone))) == dump(parse(as_text(before)))
 
 
-def test_the_path_of_a_stored_environment_is_no_change_and_stays() -> None:
+def test_a_moved_file_of_a_pickled_environment_is_no_change_and_is_not_undone() -> None:
     moved = {"env": {"id": PICKLED["env"]["id"], "kwargs": {"file": "b", "sha256": "1"}}}
     assert changes(PICKLED, moved) == {}
     longer = {"env": {"id": PICKLED["env"]["id"], "kwargs": {"file": "b", "sha256": "1", "length": 8}}}

@@ -1,4 +1,4 @@
-"""Topologies that are right: defaults, overrides, dumps, the schema, and agreement with what the processes accept."""
+"""Correct topologies: defaults, overrides, dumps, and the keys of the schema."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def topologies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def keys_of_servers(tree: dict[str, Any]) -> dict[str, Any]:
-    """The section of parameter servers, with what it asks of others, and they of it."""
+    """Return the section of parameter servers, after making it and the sections that it depends on fit together."""
     servers: dict[str, Any] = tree["parameter_servers"]
     learners = tree["learners"]
     if tree["mode"] != "async":
@@ -162,7 +162,7 @@ def keys_of_absent_processes(tree: dict[str, Any]) -> None:
 
 
 def schedule_with_an_end(tree: dict[str, Any]) -> None:
-    """Remove final values that a constant rate does not read, end the warm-up early, and let updates be whole."""
+    """Remove final values that a constant rate ignores, end the warm-up early, and unset target_kl in mode sync."""
     optimizer = tree["optimizer"]
     if optimizer["schedule"] == "constant":
         optimizer["learning_rate_final"] = 0.0
@@ -174,7 +174,7 @@ def schedule_with_an_end(tree: dict[str, Any]) -> None:
 
 
 def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
-    """The tree with what replay, weights of rollouts and local steps ask of other keys."""
+    """Return the tree with its keys changed where rules about several keys require it."""
     algorithm = tree["algorithm"]
     if ALGORITHMS.spec(algorithm["name"]).replayed:
         tree["model"] |= {"recurrence": "none", "normalize_observation": False}
@@ -224,7 +224,7 @@ def as_the_rules_want(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_yaml(value: Any) -> str:
-    """JSON, but for letters beyond 16 bits, which YAML does not write as two halves."""
+    """JSON, but characters beyond 16 bits are one escape, because YAML does not read the two of JSON."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isascii() and letter.isprintable() else f"\\U{ord(letter):08x}" for letter in text)
 
@@ -312,7 +312,9 @@ def test_algorithms_have_defaults_of_their_own() -> None:
         (["algorithm.ratio_clip=0.3", "algorithm.ratio_clip_final=0"], 0.3, 0.0),
     ],
 )
-def test_a_clip_stays_unless_it_is_told_where_to_go(keys: list[str], first: float, final: float | None) -> None:
+def test_the_ratio_clip_is_constant_unless_a_final_value_is_set(
+    keys: list[str], first: float, final: float | None
+) -> None:
     algorithm = parse("env: {id: CartPole-v1}\nalgorithm: {name: ppo}", keys).algorithm
     assert (algorithm.ratio_clip, algorithm.ratio_clip_final) == (first, final)
 
@@ -380,7 +382,7 @@ def test_default_environments_fit_count_and_groups() -> None:
         (["simulators.count=2"], 64),
         (["simulators.count=8", "simulators.groups=2"], 16),
         (["simulators.count=2", "simulators.envs=1024"], 1),
-        (["algorithm.batch_steps=null", "simulators.count=8"], 16),  # this kind's own
+        (["algorithm.batch_steps=null", "simulators.count=8"], 16),  # the default of this kind
     ],
 )
 def test_the_horizon_shrinks_as_simulators_grow(overrides: list[str], horizon: int) -> None:
@@ -391,7 +393,7 @@ def test_the_horizon_shrinks_as_simulators_grow(overrides: list[str], horizon: i
     assert parse(dump(t)) == t
 
 
-def test_overrides_win_in_order_and_are_yaml() -> None:
+def test_later_overrides_win_and_their_values_are_yaml() -> None:
     overrides = ["seed=3", "seed=4", "model.hidden_sizes=[8, 16]", "algorithm.reward_clip=null", "name='on'"]
     t = parse(CARTPOLE, overrides)
     assert (t.seed, tree(t)["model"]["hidden_sizes"], t.algorithm.reward_clip, t.name) == (4, [8, 16], None, "on")
@@ -428,11 +430,11 @@ def test_overrides_reach_into_the_arguments_of_an_environment() -> None:
     assert parse(CARTPOLE, ["env.wrappers=['a.b:C']"]).env.wrappers == ("a.b:C",)
 
 
-def test_an_override_mends_what_the_file_has_wrong() -> None:
+def test_an_override_replaces_a_wrong_value_of_the_file() -> None:
     assert parse(CARTPOLE + "seed: x\n", ["seed=5"]).seed == 5
 
 
-def test_words_of_yaml_1_1_are_words() -> None:
+def test_words_and_numbers_follow_yaml_1_2_and_not_1_1() -> None:
     t = parse(CARTPOLE + "name: on\n")
     assert t.name == "on"
     assert parse(CARTPOLE + "total_steps: 0x10\n").total_steps == 16
@@ -440,14 +442,14 @@ def test_words_of_yaml_1_1_are_words() -> None:
     assert parse(CARTPOLE + "total_steps: 0o17\n").total_steps == 15
 
 
-def test_integers_may_stand_for_numbers() -> None:
+def test_integers_are_accepted_for_floats() -> None:
     t = parse(CARTPOLE, ["optimizer.learning_rate=1", "algorithm.discount=1"])
     assert (t.optimizer.learning_rate, t.algorithm.discount) == (1.0, 1.0)
     assert isinstance(t.algorithm.discount, float)
 
 
-def test_whole_floats_may_stand_for_integers() -> None:
-    """Where a key takes an integer alone: keys that take any number, and arguments of a class, keep a float."""
+def test_whole_floats_are_accepted_for_integers() -> None:
+    """Keys that take any number, and arguments of a class, keep a float."""
     made = parse(
         CARTPOLE + "total_steps: 1e6\nevaluator: {count: 1.0, every_steps: 2e3}\n",
         [
@@ -468,12 +470,12 @@ def test_whole_floats_may_stand_for_integers() -> None:
             parse(CARTPOLE, [wrong])
 
 
-def test_values_do_not_change_afterwards() -> None:
+def test_a_topology_is_immutable() -> None:
     with pytest.raises(Exception, match="immutable"):
         parse(CARTPOLE).seed = 3  # type: ignore[misc]
 
 
-def test_load_reads_a_file_and_names_it(tmp_path: Path) -> None:
+def test_load_reads_a_file_and_its_errors_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(CARTPOLE, encoding="utf-8")
     assert load(path) == load(str(path)) == parse(CARTPOLE)
@@ -482,7 +484,7 @@ def test_load_reads_a_file_and_names_it(tmp_path: Path) -> None:
         load(path)
 
 
-def test_several_problems_are_counted_and_all_are_told() -> None:
+def test_several_problems_are_counted_and_all_are_reported() -> None:
     text = "env: {id: CartPole-v1}\nsimulators:\n  count: 0\nseed: -1\nmode: both\n"
     with pytest.raises(TopologyError, match=r"^topology:3: simulators.count = 0: .* \(and 2 more\)\n") as refused:
         parse(text)
@@ -492,7 +494,7 @@ def test_several_problems_are_counted_and_all_are_told() -> None:
     ]
 
 
-def test_all_overrides_with_unknown_keys_are_told() -> None:
+def test_all_overrides_with_unknown_keys_are_reported() -> None:
     with pytest.raises(TopologyError, match=r"^command line: 'sead=1': .* \(and 1 more\)\n") as refused:
         parse(CARTPOLE, ["sead=1", "total_steps=300", "simulators.cuont=2"])
     assert [note.partition(": section")[0] for note in refused.value.__notes__] == [
@@ -500,13 +502,13 @@ def test_all_overrides_with_unknown_keys_are_told() -> None:
     ]
 
 
-def test_of_many_problems_the_first_are_told() -> None:
+def test_only_the_first_of_many_problems_are_reported() -> None:
     with pytest.raises(TopologyError, match=r"\(and 39 more\)\n") as refused:
         parse(CARTPOLE + "".join(f"wrong_{number}: 1\n" for number in range(40)))
     assert len(refused.value.__notes__) == MAX_FAULTS - 1
 
 
-def test_every_field_has_a_unit_or_a_meaning() -> None:
+def test_every_key_has_a_description() -> None:
     for name, key in keys_of(TOPOLOGY).items():
         structs = structs_of(name).values() if name in CHOSEN else [key.section] if key.section else []
         for inner, inside in [pair for struct in structs for pair in keys_of(struct).items()] or [("", key)]:
@@ -521,7 +523,7 @@ def test_dump_shows_every_key_and_other_yaml_readers_agree() -> None:
     assert "total_steps: 500_000" in dump(t)
 
 
-def test_core_schema_of_yaml_1_2() -> None:
+def test_values_follow_the_core_schema_of_yaml_1_2() -> None:
     text = "[yes, No, on, OFF, y, 1:30, 0o17, 0x1F, 1_000, 1_0, .5, 1., -2e3, True, ~, null, '1', 2001-01-01, =, 12e03]"
     expected = ["yes", "No", "on", "OFF", "y", "1:30", 15, 31, 1000, "1_0", 0.5, 1.0, -2000.0, True, None, None]
     assert strict_yaml.read(text, "here").value == [*expected, "1", "2001-01-01", "=", 12000.0]
@@ -533,7 +535,7 @@ def test_lines_of_keys_and_items_are_kept() -> None:
     assert document.lines == {("a",): 1, ("a", "b"): 2, ("a", "c"): 3, ("a", "c", 0): 4, ("a", "c", 1): 5}
 
 
-def test_keys_that_nobody_reads_are_none() -> None:
+def test_a_topology_has_no_keys_of_choices_that_it_does_not_make() -> None:
     t = tree(parse("env: {id: ALE/Pong-v5}\nalgorithm: {name: dqn}"))
     assert "entropy_cost" not in t["algorithm"] and "betas" not in t["optimizer"] and "kwargs" not in t["env"]
     assert "replay" not in tree(parse(CARTPOLE)) and "\nreplay:" not in dump(parse(CARTPOLE))
@@ -544,6 +546,6 @@ def test_presets_are_those_of_the_atari_environments() -> None:
     assert set(key_at(("env", "preset")).kind.values) == set(atari.PRESETS)
 
 
-def test_the_door_to_topologies_does_not_import_torch_or_environments() -> None:
+def test_loading_topologies_imports_neither_torch_nor_gymnasium() -> None:
     program = "import sys, launch.topology.load; sys.exit(sorted({'torch', 'gymnasium'} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=30)

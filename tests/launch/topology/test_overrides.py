@@ -1,4 +1,4 @@
-"""Overrides that choose anew: keys of the file without a reader are left out and named, keys of overrides refused."""
+"""Overrides that change a choice: unread keys of the file are left out and named; unread overrides are refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ optimizer:
         (["optimizer.groups.actor.learning_rate=1.0e-5"], 2e-4, 1e-5),
     ],
 )
-def test_a_rate_that_is_overridden_alone_keeps_the_form_of_its_schedule(
+def test_a_rate_that_is_overridden_alone_keeps_the_shape_of_its_schedule(
     overrides: list[str], final: float, of_group: float | None
 ) -> None:
     topology = parse(SCHEDULED, overrides)
@@ -88,7 +88,7 @@ def test_a_rate_that_is_overridden_alone_keeps_the_form_of_its_schedule(
     assert not of_group or topology.optimizer.groups["actor"].learning_rate_final == pytest.approx(of_group)
 
 
-def test_a_final_rate_that_has_been_changed_is_named() -> None:
+def test_a_final_rate_that_changes_with_the_learning_rate_is_named() -> None:
     topology = parse(SCHEDULED, ["optimizer.learning_rate=5.0e-4"])
     assert topology.in_proportion == {"optimizer.learning_rate_final": pytest.approx(1e-4)}
     said = [str(choice) for choice in choose(topology, (), Cores(2))[1]]
@@ -96,7 +96,7 @@ def test_a_final_rate_that_has_been_changed_is_named() -> None:
     assert parse(SCHEDULED, ["seed=2"]).in_proportion == {}
 
 
-def test_a_resumed_run_with_another_rate_keeps_the_form_of_its_schedule() -> None:
+def test_a_resumed_run_with_another_rate_keeps_the_shape_of_its_schedule() -> None:
     constant = parse(DQN, ["optimizer.learning_rate=1.0e-4"])
     assert (constant.optimizer.schedule, constant.optimizer.rate_at_end) == ("constant", 1e-4)
     again = parse(dump(constant), ["optimizer.learning_rate=2.0e-4"])
@@ -105,7 +105,7 @@ def test_a_resumed_run_with_another_rate_keeps_the_form_of_its_schedule() -> Non
     assert (falling.optimizer.schedule, falling.optimizer.rate_at_end) == ("linear", pytest.approx(2e-3))
 
 
-def test_a_final_rate_makes_a_schedule_and_a_constant_rate_leaves_it_out() -> None:
+def test_a_final_rate_makes_the_schedule_linear_and_a_constant_schedule_leaves_it_out() -> None:
     assert parse(DQN, ["optimizer.learning_rate_final=1.0e-5"]).optimizer.schedule == "linear"
     constant = parse(SCHEDULED, ["optimizer.schedule=constant", "optimizer.groups={}"])
     assert constant.optimizer.rate_at_end == 1e-3
@@ -137,7 +137,7 @@ def test_a_key_that_both_choices_read_keeps_the_files_value_unless_the_section_i
         ),
     ],
 )
-def test_what_an_override_gives_or_the_file_has_wrong_itself_is_refused(
+def test_unread_keys_of_overrides_and_wrong_keys_of_the_file_are_refused(
     text: str, overrides: list[str], says: str
 ) -> None:
     with pytest.raises(TopologyError) as refused:
@@ -188,7 +188,7 @@ def test_an_override_in_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
 def test_a_topology_that_could_not_be_read_again_is_refused(
     file: dict[str, object], overrides: list[str], refused: str
 ) -> None:
-    """With its defaults and overrides it becomes the run's own file, which ``resume`` reads."""
+    """The topology with its defaults and overrides is written to the run folder, and ``resume`` reads it."""
     text = f"env: {{id: CartPole-v1, kwargs: {json.dumps(file, ensure_ascii=False)}}}"
     if refused:
         with pytest.raises(TopologyError, match=refused) as error:
@@ -199,8 +199,8 @@ def test_a_topology_that_could_not_be_read_again_is_refused(
         assert parse(dump(topology)) == topology
 
 
-def test_arguments_given_whole_keep_what_names_a_stored_environment() -> None:
-    """The file and its hash come from the run's topology; arguments of the class are replaced, as by any mapping."""
+def test_an_override_of_all_arguments_keeps_the_file_and_hash_of_a_pickled_environment() -> None:
+    """The file and its hash are kept unless they are given; other arguments are replaced."""
     file = "env: {id: 'actorlearn.envs.pickled:Corridor', kwargs: {file: /run/e.pickle, sha256: ab, length: 8}}"
     assert parse(file, ["env.kwargs={size: 5}"]).env.kwargs == {"file": "/run/e.pickle", "sha256": "ab", "size": 5}
     moved = {"file": "/new/e.pickle", "sha256": "ab"}

@@ -1,4 +1,4 @@
-"""An algorithm that nobody has shipped gets the rules of its kind: those of a replay, if it learns from one."""
+"""An algorithm of a plug-in follows the rules of its kind, such as those of a replay if it learns from one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REPLAYED, PLAYED = (f"algorithm.name={__name__}:{name}" for name in ("Replayed",
 
 
 class Replayed(DQN):
-    """A stranger's value learning; its settings are DQN's."""
+    """Value learning of a plug-in, with the settings of DQN."""
 
 
 class Played(A2C):
-    """A stranger's policy gradient, which says something of itself."""
+    """Policy gradient of a plug-in, which sets an attribute of its base class."""
 
     by_ratio = True
 
@@ -37,31 +37,31 @@ class Played(A2C):
         ),
     ],
 )
-def test_a_strangers_algorithm_with_a_replay_is_held_to_the_rules_of_replays(keys: list[str], says: str) -> None:
+def test_an_algorithm_of_a_plugin_with_a_replay_follows_the_rules_of_replays(keys: list[str], says: str) -> None:
     with pytest.raises(TopologyError, match=says):
         parse(CARTPOLE, [REPLAYED, *keys])
     assert parse(CARTPOLE, [REPLAYED]).replay
 
 
-def test_noise_is_for_who_learns_from_a_replay_whoever_that_is() -> None:
+def test_noisy_layers_are_for_all_algorithms_with_a_replay_and_for_no_others() -> None:
     assert parse(CARTPOLE, [REPLAYED, "model.noisy=0.5"]).model.noisy == 0.5
     with pytest.raises(TopologyError, match="noisy layers are for"):
         parse(CARTPOLE, [PLAYED, "model.noisy=0.5"])
 
 
-def test_what_a_class_says_of_itself_decides_what_auto_means() -> None:
+def test_an_attribute_of_a_plugins_algorithm_decides_what_auto_chooses() -> None:
     topology = parse(CARTPOLE, [PLAYED, "trainer.precision=bf16"])
     chosen, _ = choose(topology, (), Cores(2))
-    assert chosen.inference.precision == "bf16", "the trainer's: it compares the probabilities of both"
+    assert chosen.inference.precision == "bf16", "as the trainer, which compares the probabilities of both"
     assert choose(parse(CARTPOLE, ["trainer.precision=bf16"]), (), Cores(2))[0].inference.precision == "fp32"
 
 
-def test_a_name_that_leads_nowhere_is_refused_in_one_line() -> None:
+def test_an_algorithm_that_cannot_be_imported_is_refused_in_one_line() -> None:
     with pytest.raises(TopologyError, match="nowhere") as refused:
         parse(CARTPOLE, ["algorithm.name=nowhere.at_all:Name"])
     assert "\n" not in str(refused.value)
 
 
-def test_its_settings_are_those_of_what_it_is_derived_from() -> None:
+def test_an_algorithm_of_a_plugin_inherits_the_settings_of_its_base_class() -> None:
     topology = parse(CARTPOLE, [REPLAYED, "algorithm.huber_delta=0.5"])
     assert msgspec.to_builtins(topology.algorithm)["huber_delta"] == 0.5

@@ -1,4 +1,4 @@
-"""Defaults that follow an environment's actions: it is asked where a key depends on them, and only there."""
+"""Defaults that depend on an environment's spaces; the environment is made only if a key depends on them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def has_the_numbers_of(topology: Topology, sections: Mapping[str, Mapping[str, A
     )
 
 
-def test_an_environment_with_a_box_of_actions_has_the_numbers_of_continuous_control(file: Path) -> None:
+def test_an_environment_with_a_box_of_actions_has_the_defaults_of_continuous_control(file: Path) -> None:
     assert has_the_numbers_of(load.load(file), CONTINUOUS)
 
 
-def test_one_with_choices_has_those_of_a_vector(file: Path) -> None:
+def test_an_environment_with_discrete_actions_has_other_defaults(file: Path) -> None:
     made = load.load(file, ["env.id=CartPole-v1"])
     assert made == load.parse(PENDULUM, ["env.id=CartPole-v1"])
     assert not has_the_numbers_of(made, CONTINUOUS)
 
 
-def test_what_is_written_counts_and_only_what_is_left_out_is_filled_in(file: Path) -> None:
+def test_keys_that_are_set_are_kept_and_only_missing_keys_get_defaults(file: Path) -> None:
     made = load.load(file, ["algorithm.reward_clip=null", "model.normalize_observation=false"])
     assert made.algorithm.reward_clip is None
     assert not made.model.normalize_observation
@@ -53,20 +53,20 @@ def test_a_text_is_parsed_without_making_its_environment(monkeypatch: pytest.Mon
     assert not has_the_numbers_of(load.parse(PENDULUM), CONTINUOUS)
 
 
-def test_a_whole_topology_asks_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_a_complete_topology_is_not_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = load.load(file)
     file.write_text(load.dump(whole))
     monkeypatch.setattr(spaces, "ask", refuse_to_be_asked)
     assert load.load(file) == whole
 
 
-def test_games_of_ale_ask_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_games_of_ale_are_not_made(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spaces, "ask", refuse_to_be_asked)
     load.load(file, ["env.id=ALE/Pong-v5"])
 
 
 @pytest.mark.parametrize("env_id", ["NoSuchTask-v1", "no_such_package:Class"])
-def test_one_that_cannot_be_made_is_of_the_kind_that_its_id_says(env_id: str, file: Path) -> None:
+def test_an_environment_that_cannot_be_made_has_the_defaults_that_its_id_implies(env_id: str, file: Path) -> None:
     assert load.load(file, [f"env.id={env_id}"]) == load.parse(PENDULUM, [f"env.id={env_id}"])
 
 
@@ -82,7 +82,7 @@ def test_an_image_in_a_dict_gets_a_network_with_convolutions(algorithm: str, fil
     assert load.load(file) == made
 
 
-def test_another_network_that_is_named_stays(file: Path) -> None:
+def test_a_network_that_is_set_is_kept(file: Path) -> None:
     assert load.load(file, [PARTS, "model.name=mlp"]).model.name == "mlp"
 
 
@@ -92,7 +92,7 @@ def test_a_wrong_key_of_the_environment_is_reported_as_written(file: Path) -> No
 
 
 def refuse_to_be_asked(env: Mapping[str, Any]) -> Spaces:
-    raise AssertionError(f"asked of {env}")
+    raise AssertionError(f"the environment was made: {env}")
 
 
 @pytest.mark.parametrize(("keys", "normalized"), [([], True), (["model.name=nature"], False)])
