@@ -234,9 +234,9 @@ class PublishedWeights:
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """Return the largest version number of all learners, and a copy of each learner's weights by trainer name.
+        """Return the largest version number of the weights that are read, 0 without any, and copies by trainer name.
 
-        If learners have no weights of their own, only the newest weights are copied.
+        The newest weights of each learner are read. If learners have no weights of their own, only the newest of all.
         """
         versions, weights, read = [0], {}, [*self._opened.items()]
         if not self._own_weights:

@@ -35,6 +35,7 @@ from launch.plan.roles import plan_of
 from launch.reports.format import as_bytes
 from launch.topology.load import Topology, TopologyError, by_key, in_all, load, sizes, tree
 from launch.topology.modes import mode, section_of
+from launch.topology.validate import join_words
 
 
 def check(topology: str, overrides: list[str], json: bool, everything: bool = False) -> int:
@@ -122,8 +123,12 @@ def learning_rate(topology: Topology) -> str:
 
 
 def as_json(made: Plan) -> dict[str, Any]:
-    """Return the plan as plain values."""
+    """Return the plan as plain values; ``nodes`` is None if the learners do not fit on nodes like this machine."""
     topology = made.topology
+    try:
+        nodes = placement(made) if topology.nodes.several else {}
+    except TopologyError:  # real nodes may be larger
+        nodes = None
     return {
         "name": topology.name,
         "cores": made.cores.allowed,
@@ -145,7 +150,7 @@ def as_json(made: Plan) -> dict[str, Any]:
         "agents": made.description.agents,
         "weights": made.description.weights,
         "optimizer": optimizer(made),
-        "nodes": placement(made) if topology.nodes.several else {},
+        "nodes": nodes,
         "mixing": measure_mixing(made.graph, topology.learners.count)._asdict() if made.graph else None,
         "choices": [asdict(choice) for choice in made.choices],
         "in_all": sizes(topology),
@@ -202,23 +207,27 @@ def _network(topology: Topology) -> str:
 def placement(made: Plan) -> dict[str, list[int]]:
     """Return the learners of each node, under the assumption that all nodes are like this machine.
 
-    Raises TopologyError if the learners do not fit on such nodes.
+    If this machine has no GPU, nodes are assumed to have enough of them. Raises TopologyError if the learners do not
+    fit on such nodes.
     """
     topology, names = made.topology, [f"node-{number}" for number in range(made.topology.nodes.count)]
-    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=len(visible_gpus()))
     need = need_of(topology, made.description)
+    gpus = len(visible_gpus()) or need.gpus * topology.learners.count  # a login node has none
+    here = NodeResources(cores=made.cores.usable, shm_bytes=free_bytes(), gpus=gpus)
     placed = place_learners(range(topology.learners.count), dict.fromkeys(names, here), need, {})
     return {name: [learner for learner, node in placed.items() if node == name] for name in names}
 
 
 def _nodes(made: Plan) -> str:
     need = need_of(made.topology, made.description)
-    each = f"a learner takes {need.cores:g} cores and {as_bytes(need.shm_bytes)} of shared memory"
+    takes = [f"{need.cores:g} cores", f"{as_bytes(need.shm_bytes)} of shared memory"]
+    takes += [f"{need.gpus} GPU"] if need.gpus else []
+    here = "machines like this one" + (" with enough GPUs" if need.gpus and not visible_gpus() else "")
     try:
         nodes = [f"{name}: {', '.join(map(str, found)) or 'none'}" for name, found in placement(made).items()]
     except TopologyError as error:
         return f"[yellow]warning[/] nodes like this machine are too small: {escape(str(error))}"
-    return f"[bold]nodes[/] {each}; learners on machines like this one: {'; '.join(nodes)}"
+    return f"[bold]nodes[/] a learner takes {join_words(takes)}; learners on {here}: {'; '.join(nodes)}"
 
 
 def _mixing(found: Mixing) -> str:

@@ -89,7 +89,7 @@ def _begin(asked: Sweep, state: State) -> Sweep:
         raise RunError(f"{asked.path}: {why} since the sweep was started; {way_out}")
     if begun.topology != asked.text:
         raise RunError(f"{asked.path.parent / asked.keys.topology}: has changed since the sweep was started; {way_out}")
-    return replace(asked, pins=begun.pins)
+    return replace(asked, pins=begun.pins)  # `sweep` has read them without the lock, perhaps before the start
 
 
 def _check(sweep: Sweep, slots: Slots, place: Path, json: bool) -> int:

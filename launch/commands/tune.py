@@ -22,7 +22,8 @@ from launch.bench.report import machine_line
 from launch.bench.running import learning_soon, rate_of
 from launch.errors import FailedError, RunError
 from launch.machine.cores import begun_cores
-from launch.plan.probe import describe
+from launch.plan.planning import plan
+from launch.plan.probe import Description, describe
 from launch.topology.load import Topology, TopologyError, load
 from launch.topology.overrides import expand
 
@@ -55,8 +56,9 @@ def tune(path: str, overrides: Sequence[str], output: Path) -> int:
     """
     given = [override.text for override in expand(overrides)]
     topology = load(path, given)
-    describe(topology)
-    ways = [keys for keys in candidates(topology, begun_cores()) if _accepted(path, (*given, *keys))]
+    description = describe(topology)
+    plan(topology, description)
+    ways = [keys for keys in candidates(topology, begun_cores()) if _accepted(path, (*given, *keys), description)]
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         there = output.exists()
@@ -116,10 +118,14 @@ def other_emulator(path: str, given: Sequence[str]) -> Keys:
     return keys if _accepted(path, (*given, *keys)) else ()  # EnvPool refuses some keys, such as preset ba3c
 
 
-def _accepted(path: str, overrides: Keys) -> bool:
-    """Whether the topology with these overrides is valid: a given key may forbid the value that a candidate has."""
+def _accepted(path: str, overrides: Keys, description: Description | None = None) -> bool:
+    """Whether the topology can run with these overrides: a given key may forbid the value that a candidate has.
+
+    ``description``: of its environment and network; None: they are built once.
+    """
     try:
-        load(path, overrides)
+        topology = load(path, overrides)
+        plan(topology, description or describe(topology))
     except TopologyError:
         return False
     return True

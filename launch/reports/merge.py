@@ -82,12 +82,11 @@ class LearnerRows:
     def add(self, name: str, row: Mapping[str, Any], now_s: float, incarnation: int = 0) -> dict[str, Any] | None:
         """Add the row of a learner; return the merged row if it is the first learner that still reports, else None.
 
-        ``incarnation``: of the trainer. The time until a restarted trainer reports is not an interval between its rows.
+        ``incarnation``: of the trainer; the time until a restarted trainer reports is no interval.
         """
-        if self._incarnations.get(name) != incarnation:
-            self._longest_s[name], self._incarnations[name] = 0.0, incarnation
-        elif name in self._rows:
-            self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s[name])
+        if self._incarnations.get(name) == incarnation and name in self._rows:
+            self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s.get(name, 0.0))
+        self._incarnations[name] = incarnation
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
         self._unmerged = name != min(fresh)
@@ -107,7 +106,6 @@ class LearnerRows:
         """Remove a learner that has left the run; its counters are kept."""
         if name in self._rows:
             self._left.append(self._rows.pop(name)[1])
-            del self._incarnations[name]
 
     def _fresh(self, now_s: float) -> set[str]:
         return {

@@ -47,7 +47,7 @@ def batch_of(*environments: Sequence[str], seed: int = 0, actions: int | tuple[i
 
 
 def random_outputs(batch: Batch, seed: int = 0, more_rows: int = 1) -> dict[str, Tensor]:
-    """Draw float64 network outputs that want a gradient, of so many rows more than there are transitions."""
+    """Draw float64 network outputs that require a gradient, with this many rows more than transitions."""
     generator = torch.Generator().manual_seed(seed)
     rows, count = batch.valid.shape[0] + more_rows, batch.valid.shape[1]
     sizes = heads(3 if batch.action.ndim == 2 else tuple(batch.action.shape[2:]))

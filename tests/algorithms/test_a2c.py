@@ -53,7 +53,7 @@ def test_a_block_of_short_returns_equals_short_blocks():
     assert whole["return_mean"].item() != pytest.approx(metrics["return_mean"].item())
 
 
-def test_loss_by_hand():
+def test_the_loss_of_one_transition_equals_that_computed_by_hand():
     """One transition, two equal logits: R = 1 + .5 * 2, advantage 2 - 1, loss 5 * (ln 2 * 1 + .25 * 1 - .02 * ln 2)."""
     batch = replace(batch_of([GO]), reward=torch.ones(1, 1), action=torch.zeros(1, 1, dtype=torch.int64))
     outputs = {"logits": torch.zeros(2, 1, 2), "value": torch.tensor([1.0, 2.0]).reshape(2, 1, 1)}

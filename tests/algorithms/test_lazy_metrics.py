@@ -7,7 +7,7 @@ import torch
 from actorlearn.algorithms.lazy_metrics import LazyMetrics
 
 
-def test_metrics_are_computed_when_one_is_read_and_once() -> None:
+def test_metrics_are_computed_once_when_the_first_is_read() -> None:
     calls = []
 
     def compute() -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""Properties that A2C, PPO, IMPALA and VACO share: the slow reference's loss and gradient, deafness to resets."""
+"""Properties that A2C, PPO, IMPALA and VACO share: loss and gradient of a slow reference, no effect of resets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def before(algorithm: ActorCritic, batch: Batch) -> dict[str, Tensor]:
 
 
 def prepared(algorithm: ActorCritic, batch: Batch) -> tuple[Batch, dict[str, Tensor], dict[str, Tensor]]:
-    """Inputs of the loss for a batch: it as prepared, outputs for its rows, and those that it was prepared with."""
+    """The inputs of a loss: the prepared batch, outputs for its rows, and the outputs that it was prepared with."""
     made = algorithm.prepare(batch, seen := before(algorithm, batch))
     more_rows = made.observation.shape[0] - made.valid.shape[0]
     return made, random_outputs(made, more_rows=more_rows, seed=1), seen
@@ -73,7 +73,7 @@ def test_loss_and_gradient_equal_the_slow_reference(kind, batch, settings):
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 @given(batch=batches(actions=(6,)), settings=settings_of_all_kinds)
-def test_several_choices_at_once_are_one_choice_of_all_their_combinations(kind, batch, settings):
+def test_several_choices_at_once_equal_one_choice_of_all_their_combinations(kind, batch, settings):
     joint, several = kind(settings), kind(settings)
     assert several.heads(MultiDiscrete((3, 2))) == {"logits": 5, "value": 1}
     pairs = replace(batch, action=torch.stack([batch.action // 2, batch.action % 2], -1))
@@ -107,7 +107,7 @@ def test_ignored_transitions_and_the_bootstrap_row_have_exactly_no_gradient(kind
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 @given(batch=batches(), settings=settings_of_all_kinds)
-def test_what_an_ignored_transition_holds_changes_nothing(kind, batch, settings):
+def test_the_content_of_an_ignored_transition_changes_nothing(kind, batch, settings):
     algorithm = kind(settings)
     action = batch.action.clone()
     action[~batch.valid] = -1 if batch.action.ndim == 2 else math.nan
@@ -141,7 +141,7 @@ def test_outputs_of_other_rows_than_the_batchs_are_refused(kind):
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 @pytest.mark.parametrize("actions", [3, (2,)])
-def test_acting_writes_what_the_columns_say(kind, actions):
+def test_acting_returns_an_action_and_the_declared_columns(kind, actions):
     algorithm, generator = kind(kind.Settings()), torch.Generator().manual_seed(0)
     outputs = {name: torch.randn(5, size) for name, size in algorithm.heads(actions).items()}
     for greedy in (False, True):
@@ -164,8 +164,8 @@ def test_descending_the_loss_solves_a_bandit(kind):
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_descending_the_loss_finds_a_number(kind):
-    """The nearer to 1 and -0.5 the more; the deviation shrinks as it is found."""
+def test_descending_the_loss_finds_the_best_box_action(kind):
+    """The reward is largest at the action (1, -0.5); the deviation shrinks as the mean comes near."""
     mean, log_std = torch.zeros(2, requires_grad=True), torch.zeros(2, requires_grad=True)
     outputs = {"mean": mean, "log_std": log_std, "value": torch.zeros(1, requires_grad=True)}
     best = torch.tensor([1.0, -0.5])

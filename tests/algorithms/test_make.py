@@ -30,7 +30,7 @@ class Own(A2C):
         ("vaco", VACO, ["log_prob"]),
     ],
 )
-def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, columns):
+def test_each_name_makes_its_algorithm_with_its_heads_and_columns(name, kind, columns):
     algorithm = make(named.algorithm(name))
     assert isinstance(algorithm, kind)
     assert algorithm.heads(6) == {"logits": 6, "value": 1}
@@ -45,7 +45,7 @@ def test_names_make_algorithms_that_ask_for_heads_and_columns(name, kind, column
 
 
 @pytest.mark.parametrize("name", ALGORITHMS.names())
-def test_what_the_specs_say_is_true_of_what_is_made(name):
+def test_the_specs_are_true_of_the_algorithms_that_are_made(name):
     spec, algorithm = ALGORITHMS.spec(name), make(named.algorithm(name))
     assert spec.load().Settings is spec.settings
     assert spec.replayed == issubclass(spec.settings, OffPolicySettings)
@@ -64,7 +64,7 @@ def test_an_algorithm_of_ones_own_is_constructed_with_the_settings():
 
 
 @pytest.mark.parametrize("name", ["a3c", "json", "no.such.module:X", "json:NoSuchName", ""])
-def test_names_that_lead_nowhere_are_refused(name):
+def test_unknown_names_of_algorithms_are_refused(name):
     with pytest.raises(ValueError, match=rf"^algorithm\.name: '{name}'"):
         named.algorithm(name)
 
@@ -104,7 +104,7 @@ def test_names_that_lead_nowhere_are_refused(name):
         ("pqn", "epsilon_steps", 0),
     ],
 )
-def test_numbers_without_meaning_are_refused_by_name(name, key, number):
+def test_impossible_values_of_keys_are_refused_by_name(name, key, number):
     with pytest.raises(msgspec.ValidationError, match=key):
         named.algorithm(name, **{key: number})
 

@@ -18,7 +18,7 @@ from actorlearn.observation_parts import MASK
 from actorlearn.testing.algorithm import AlgorithmContract
 
 VALID = [1, 2, 5]
-"""The valid ones of SIZE actions, in every row of the tests that compare with an algorithm that has no others."""
+"""The valid actions among SIZE, in tests that compare with an algorithm that has no other actions."""
 SIZE = 7
 OF_ACTIONS = ("logits", "q", "advantage")
 POLICIES: list[dict[str, Any]] = [
@@ -40,7 +40,7 @@ VALUES: list[dict[str, Any]] = [
 
 
 def contract(section: Mapping[str, Any], count: int) -> AlgorithmContract:
-    """Return the helpers of the contract's tests for an algorithm with so many actions."""
+    """Return the helpers of the contract's tests for an algorithm with this many actions."""
     own = {"horizon": 6} if section["name"] in ("ppo", "vaco", "impala", "a2c", "pqn") else {}
     made = type("Case", (AlgorithmContract,), {"section": {**own, **section}, "actions": count})
     made.setup_class()
@@ -78,7 +78,7 @@ def learned(
 
 @pytest.mark.parametrize("section", [*POLICIES, *VALUES], ids=str)
 @pytest.mark.parametrize("more", [-3.0, 50.0])
-def test_learning_equals_that_with_the_valid_actions_alone(section: dict[str, Any], more: float) -> None:
+def test_learning_with_a_mask_equals_that_with_the_valid_actions_alone(section: dict[str, Any], more: float) -> None:
     few, many = contract(section, len(VALID)), contract(section, SIZE)
     batch, count = few.batch(), few.batch().action.shape[1]
     algorithm = few.algorithm()
@@ -147,7 +147,7 @@ def test_a_row_without_a_valid_action_gives_no_nan() -> None:
     assert torch.isfinite(total.detach()) and logits.grad is not None and torch.isfinite(logits.grad).all()
 
 
-def test_parts_of_an_action_are_masked_each() -> None:
+def test_each_part_of_an_action_is_masked_by_itself() -> None:
     case = contract({"name": "ppo"}, SIZE)
     case.__class__.actions = MultiDiscrete((3, 4))
     mask = torch.tensor([[0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]]).expand(2000, SIZE)

@@ -42,7 +42,7 @@ def either(request: pytest.FixtureRequest) -> ActionDistribution:
     return POLICIES[request.param]
 
 
-def test_outputs_say_which_policy_they_make() -> None:
+def test_the_names_of_outputs_decide_the_distribution() -> None:
     assert heads(4) == {"logits": 4} and heads((3,)) == {"mean": 3, "log_std": 3}
     assert heads(MultiDiscrete((3, 2))) == {"logits": 5}
     assert isinstance(policy({"logits": drawn(2, 5), "value": drawn(2, 1)}, (3, 2)), MultiCategorical)
@@ -50,7 +50,7 @@ def test_outputs_say_which_policy_they_make() -> None:
     assert isinstance(policy({"mean": drawn(2, 3), "log_std": drawn(2, 3), "value": drawn(2, 1)}), Gaussian)
 
 
-def test_softmax_is_torchs_categorical() -> None:
+def test_a_categorical_equals_that_of_torch() -> None:
     ours = POLICIES["logits"]
     theirs = torch.distributions.Categorical(logits=ours.logits)
     action = torch.randint(4, ROWS, generator=generator())
@@ -58,7 +58,7 @@ def test_softmax_is_torchs_categorical() -> None:
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
 
 
-def test_several_choices_are_torchs_categoricals_side_by_side() -> None:
+def test_several_choices_equal_independent_categoricals_of_torch() -> None:
     logits, sizes = drawn(*ROWS, 6), (3, 1, 2)
     ours = MultiCategorical(logits, sizes)
     theirs = [torch.distributions.Categorical(logits=part) for part in logits.split(sizes, -1)]
@@ -77,7 +77,7 @@ def test_parts_of_an_action_are_drawn_independently() -> None:
     assert abs(torch.corrcoef(chosen.T.float())[0, 1].item()) < 0.015
 
 
-def test_gaussian_is_torchs_independent_normal() -> None:
+def test_a_gaussian_equals_the_independent_normal_of_torch() -> None:
     ours = POLICIES["box"]
     theirs = torch.distributions.Independent(torch.distributions.Normal(ours.mean, ours.log_std.exp()), 1)
     action = drawn(*ROWS, 3, seed=3)
@@ -85,7 +85,7 @@ def test_gaussian_is_torchs_independent_normal() -> None:
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
 
 
-def test_certain_policies_are_finite() -> None:
+def test_a_certain_policy_has_entropy_0_and_log_probability_0() -> None:
     sure = Categorical(torch.tensor([[1000.0, 0.0, -1000.0]]))
     assert sure.entropy().item() == 0.0
     assert sure.log_prob(torch.tensor([0])).item() == 0.0
@@ -100,7 +100,7 @@ def test_sampled_actions_have_the_softmax_distribution() -> None:
     torch.testing.assert_close(frequencies, logits.softmax(-1), rtol=0.0, atol=0.005)  # 4.5 standard deviations
 
 
-def test_sampled_numbers_have_mean_and_deviation() -> None:
+def test_sampled_box_actions_have_the_mean_and_deviation_of_the_gaussian() -> None:
     mean, std = torch.tensor([2.0, -1.0]), torch.tensor([0.5, 3.0])
     chosen = Gaussian(mean.expand(100_000, 2), std.log().expand(100_000, 2)).sample(generator())
     assert chosen.dtype == torch.float32 and chosen.shape == (100_000, 2)
@@ -121,7 +121,7 @@ def test_no_action_is_likelier_than_the_greedy_one(either: ActionDistribution) -
     assert all((greedy >= either.log_prob(either.sample(generator(seed)))).all() for seed in range(20))
 
 
-def test_greedy_takes_the_lowest_of_equals() -> None:
+def test_greedy_takes_the_first_of_equally_likely_actions() -> None:
     assert Categorical(torch.tensor([[0.0, 3.0, 3.0], [5.0, 3.0, 1.0]])).greedy().tolist() == [1, 0]
 
 

@@ -1,4 +1,4 @@
-"""PPO's own parts: the advantages it prepares, its clips and their way along a run."""
+"""PPO: the advantages that it prepares, its clips and their schedules, and the proximal policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EPISODES = ([GO, TRUNCATED, RESET, GO], [GO, GO, TERMINATED, RESET])
 
 
 def one(log_prob: float, advantage: float) -> tuple[Batch, dict[str, Tensor]]:
-    """A prepared batch of one transition, its action chosen with this log-probability and now with 1/2."""
+    """A prepared batch of one transition, whose action had this log-probability when chosen and now has 1/2."""
     columns = {
         "log_prob": torch.full((1, 1), log_prob),
         "value": torch.zeros(1, 1),
@@ -32,7 +32,7 @@ def one(log_prob: float, advantage: float) -> tuple[Batch, dict[str, Tensor]]:
     return batch, outputs
 
 
-def test_preparing_works_out_advantages_from_the_recorded_values_and_that_of_the_last_row() -> None:
+def test_preparing_computes_advantages_from_the_recorded_values_and_that_of_the_last_row() -> None:
     batch = batch_of(*EPISODES)
     last = torch.tensor([[[5.0], [7.0]]])
     made = PPO(SETTINGS).prepare(batch, {"value": last})
@@ -43,7 +43,7 @@ def test_preparing_works_out_advantages_from_the_recorded_values_and_that_of_the
         assert made.columns["return"][0, t * 2 + b].item() == pytest.approx(expected + value[t, b].item(), abs=1e-5)
 
 
-def test_preparing_lets_transitions_part_and_leaves_sequences_of_recurrent_networks_whole() -> None:
+def test_preparing_separates_transitions_and_leaves_sequences_of_recurrent_networks_whole() -> None:
     batch = batch_of(*EPISODES)
     batch = replace(batch, observation=torch.arange(10.0).view(5, 2, 1))
     last = {"value": torch.zeros(1, 2, 1)}
@@ -64,7 +64,7 @@ def test_preparing_lets_transitions_part_and_leaves_sequences_of_recurrent_netwo
     ("ratio", "advantage", "counts"),
     [(1.1, 2.0, 1.1), (1.5, 2.0, 1.2), (1.5, -2.0, 1.5), (0.5, 2.0, 0.5), (0.5, -2.0, 0.8)],
 )
-def test_the_ratio_is_cut_where_more_would_be_gained(ratio: float, advantage: float, counts: float) -> None:
+def test_the_ratio_is_clipped_where_it_would_gain_more(ratio: float, advantage: float, counts: float) -> None:
     batch, outputs = one(math.log(0.5 / ratio), advantage)
     _, metrics = PPO(SETTINGS).loss(outputs, batch, 0.0)
     assert metrics["policy_loss"].item() == pytest.approx(-counts * advantage)
@@ -87,7 +87,7 @@ def test_a_ratio_that_overflows_leaves_a_finite_loss_and_gradient(advantage: flo
     assert gradients[1].item() == -2.0  # the value, 0, is still learned
 
 
-def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
+def test_the_ratio_clip_goes_linearly_from_its_first_to_its_final_value() -> None:
     batch, outputs = one(math.log(0.5 / 1.15), 2.0)
     for first, final, expected in ((0.2, 0.0, [1.15, 1.15, 1.1, 1.0]), (0.1, 0.1, [1.1] * 4)):
         algorithm = PPO(PPO.Settings(ratio_clip=first, ratio_clip_final=final))
@@ -95,14 +95,14 @@ def test_the_clip_goes_straight_from_the_first_to_the_final() -> None:
         assert [-metrics["policy_loss"].item() / 2 for metrics in told] == pytest.approx(expected)
 
 
-def test_clip_and_entropy_bonus_may_follow_a_cosine() -> None:
+def test_schedules_may_follow_a_cosine() -> None:
     algorithm = PPO(PPO.Settings(ratio_clip=0.2, ratio_clip_final=0.0, schedule="cosine"))
     found = [algorithm.scheduled(0.2, 0.0, progress) for progress in (0.0, 0.25, 0.5, 1.0)]
     assert found == pytest.approx([0.2, 0.1 + 0.1 * math.sqrt(0.5), 0.1, 0.0], abs=1e-9)
     assert algorithm.scheduled(0.2, None, 0.5) == 0.2
 
 
-def test_the_entropy_bonus_goes_straight_from_the_first_to_the_final() -> None:
+def test_the_entropy_cost_goes_linearly_from_its_first_to_its_final_value() -> None:
     annealed = PPO(msgspec.structs.replace(SETTINGS, entropy_cost=0.4, entropy_cost_final=0.0))
     batch, outputs = one(math.log(0.5), 0.0)
     losses = [annealed.loss(outputs, batch, progress)[0].item() for progress in (0.0, 0.5, 1.0)]
@@ -114,7 +114,7 @@ def test_the_entropy_bonus_goes_straight_from_the_first_to_the_final() -> None:
     ("value", "target", "expected"),
     [(0.2, 1.0, 0.64), (0.8, 1.0, 0.49), (-0.8, 1.0, 3.24), (0.8, -1.0, 3.24)],
 )
-def test_a_value_that_moved_far_counts_as_if_it_had_not_unless_that_is_better(
+def test_the_value_loss_is_the_larger_of_those_of_the_value_and_the_clipped_value(
     value: float, target: float, expected: float
 ) -> None:
     """The value when acting was 0, and it may move by 0.3."""
@@ -128,7 +128,7 @@ def test_a_value_that_moved_far_counts_as_if_it_had_not_unless_that_is_better(
     assert free == pytest.approx((target - value) ** 2)
 
 
-def test_normalized_advantages_are_over_the_valid_ones() -> None:
+def test_advantages_are_normalized_over_the_valid_transitions() -> None:
     valid = torch.tensor([[True, True, True, False]])
     found = normalize(valid, torch.tensor([[1.0, 2.0, 6.0, 1000.0]]))[0, :3]
     assert found.mean().item() == pytest.approx(0.0, abs=1e-6)
@@ -136,7 +136,7 @@ def test_normalized_advantages_are_over_the_valid_ones() -> None:
     assert not normalize(valid, torch.full((1, 4), 3.0))[0, :3].any()
 
 
-def test_before_the_first_step_of_an_epoch_the_gradient_is_that_of_the_policy_gradient() -> None:
+def test_before_the_first_step_the_gradient_is_that_of_advantage_actor_critic() -> None:
     """With the ratio 1 everywhere, d ratio = d log pi: PPO begins as advantage actor-critic."""
     generator = torch.Generator().manual_seed(3)
     batch = batch_of(*EPISODES)
@@ -161,7 +161,7 @@ def test_a_recorded_probability_of_zero_makes_the_loss_nan_so_that_the_step_is_s
 
 
 def stale(lag: int, acted: float, before: float, advantage: float = 2.0) -> tuple[Batch, dict[str, Tensor]]:
-    """One transition, chosen with probability ``acted`` so many updates ago, ``before`` before the pass; now 1/2."""
+    """One transition: its action had probability ``acted`` ``lag`` updates ago, ``before`` before the pass; now 1/2."""
     batch, outputs = one(math.log(acted), advantage)
     columns = {**batch.columns, "log_prob_before": torch.full((1, 1), math.log(before))}
     return replace(batch, policy_lag=torch.full((1, 1), lag), columns=columns), outputs
@@ -174,7 +174,7 @@ def policy_gradient(settings: PPO.Settings, batch: Batch, outputs: dict[str, Ten
 
 
 @pytest.mark.parametrize("way", [{"proximal": "recomputed"}, {"proximal": "interpolated"}])
-def test_experience_of_the_weights_that_learn_is_learned_from_as_by_ppo_bit_for_bit(way: dict[str, str]) -> None:
+def test_decoupled_ppo_learns_from_on_policy_experience_as_ppo_does_bit_for_bit(way: dict[str, str]) -> None:
     batch = batch_of(*EPISODES)
     batch = replace(batch, policy_lag=torch.zeros_like(batch.policy_lag))
     logits = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(3))
@@ -195,7 +195,7 @@ def test_experience_of_the_weights_that_learn_is_learned_from_as_by_ppo_bit_for_
         assert torch.equal(plain, decoupled)
 
 
-def test_only_the_way_from_the_proximal_policy_is_clipped_and_the_way_to_it_is_a_weight() -> None:
+def test_only_the_ratio_to_the_proximal_policy_is_clipped_and_the_rest_is_a_weight() -> None:
     """An action five times as likely as when it was chosen: PPO learns nothing of it, decoupled PPO does."""
     batch, outputs = stale(4, acted=0.1, before=0.45)
     loss, gradient = policy_gradient(SETTINGS, batch, outputs)
@@ -210,7 +210,7 @@ def test_only_the_way_from_the_proximal_policy_is_clipped_and_the_way_to_it_is_a
     assert policy_gradient(cut, *stale(4, acted=0.1, before=0.45))[0] == pytest.approx(-2.0 * 0.5 / 0.45 * 2.0)
 
 
-def test_the_interpolated_policy_lies_by_the_lag_between_the_acting_and_the_new_one() -> None:
+def test_the_interpolated_policy_lies_between_the_acting_and_the_new_one_by_the_lag() -> None:
     """The clipped ratio is the (lag + 1)th root of the whole one, and the gradient that of the whole ratio."""
     settings = msgspec.structs.replace(SETTINGS, proximal="interpolated")
     whole = 1.3
@@ -223,7 +223,7 @@ def test_the_interpolated_policy_lies_by_the_lag_between_the_acting_and_the_new_
             torch.testing.assert_close(gradient, torch.tensor([[[-whole / 2 * 2, whole / 2 * 2]]]))
 
 
-def test_whole_batches_are_passed_over_before_the_epochs_only_where_that_is_needed() -> None:
+def test_whole_batches_go_through_the_network_before_the_epochs_only_where_needed() -> None:
     rows = {
         (proximal, advantages): PPO(PPO.Settings(horizon=7, proximal=proximal, advantages=advantages)).prepared_rows
         for proximal in ("behaviour", "recomputed", "interpolated")

@@ -1,4 +1,4 @@
-"""PQN: returns by the mix of n-step returns they stand for, its loss and gradient, acting, exploration and learning."""
+"""PQN: targets, loss and gradient against slow references and by hand, recorded values, and learning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ settings_of_all_kinds = st.builds(
 
 
 def outputs_of(algorithm: PQN, *rows: int, seed: int) -> dict[str, Tensor]:
-    """Random outputs [*rows, size] in float64 that want a gradient."""
+    """Random outputs [*rows, size] in float64 that require a gradient."""
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(*rows, size, generator=generator, dtype=torch.float64).requires_grad_()
@@ -64,7 +64,7 @@ def test_loss_and_gradient_equal_the_slow_reference(batch: Batch, settings: PQN.
 
 
 @given(batch=batches(actions=(3,)), settings=settings_of_all_kinds)
-def test_what_an_ignored_transition_holds_changes_nothing(batch: Batch, settings: PQN.Settings) -> None:
+def test_the_content_of_an_ignored_transition_changes_nothing(batch: Batch, settings: PQN.Settings) -> None:
     algorithm = PQN(settings)
     garbage = replace(
         batch,
@@ -98,7 +98,7 @@ def test_what_an_ignored_transition_holds_changes_nothing(batch: Batch, settings
         ([GO, LIFE, GO], {"life_loss_terminal": True}, [1 + 0.5 * (0.25 * 2 + 0.75 * 20), 2, 24]),
     ],
 )
-def test_targets_by_hand(words: list[str], keys: dict[str, bool], targets: list[float]) -> None:
+def test_targets_equal_those_computed_by_hand(words: list[str], keys: dict[str, bool], targets: list[float]) -> None:
     settings = msgspec.convert(
         {"discount": 0.5, "q_lambda": 0.25, "reward_clip": None, "bootstrap_on_truncation": True, **keys}, PQN.Settings
     )
@@ -112,7 +112,7 @@ def test_targets_by_hand(words: list[str], keys: dict[str, bool], targets: list[
     assert made.columns["target"][made.valid].tolist() == targets
 
 
-def test_transitions_part_and_sequences_of_recurrent_networks_stay_whole() -> None:
+def test_transitions_are_separated_and_sequences_of_recurrent_networks_stay_whole() -> None:
     batch = batch_of([GO, GO, GO], [GO, TERMINATED, RESET])
     batch = replace(batch, observation=torch.arange(8.0).view(4, 2, 1))
     made, _ = prepared(PQN(PQN.Settings()), batch)
@@ -130,13 +130,13 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused() -> None:
         algorithm.loss(outputs_of(algorithm, 1, 3, seed=0), made, 0.0)
 
 
-def test_it_compares_discrete_actions_alone() -> None:
+def test_only_discrete_actions_are_accepted() -> None:
     for actions in ((2,), MultiDiscrete((3, 2))):
         with pytest.raises(ValueError, match="'pqn' supports only Discrete actions"):
             PQN(PQN.Settings()).heads(actions)
 
 
-def test_the_value_that_is_recorded_is_the_best_actions_whichever_is_played() -> None:
+def test_the_recorded_value_is_that_of_the_best_action_whichever_is_played() -> None:
     acting, seen = policy(algorithm="pqn"), torch.randn(400, 4, generator=torch.Generator().manual_seed(0))
     best = acting.choose(seen, 0, greedy=True)
     always, never = (acting.choose(seen, 0, epsilon=torch.full((400,), share)) for share in (1.0, 0.0))

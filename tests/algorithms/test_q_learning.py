@@ -96,7 +96,7 @@ def test_losses_and_priorities_equal_the_slow_reference(kind, settings, count, s
 
 
 @given(count=st.integers(1, 5), seed=st.integers(0, 1000))
-def test_dqns_gradient_is_the_error_cut_at_delta_and_of_the_played_action_alone(count, seed):
+def test_dqns_gradient_is_the_error_clipped_at_delta_for_the_played_action_alone(count, seed):
     settings = DQN.Settings(loss_scale=1.0, huber_delta=0.5)
     algorithm, batch = DQN(settings), replayed(count, seed)
     q, target = (outputs_of(algorithm, count, 2 * seed + k) for k in range(2))
@@ -126,7 +126,7 @@ def test_c51s_gradient_is_the_difference_of_the_distributions():
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(settings=settings_of_all_kinds, seed=st.integers(0, 100))
-def test_prepared_batches_have_one_row_and_can_be_parted(kind, settings, seed):
+def test_prepared_batches_have_one_row_and_can_be_split(kind, settings, seed):
     algorithm, batch = kind(settings), replayed(4, seed)
     outputs, target, own = (outputs_of(algorithm, 4, 3 * seed + k) for k in range(3))
     whole = prepared(algorithm, batch, target, own)
@@ -138,7 +138,7 @@ def test_prepared_batches_have_one_row_and_can_be_parted(kind, settings, seed):
     assert loss.isfinite()
 
 
-def test_double_believes_the_target_network_and_lets_ones_own_choose():
+def test_double_takes_the_target_networks_value_of_the_networks_best_action():
     target = {"target.q": torch.tensor([[[5.0, 1.0, 2.0]]])}
     own = {"q": torch.tensor([[[0.0, 0.0, 9.0]]])}
     batch = replayed(1)
@@ -157,7 +157,7 @@ def test_double_believes_the_target_network_and_lets_ones_own_choose():
     seed=st.integers(0, 100),
 )
 def test_returns_of_n_steps_reach_the_target_through_the_columns(rewards, end, n, seed):
-    """What replay sums up, by its contract, and the target from it are the n-step target of the reference."""
+    """The target from a replay's summed reward and discount is the n-step target of the reference."""
     settings = DQN.Settings(n_step=n, discount=0.9)
     ends = [step == end for step in range(5)]
     q = outputs_of(DQN(settings), 5, seed)["q"]
@@ -170,7 +170,7 @@ def test_returns_of_n_steps_reach_the_target_through_the_columns(rewards, end, n
     assert made.columns["target"].item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_nothing_passes_the_end_of_a_game():
+def test_the_target_at_the_end_of_a_game_is_the_reward():
     batch = replace(replayed(1), reward=torch.tensor([[2.0]]))
     batch = replace(batch, columns={"discount": torch.zeros(1, 1), "weight": torch.ones(1, 1)})
     made = DQN(DQN.Settings()).prepare(batch, {"target.q": torch.full((1, 1, ACTIONS), math.nan)})
@@ -181,7 +181,7 @@ def test_nothing_passes_the_end_of_a_game():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_learned_perfectly_keeps_a_priority(kind):
+def test_a_transition_without_an_error_keeps_the_least_priority(kind):
     algorithm, outputs = kind(kind.Settings()), outputs_of(kind(kind.Settings()), 2, 0)
     batch = prepared(algorithm, replayed(2), outputs_of(algorithm, 2, 1), {})
     said = algorithm.numbers_of_played(outputs, batch)
@@ -217,7 +217,7 @@ def test_outputs_of_other_rows_than_the_prepared_are_refused(kind):
 
 
 @pytest.mark.parametrize(("kind", "numbers"), [(DQN, 1), (C51, 51)])
-def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
+def test_heads_are_of_each_action_or_with_dueling_of_value_and_advantage(kind, numbers):
     name = kind.__name__.lower()
     algorithm = make(named.algorithm(name=name))
     assert isinstance(algorithm, kind)
@@ -237,7 +237,7 @@ def test_heads_are_of_each_action_or_of_state_and_advantage(kind, numbers):
     discount=st.floats(0, 1),
     atoms=st.integers(2, 7),
 )
-def test_projection_is_the_double_loop_and_keeps_the_whole(weights, reward, discount, atoms):
+def test_projection_equals_a_double_loop_and_keeps_the_sum(weights, reward, discount, atoms):
     values = torch.linspace(-10.0, 10.0, atoms, dtype=torch.float64)
     p = torch.tensor(weights[: min(atoms, 4)], dtype=torch.float64)
     p = torch.cat([p, torch.ones(atoms - len(p), dtype=torch.float64)])
@@ -249,7 +249,7 @@ def test_projection_is_the_double_loop_and_keeps_the_whole(weights, reward, disc
         assert row.sum().item() == pytest.approx(1.0)
 
 
-def test_projection_by_hand():
+def test_projection_equals_that_computed_by_hand():
     """Three atoms; 0.25 from the lower to the middle one; a place on an atom; places beyond the ends."""
     values = torch.tensor([-1.0, 0.0, 1.0])
     for place, expected in ((-0.75, [0.75, 0.25, 0.0]), (0.0, [0.0, 1.0, 0.0]), (-7.0, [1, 0, 0]), (3.0, [0, 0, 1])):
@@ -257,7 +257,7 @@ def test_projection_by_hand():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_best_action_is_taken_and_nothing_drawn(kind):
+def test_the_best_action_is_taken_and_no_random_number_is_drawn(kind):
     algorithm, generator = kind(kind.Settings()), torch.Generator().manual_seed(0)
     outputs = {name: output[0].float() for name, output in outputs_of(algorithm, 600, 0).items()}
     best, before = algorithm.values(outputs).argmax(-1), generator.get_state()

@@ -20,7 +20,7 @@ from tests import named
 STATES, DISCOUNT = 5, 0.9
 LEFT, RIGHT = 0, 1
 LURE = 0.2
-"""What leaving the chain at once by its left end pays; at its right end there is 1, five steps away."""
+"""Reward at the left end of the chain, one step away; at the right end, five steps away, it is 1."""
 WARMUP, MINIBATCH, COPY_EVERY = 64, 32, 20
 MODEL = {"name": "mlp", "hidden_sizes": [32]}
 SETTINGS = {
@@ -60,7 +60,7 @@ class Replay:
         self.priorities.append(1.0)
 
     def sample(self, generator: torch.Generator) -> tuple[Tensor, Batch]:
-        """Drawn with probability priority^alpha, weighted 1 / probability over the largest of the minibatch."""
+        """Draw with probability priority^alpha; weights are 1 / probability over the largest of the minibatch."""
         share = torch.tensor(self.priorities[: len(self.steps) - self.n_step]).clamp(min=1e-3) ** self.alpha
         chosen = torch.multinomial(share, MINIBATCH, replacement=True, generator=generator)
         weight = 1.0 / share[chosen]
@@ -71,7 +71,7 @@ class Replay:
         return chosen, Batch.plain(seen, action, reward, columns=columns)
 
     def transition(self, i: int) -> tuple[int, int, float, float, int]:
-        """State, action, n-step return, discount and the state behind it."""
+        """State, action, n-step return, discount and the state after it."""
         total, discount = 0.0, 1.0
         for step in self.steps[i : i + self.n_step]:
             total, discount = total + discount * step[2], discount * DISCOUNT
@@ -147,7 +147,7 @@ def learn(
     ],
     ids=["dqn", "double", "dueling", "3-step", "prioritised", "noisy", "c51", "eps-rainbow", "rainbow"],
 )
-def test_every_variant_learns_to_pass_the_lure_by(changes):
+def test_every_variant_learns_to_prefer_the_larger_reward_further_away(changes):
     values, _ = learn(**changes)
     assert values.argmax(-1).tolist() == [RIGHT] * STATES, values
     if changes.get("n_step", 1) == 1:  # returns of several steps mix in what exploration did

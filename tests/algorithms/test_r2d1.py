@@ -32,7 +32,7 @@ any_settings = st.builds(
 
 
 def sequences(length: int, steps: int, count: int, seed: int) -> Batch:
-    """Random sequences as replay gives them: some rows have no transition, some returns end early, some in nothing."""
+    """Random sequences as replay gives them: some rows have no transition, some returns are short or end a game."""
     generator = torch.Generator().manual_seed(seed)
     valid = torch.rand(length, count, generator=generator) < 0.8
     reached = torch.arange(length)[:, None] + torch.randint(1, steps + 1, (length, count), generator=generator)
@@ -59,7 +59,7 @@ def outputs_of(algorithm: R2D1, rows: int, count: int, seed: int) -> dict[str, T
 
 
 def prepared(algorithm: R2D1, batch: Batch, target: dict[str, Tensor]) -> Batch:
-    """The batch with what the target network says of all rows but the first."""
+    """The batch, prepared with the target network's outputs of all rows but the first."""
     return algorithm.prepare(batch, {f"target.{name}": output[1:] for name, output in target.items()})
 
 
@@ -68,7 +68,7 @@ def h(x: float, epsilon: float | None) -> float:
 
 
 def h_inverse(y: float, epsilon: float | None) -> float:
-    """By halving: h only grows."""
+    """The inverse of h, by bisection."""
     if epsilon is None:
         return y
     low, high = -1e6, 1e6
@@ -79,7 +79,7 @@ def h_inverse(y: float, epsilon: float | None) -> float:
 
 
 def errors(outputs: dict[str, Tensor], target: dict[str, Tensor], batch: Batch, s: R2D1.Settings) -> list[list[float]]:
-    """Of each sequence, the errors of its valid transitions."""
+    """The errors of the valid transitions of each sequence."""
     found = []
     for b in range(batch.action.shape[1]):
         found.append([])
@@ -130,7 +130,7 @@ def test_losses_and_priorities_equal_the_slow_reference(settings, length, steps,
 
 
 @given(settings=any_settings, seed=st.integers(0, 1000))
-def test_the_gradient_is_that_of_played_actions_alone(settings, seed):
+def test_only_the_values_of_played_actions_have_a_gradient(settings, seed):
     settings = R2D1.Settings(double=settings.double, rescale_epsilon=settings.rescale_epsilon, loss_scale=1.0)
     algorithm, batch = R2D1(settings), sequences(3, 2, 2, seed)
     outputs, target = (outputs_of(algorithm, 5, 2, 2 * seed + k) for k in range(2))
@@ -146,19 +146,19 @@ def test_the_gradient_is_that_of_played_actions_alone(settings, seed):
 
 
 @given(x=st.floats(-1e4, 1e4), epsilon=st.sampled_from((0.0, 1e-6, 1e-3, 0.1, 1.0)))
-def test_h_is_undone_by_its_inverse(x: float, epsilon: float) -> None:
+def test_unscale_is_the_inverse_of_rescale(x: float, epsilon: float) -> None:
     there = rescale(torch.tensor(x, dtype=torch.float64), epsilon)
     assert there.item() == pytest.approx(h(x, epsilon))
     assert unscale(there, epsilon).item() == pytest.approx(x, rel=1e-6, abs=1e-9)
 
 
-def test_h_keeps_its_digits_in_float32() -> None:
+def test_rescale_and_unscale_keep_their_digits_in_float32() -> None:
     x = torch.linspace(-300.0, 300.0, 1001)
     torch.testing.assert_close(unscale(rescale(x, 1e-3), 1e-3), x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [None, 1e-3])
-def test_values_are_reported_as_the_returns_that_they_stand_for(epsilon: float | None) -> None:
+def test_metrics_report_unscaled_values(epsilon: float | None) -> None:
     algorithm, batch = R2D1(R2D1.Settings(rescale_epsilon=epsilon)), sequences(4, 2, 3, 1)
     expected = torch.full((6, 3, ACTIONS), 9.0)
     outputs = {"q": expected if epsilon is None else rescale(expected, epsilon)}
@@ -168,7 +168,7 @@ def test_values_are_reported_as_the_returns_that_they_stand_for(epsilon: float |
     assert metrics["target_mean"].item() == pytest.approx(-4.0 + 0.5 * 9.0, rel=1e-5)
 
 
-def test_nothing_passes_the_end_of_a_game_or_comes_from_rows_without_transitions() -> None:
+def test_values_after_the_end_of_a_game_and_rows_without_transitions_have_no_effect() -> None:
     algorithm, batch = R2D1(R2D1.Settings()), sequences(4, 2, 3, 1)
     outputs, target = (outputs_of(algorithm, 6, 3, k) for k in range(2))
     batch.columns["discount"][:] = 0.0
@@ -179,7 +179,7 @@ def test_nothing_passes_the_end_of_a_game_or_comes_from_rows_without_transitions
     assert loss.isfinite() and metrics["priority"].isfinite().all()
 
 
-def test_sequences_are_parted_by_environments() -> None:
+def test_sequences_can_be_split_by_environments() -> None:
     algorithm, batch = R2D1(R2D1.Settings(double=True)), sequences(4, 2, 3, 2)
     outputs, target = (outputs_of(algorithm, 6, 3, k) for k in range(2))
     whole, part = prepared(algorithm, batch, target), torch.tensor([2, 0])
@@ -195,7 +195,7 @@ def test_outputs_of_other_rows_are_refused() -> None:
         algorithm.loss({name: output[:4] for name, output in outputs.items()}, whole, 0.0)
 
 
-def test_it_learns_from_a_replay_and_explores_as_dqn() -> None:
+def test_r2d1_is_made_by_name_and_explores_as_dqn() -> None:
     algorithm = make(named.algorithm(name="r2d1"))
     assert isinstance(algorithm, R2D1)
     assert algorithm.settings.exploration == named.algorithm(name="dqn").exploration

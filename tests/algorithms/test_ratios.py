@@ -20,9 +20,7 @@ transitions = st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.floats(-3
 
 
 @given(transitions)
-def test_each_class_of_lags_says_what_a_list_of_its_transitions_says(
-    cells: Cells,
-) -> None:
+def test_the_metrics_of_each_class_of_lags_equal_those_of_a_loop(cells: Cells) -> None:
     lag, valid, log_ratio, clipped = (torch.tensor([column]) for column in zip(*cells, strict=True))
     batch = replace(batch_of(*[[GO]] * len(cells)), policy_lag=lag, valid=valid)
     found = {name: value.item() for name, value in ratio_metrics(batch, log_ratio, clipped).items()}
@@ -36,7 +34,7 @@ def test_each_class_of_lags_says_what_a_list_of_its_transitions_says(
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_sample_is_worth_what_its_weights_say_however_large_they_are() -> None:
+def test_the_effective_sample_size_is_right_however_large_the_weights_are() -> None:
     assert effective_sample_size(torch.full((8,), 300.0)).item() == 1.0
     assert effective_sample_size(torch.tensor([500.0, 0.0, 0.0, 0.0])).item() == 0.25
     assert effective_sample_size(torch.tensor([1.0, 1.0, 1.0, 9.0]).log()).item() == pytest.approx(3 / 7)

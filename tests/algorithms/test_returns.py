@@ -71,7 +71,7 @@ def column(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float32).unsqueeze(1)
 
 
-def test_returns_count_from_the_whole_block_down_to_one_step():
+def test_a_return_is_of_all_steps_that_are_left_in_the_block():
     value = column(0.0, 0.0, 8.0)  # of the arrivals; only the last is used
     returns = lambda_returns(Outcomes(column(1, 2, 4), torch.full((3, 1), 0.5), column(0, 0, 1).bool()), value, 1.0)
     assert returns.flatten().tolist() == [1 + 0.5 * (2 + 0.5 * (4 + 0.5 * 8)), 2 + 0.5 * (4 + 0.5 * 8), 4 + 0.5 * 8]
@@ -86,7 +86,7 @@ def test_returns_count_from_the_whole_block_down_to_one_step():
         (BOTH, {"bootstrap_on_truncation": True}, 1.0),
     ],
 )
-def test_a_games_end_is_its_terminal_or_the_value_of_its_final_observation(word, changes, expected):
+def test_a_return_ends_with_nothing_or_with_the_value_of_a_games_final_observation(word, changes, expected):
     batch = replace(batch_of([word, RESET, GO]), reward=column(1, 0, 4))
     settings = A2C.Settings(discount=0.5, reward_clip=None, **changes)
     returns = returns_of(batch, column(70, 10, 80, 20), settings)  # row 1 is the final observation
@@ -101,7 +101,7 @@ def test_a_lost_life_ends_the_return_only_if_the_settings_say_so(terminal, expec
     assert returns_of(batch, column(0, 10, 20), settings)[0].item() == expected
 
 
-def test_rewards_are_cut_by_value_and_not_by_sign():
+def test_rewards_are_clipped_by_value_and_not_by_sign():
     batch = replace(batch_of([GO] * 4), reward=column(-7.0, 0.25, 0.0, 3.0))
     assert rewards(batch, A2C.Settings(reward_clip=1.0)).flatten().tolist() == [-1.0, 0.25, 0.0, 1.0]
     assert rewards(batch, A2C.Settings(reward_clip=None)).flatten().tolist() == [-7.0, 0.25, 0.0, 3.0]
@@ -144,7 +144,7 @@ def test_a_block_cut_in_two_gives_the_same_returns_if_the_value_at_the_cut_is_th
 
 
 @given(batches(), settings_of_all_kinds)
-def test_nothing_passes_a_reset_not_even_nan(batch, settings):
+def test_rewards_and_values_at_a_reset_have_no_effect_even_if_they_are_nan(batch, settings):
     """The reset's reward, and the values a return does not bootstrap from, may be anything."""
     value = random_outputs(batch)["value"].detach().squeeze(-1)
     clean = returns_of(batch, value, settings)
@@ -162,7 +162,7 @@ def test_an_invalid_successor_restarts_the_return_even_without_a_flag():
     assert returns_of(batch, column(0, 10, 0, 20), settings)[0].item() == 1 + 0.5 * 10
 
 
-def test_shapes_that_differ_are_named():
+def test_the_error_about_shapes_that_differ_names_them():
     row = torch.zeros(3, 2)
     with pytest.raises(ValueError, match=r"lambda_returns: .*\(4, 2\)"):
         lambda_returns(Outcomes(row, row, row.bool()), torch.zeros(4, 2), 1.0)
@@ -177,7 +177,7 @@ def test_mean_is_over_valid_transitions_and_zero_without_any():
     assert mean_over(torch.zeros(2, 2, dtype=torch.bool), x).item() == 0.0
 
 
-# DeepMind's rlax, multistep_test.py: two environments, the second with a terminal, and what each lambda makes of them.
+# DeepMind's rlax, multistep_test.py: two environments, the second with a terminal, and the advantages by lambda.
 RLAX_VALUES = [[1.0, 4.0, -3.0, -2.0, -1.0, -1.0], [-3.0, -2.0, -1.0, 0.0, 5.0, -1.0]]
 RLAX_OUTCOMES = block([[0.0, 0.0, 1.0, 0.0, -0.5], [0.0, 0.0, 0.0, 0.0, 1.0]], [[0.99] * 5, [0.9, 0.9, 0.9, 0.0, 0.9]])
 
@@ -190,14 +190,14 @@ RLAX_OUTCOMES = block([[0.0, 0.0, 1.0, 0.0, -0.5], [0.0, 0.0, 0.0, 0.0, 1.0]], [
         (0.4, [[0.56731, -6.042, 2.3431, 0.815, -0.49], [1.725, 1.46, 1.0, 0.0, -4.9]]),
     ],
 )
-def test_generalised_advantages_are_those_of_rlax(lambda_: float, expected: list[list[float]]) -> None:
+def test_generalised_advantages_equal_those_of_rlax(lambda_: float, expected: list[list[float]]) -> None:
     value = torch.tensor(RLAX_VALUES).T
     advantages = lambda_returns(RLAX_OUTCOMES, value[1:], lambda_) - value[:-1]
     torch.testing.assert_close(advantages, torch.tensor(expected).T, rtol=0.0, atol=1e-3)  # printed so
 
 
-def test_vtrace_is_that_of_rlax() -> None:
-    """Its vtrace_test.py: errors and advantages from logits of two policies, both clips 1."""
+def test_vtrace_equals_that_of_rlax() -> None:
+    """The numbers of its vtrace_test.py: errors and advantages from logits of two policies, both clips 1."""
     acting = torch.tensor(
         [[[8.9, 0.7], [5.0, 1.0], [0.6, 0.1], [-0.9, -0.1]], [[0.3, -5.0], [1.0, -8.0], [0.3, 1.7], [4.7, 3.3]]]
     )
@@ -214,7 +214,7 @@ def test_vtrace_is_that_of_rlax() -> None:
     torch.testing.assert_close(advantage, torch.tensor(errors).T, rtol=1e-3, atol=1e-6)
 
 
-def test_vtrace_by_hand():
+def test_vtrace_equals_that_computed_by_hand():
     """Ratios 2 and 1/2, rho cut at 1.5 and c at 1: two corrected errors, the second carried back by half of 1."""
     seen = block([[1.0, 2.0]], [[0.5, 0.5]])
     target, _, advantage = vtrace(
@@ -246,7 +246,7 @@ def test_vtrace_targets_equal_the_slow_reference(batch, settings):
 
 
 @given(batches(), settings_of_all_kinds)
-def test_vtrace_on_policy_is_lambda_returns_and_generalised_advantages(batch, settings):
+def test_vtrace_on_policy_equals_lambda_returns_and_generalised_advantages(batch, settings):
     settings = msgspec.structs.replace(settings, rho_clip=1.0, c_clip=1.0)
     value = random_outputs(batch)["value"].detach().squeeze(-1)
     target, _, advantage = corrected(batch, value, torch.ones_like(value[1:]), settings)

@@ -52,7 +52,7 @@ def transitions(count: int, seed: int) -> Batch:
 
 
 class Asked:
-    """An algorithm and its networks: those that learn, and older ones."""
+    """An algorithm, its networks and its target networks."""
 
     def __init__(self, settings: Any, seed: int = 0) -> None:
         self.algorithm = SAC(settings)
@@ -127,7 +127,7 @@ def test_losses_equal_the_slow_reference(settings: Any, count: int, seed: int) -
     assert not any(metric.requires_grad for metric in metrics.values())
 
 
-def test_each_loss_is_the_right_way_up() -> None:
+def test_a_step_along_each_loss_goes_in_the_right_direction() -> None:
     """A step against its own gradient brings values to targets, and the temperature up where entropy is too low."""
     asked, batch = Asked(SAC.Settings(target_entropy=50.0)), transitions(64, 3)
     losses, metrics = asked.losses(batch)
@@ -141,7 +141,7 @@ def test_each_loss_is_the_right_way_up() -> None:
     assert asked.losses(batch)[0]["critic_1"] < losses["critic_1"]
 
 
-def test_nothing_passes_a_discount_of_zero_and_nothing_void_counts() -> None:
+def test_observations_after_a_discount_of_0_and_void_transitions_have_no_effect() -> None:
     asked, batch = Asked(SAC.Settings()), transitions(8, 1)
     columns = {**batch.columns, "discount": torch.zeros(1, 8)}
     ended = replace(batch, columns=columns, valid=torch.arange(8)[None] < 6, action=batch.action.nan_to_num(0.0))
@@ -153,7 +153,7 @@ def test_nothing_passes_a_discount_of_zero_and_nothing_void_counts() -> None:
 
 
 @given(mean=st.floats(-3, 3), log_deviation=st.floats(-2.0, 1.0))
-def test_the_density_of_actions_is_one_in_all(mean: float, log_deviation: float) -> None:
+def test_the_density_of_actions_integrates_to_one(mean: float, log_deviation: float) -> None:
     """Over actions a = tanh(u): the sum of density(a) da, and da = (1 - tanh(u)^2) du as finite differences."""
     noise = torch.linspace(-8.0, 8.0, 20_001, dtype=torch.float64)
     output = torch.tensor([mean, log_deviation], dtype=torch.float64).expand(len(noise), 2)
@@ -190,7 +190,7 @@ def test_actions_are_drawn_within_the_bounds_and_the_greedy_one_is_that_of_the_m
     torch.testing.assert_close(greedy, torch.full((20_000, 1), tanh(0.5)))
 
 
-def test_it_is_random_at_first_and_its_targets_follow() -> None:
+def test_random_steps_and_target_rate_make_the_exploration_and_the_target_policy() -> None:
     settings = named.algorithm(name="sac", random_steps=500, target_rate=0.01)
     schedule = settings.exploration
     assert (schedule.initial, schedule.final, schedule.hold_steps + schedule.steps) == (1.0, 0.0, 500)
@@ -204,7 +204,7 @@ def test_it_is_random_at_first_and_its_targets_follow() -> None:
         (MultiDiscrete((3, 2)), r"several choices at once, of \[3, 2\]; use a2c, ppo or impala"),
     ],
 )
-def test_actions_that_are_no_numbers_are_refused(actions: Any, words: str) -> None:
+def test_actions_other_than_box_are_refused(actions: Any, words: str) -> None:
     with pytest.raises(
         ValueError, match=f"'sac' supports only Box actions, but this environment's actions are {words}"
     ):

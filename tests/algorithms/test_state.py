@@ -17,7 +17,7 @@ def made(kind: type) -> stateful.Declares:
     return algorithm
 
 
-def test_an_algorithm_sees_each_change_of_the_vector_and_the_vector_each_change_by_it() -> None:
+def test_the_algorithms_tensors_and_the_vector_of_its_state_share_memory() -> None:
     algorithm = made(stateful.Declares)
     algorithm.state["baseline"] += 5.0
     state = DeclaredState(algorithm)

@@ -41,13 +41,13 @@ def moved(ratios: list[float], advantages: list[float]) -> tuple[list[bool], dic
     return gradient[0].any(-1).tolist(), metrics
 
 
-def test_all_is_learned_from_while_the_variation_is_within_the_limit() -> None:
+def test_all_transitions_are_learned_from_while_the_variation_is_within_the_limit() -> None:
     kept, metrics = moved([1.1, 0.9, 1.3, 1.0], [1.0, -1.0, 1.0, 1.0])  # mean of |ratio - 1|: 0.125
     assert all(kept) and metrics["clipped_share"] == 0
     assert metrics["total_variation"].item() == pytest.approx(0.125 / 2, abs=1e-6)
 
 
-def test_beyond_the_limit_only_what_leads_back_is_learned_from() -> None:
+def test_beyond_the_limit_only_transitions_that_lead_back_are_learned_from() -> None:
     kept, metrics = moved([1.5, 1.5, 0.5, 0.5, 1.0], [1.0, -1.0, 1.0, -1.0, 1.0])
     assert kept == [False, True, True, False, True]
     assert metrics["clipped_share"].item() == pytest.approx(2 / 5)

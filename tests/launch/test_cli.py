@@ -567,6 +567,33 @@ def test_check_names_the_network_and_the_images_that_it_sees(
     assert line == f"environment observation float32[849]; 2 discrete actions; {said}"
 
 
+NODES = ["mode=sync", "learners.count=3", "nodes.count=2", "nodes.listen=10.0.0.1:5555"]
+
+
+def test_check_assumes_nodes_with_gpus_where_this_machine_has_none(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "describe", lambda _: DESCRIPTION)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    keys = [*NODES, "trainer.device=cuda"]
+    result = ask("check", topology, *keys, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["nodes"] == {"node-0": [0, 2], "node-1": [1]}
+    text = ask("check", topology, *keys).stdout
+    assert "and 1 GPU; learners on machines like this one with enough GPUs: node-0: 0, 2; node-1: 1\n" in text
+
+
+def test_check_tells_the_plan_also_where_learners_do_not_fit_on_nodes_like_this_machine(
+    topology: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "describe", lambda _: DESCRIPTION)
+    monkeypatch.setattr(check, "free_bytes", lambda: 1)
+    result = ask("check", topology, *NODES, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["nodes"] is None
+    assert "warning nodes like this machine are too small: learner 0 needs" in ask("check", topology, *NODES).stdout
+
+
 @pytest.mark.nightly
 def test_check_prints_the_plan(topology: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the child that describes the environment starts in an empty folder

@@ -58,7 +58,7 @@ def batch() -> Batch:
 
 
 def due(made: Learning, prepared: Batch, env_steps: int, rollout: int = 0) -> int:
-    """How many optimizer steps are due with a rollout, of a learner whose own steps are those of all."""
+    """The number of optimizer steps that are due with a rollout, for a learner without others."""
     return made.due(prepared, env_steps, Position(rollout, env_steps))
 
 

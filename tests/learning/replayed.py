@@ -36,7 +36,7 @@ SHAPE = ReplayShape(
 
 
 def replaying(folder: Path, numbers: dict[str, Any] | None = None, **algorithm: Any) -> Learning:
-    """A learner with a replay in this folder, which may be there already; a rollout has 10 steps of all learners.
+    """A learner with a replay in this folder, which may exist already; a rollout has 10 steps.
 
     The weights of its secondary, if it has one, go into this folder too.
     """

@@ -1,4 +1,4 @@
-"""Symptoms of ill learning: units that are dead, inputs that say nothing, rewards, weights that stand still."""
+"""Symptoms of failing learning: dead units, constant inputs, no rewards, weights that do not change."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def test_a_unit_of_tanh_is_dead_where_it_is_saturated() -> None:
     assert examine(network, batch())["dead_units"] == 0.75
 
 
-def test_inputs_are_those_that_the_first_layer_reads() -> None:
+def test_the_largest_input_is_that_of_the_first_layer_after_normalization() -> None:
     huge = replace(batch(), observation=batch().observation * 1e6)
     assert examine(made(), huge)["inputs_largest"] == pytest.approx(float(huge.observation.max()))
     normalized = made(normalize_observation=True)
     assert examine(normalized, huge)["inputs_largest"] <= 10.0
 
 
-def test_images_of_bytes_are_read_from_0_to_1() -> None:
+def test_the_inputs_of_images_of_bytes_are_from_0_to_1() -> None:
     network = make(named.model(name="nips"), (1, 44, 44), "uint8", {"value": 1}, 0)
     image = replace(batch(), observation=torch.full((4, 8, 1, 44, 44), 255, dtype=torch.uint8))
     assert examine(network, image)["inputs_largest"] == 1.0
 
 
-def test_constant_elements_of_observations_are_a_share() -> None:
+def test_the_share_of_constant_elements_of_observations_is_reported() -> None:
     seen = batch().observation
     assert examine(made(), batch())["observations_constant"] == 0.0
     half = torch.stack([seen[..., 0], torch.ones_like(seen[..., 1])], -1)
@@ -65,7 +65,7 @@ def test_constant_elements_of_observations_are_a_share() -> None:
 
 
 @pytest.mark.parametrize("extra", [None, {"critic": ExtraNetwork(heads={"value": 1}, observation=True)}])
-def test_cells_of_masks_are_no_observations(extra: Any) -> None:
+def test_cells_of_masks_do_not_count_as_observations(extra: Any) -> None:
     mask = ActionMask("info", 2, (2,))
     network = make(named.model(name="mlp", hidden_sizes=[8]), (4,), "float32", {"value": 1}, 0, extra, mask)
     seen = torch.cat([batch().observation, torch.ones_like(batch().observation)], -1)
@@ -82,14 +82,14 @@ def test_a_recurrent_network_is_called_with_its_state() -> None:
     assert "dead_units" in examine(network, replace(batch(), columns={"state": torch.zeros(1, 8, size)}))
 
 
-def test_examining_leaves_no_hook_and_draws_nothing() -> None:
+def test_examining_leaves_no_hook_and_draws_no_random_number() -> None:
     network, before = made(noisy=0.5), torch.get_rng_state()
     examine(network, batch())
     assert torch.equal(before, torch.get_rng_state())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in network.modules())
 
 
-def test_a_sample_has_few_rows() -> None:
+def test_only_few_rows_of_a_batch_are_examined() -> None:
     rows = []
     network = made()
     network.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
@@ -97,7 +97,7 @@ def test_a_sample_has_few_rows() -> None:
     assert 0 < rows[0] <= ROWS
 
 
-def test_a_row_has_what_happened_since_the_one_before() -> None:
+def test_a_row_of_metrics_is_of_the_time_since_the_one_before() -> None:
     network = FlatNetwork(made(), ComputePool(), "fp32", False)
     diagnosis = Diagnosis(network, 4)
     diagnosis.note_rollout(batch())
@@ -125,7 +125,7 @@ def test_with_masks_the_entropy_is_compared_with_that_of_valid_choices() -> None
     assert "entropy_share" not in diagnosis.row(replace(seen, observation=only), 0.0), "nothing can be chosen"
 
 
-def test_learning_reports_it_and_learns_the_same() -> None:
+def test_learning_reports_a_diagnosis_and_learns_the_same() -> None:
     examined, other = learning(), learning()
     for rollout in range(3):
         for one in (examined, other):

@@ -1,6 +1,6 @@
-"""Value learning that is saved and restored, at every rollout and in the middle of passes, and goes on bit for bit.
+"""Value learning that is restored at any rollout, or within a pass, continues bit for bit.
 
-Simulators are played by hand: the blocks of one history, which come again after a restore under other names.
+The test plays the simulators: the blocks of one history, which come again after a restore under other names.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Course:
         self.folder, self.peer, self.block = folder, f"simulator-0.{incarnation}", {**observations}
 
     def begin(self) -> None:
-        """Take a place from the rollout to be learned next."""
+        """Admit the simulator from the rollout that is to be learned next."""
         shape = BlockShape(groups=1, blocks=2, horizon=HORIZON, envs_per_group=ENVS, **self.block)
         path = self.folder / self.peer
         self.blocks = Blocks(make_segment(path, shape))
@@ -103,7 +103,7 @@ class Course:
         self.members.open_next()
 
     def learn(self, going_on: Callable[[], bool] = lambda: True) -> dict[str, Any]:
-        """Play and learn one rollout; says what has come of it."""
+        """Play and learn one rollout; return the metrics and the learner's tensors."""
         rollout = self.rollouts_learned
         for name, rows in self.history[rollout].items():
             column = self.blocks.block(name, 0, rollout)
@@ -142,12 +142,12 @@ def history(folder: Path, case: dict[str, Any]) -> list[dict[str, np.ndarray]]:
         for name, case in CASES.items()
     ],
 )
-def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
+def test_a_learner_restored_at_any_minibatch_continues_bit_for_bit(tmp_path: Path, case: dict[str, Any]) -> None:
     rollouts = history(tmp_path, case)
     whole, said, places = Course(tmp_path / "whole", case, rollouts), [], []
 
     def going_on() -> bool:
-        """Save in the midst of a pass, as who is told to end there does."""
+        """Save within a pass, as a learner does that is told to end there."""
         calls = len(places)
         if calls % 2 == 1:
             places.append(tmp_path / f"{whole.rollouts_learned}-among")
@@ -171,14 +171,14 @@ def test_restored_at_any_rollout_and_minibatch_it_goes_on_bit_for_bit(tmp_path: 
         for rollout in range(again.rollouts_learned, min(again.rollouts_learned + 3, ROLLOUTS)):
             for name, value in again.learn().items():
                 before = said[rollout][name]
-                if name.endswith("minibatches"):  # of a pass that was broken off, those that were left
+                if name.endswith("minibatches"):  # a pass that was broken off reports those that were left
                     continue
                 assert torch.equal(value, before) if isinstance(value, torch.Tensor) else value == before, (place, name)
     assert sum(not torch.equal(said[-1][n], said[-2][n]) for n in said[0] if n.startswith("weights")) > 0
 
 
-def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(tmp_path: Path) -> None:
-    """A trainer told to end within a pass has stored a rollout, and not learned it: it plays another one as that."""
+def test_if_simulators_begin_anew_a_rollout_that_was_not_learned_is_stored_again(tmp_path: Path) -> None:
+    """A trainer that is told to end within a pass has stored a rollout, and not learned it. Another one replaces it."""
     rollouts = history(tmp_path, {})
     made = Course(tmp_path / "made", {}, rollouts)
     made.begin()
@@ -199,7 +199,7 @@ def test_where_simulators_begin_anew_the_rollout_that_was_begun_is_stored_again(
         assert (stored == 1.0).any() and source(again.learner).replay.rollouts == 5
 
 
-def test_a_trainer_started_again_within_a_run_takes_the_random_numbers_of_its_checkpoint(tmp_path: Path) -> None:
+def test_a_restarted_trainer_takes_the_random_numbers_of_its_checkpoint(tmp_path: Path) -> None:
     """Its replay, in shared memory, is newer."""
     made = Course(tmp_path / "made", {"numbers": {"save": False, "secondary_batch_size": 8}}, history(tmp_path, {}))
     made.begin()

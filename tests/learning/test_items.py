@@ -1,4 +1,4 @@
-"""Items of a replay as batches: burn-in and the rows that returns reach, against passes of one row of one game each."""
+"""Sequences of a replay as batches: burn-in and the rows that returns reach, against passes row by row."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Losses of several networks: the gradient of each is its network's alone, and the random numbers are the seed's.
-
-Losses that CUDA graphs compute: their numbers are those of the loss itself.
-"""
+"""Losses of several networks, each with a gradient for its own network; and losses that CUDA graphs compute."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ from tests.learning.replayed import Played, replaying, source
 
 
 class Judged(A2C):
-    """An actor with a judge, whose every loss is made with all networks."""
+    """An actor and two other networks; each loss depends on all three."""
 
     def extra_networks(self, actions: object) -> dict[str, ExtraNetwork]:
         return {"judge": ExtraNetwork({"value": 1}), "number": ExtraNetwork({"it": 1}, observation=False)}
@@ -74,7 +71,7 @@ def of(made: Learning, name: str) -> Tensor:
     return torch.cat([p.grad.reshape(-1) for p in parameters if p.grad is not None])
 
 
-def test_the_gradient_of_a_loss_is_that_of_its_network_alone() -> None:
+def test_each_network_gets_the_gradient_of_its_own_loss_alone() -> None:
     made, minibatch = learning(), Minibatch(batch(), seed=7)
     made.network.gradients.fill_(9.0)  # what the update before has left
     result = made.losses.compute_gradient(minibatch, 0.0)
@@ -89,7 +86,7 @@ def test_the_gradient_of_a_loss_is_that_of_its_network_alone() -> None:
     assert all(gradient.any() for gradient in found.values())
 
 
-def test_cores_that_share_out_losses_give_the_same_bits() -> None:
+def test_losses_on_two_cores_have_the_same_bits_as_on_one() -> None:
     one, two = (make(replace(trainer_settings(name=f"{__name__}:Judged"), threads=threads)) for threads in (1, 2))
     for made in (one, two):
         made.losses.compute_gradient(Minibatch(batch(), seed=7), 0.0)
@@ -97,7 +94,7 @@ def test_cores_that_share_out_losses_give_the_same_bits() -> None:
     assert torch.equal(one.network.gradients, two.network.gradients)
 
 
-def test_an_error_on_the_way_back_is_raised_on_one_core_or_two() -> None:
+def test_an_error_in_the_backward_pass_is_raised_on_one_core_or_two() -> None:
     class Detached(Judged):
         def losses(self, *arguments: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             losses, metrics = super().losses(*arguments)
@@ -110,7 +107,7 @@ def test_an_error_on_the_way_back_is_raised_on_one_core_or_two() -> None:
             made.losses.compute_gradient(Minibatch(batch()), 0.0)
 
 
-def test_an_algorithm_without_a_loss_is_told_the_rule() -> None:
+def test_the_error_about_an_algorithm_without_losses_names_its_networks() -> None:
     class Silent(Judged):
         def losses(self, *arguments: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             return {}, {}
@@ -123,7 +120,7 @@ def test_an_algorithm_without_a_loss_is_told_the_rule() -> None:
         losses.compute_gradient(Minibatch(batch()), 0.0)
 
 
-def test_what_it_draws_depends_on_the_minibatchs_seed_alone() -> None:
+def test_a_losss_random_numbers_depend_on_the_minibatchs_seed_alone() -> None:
     made = learning()
     drawn = [
         float(made.losses.compute_gradient(Minibatch(batch(), seed=seed), 0.0).metrics["noise"]) for seed in (1, 2, 1)
@@ -131,7 +128,7 @@ def test_what_it_draws_depends_on_the_minibatchs_seed_alone() -> None:
     assert drawn[0] == drawn[2] != drawn[1]
 
 
-def test_parts_of_a_rollout_have_seeds_of_their_own_that_come_again() -> None:
+def test_each_minibatch_of_a_rollout_has_a_reproducible_seed_of_its_own() -> None:
     settings = trainer_settings(name=f"{__name__}:Judged", minibatches=2, epochs=2)
     made = make(settings)
     seeds = [m.seed for m in made.minibatches.draw(batch(), 5, 4, 0)]
@@ -276,7 +273,7 @@ def told(computed: LossAndMetrics) -> dict[str, float]:
     ],
     ids=["a2c", "ppo", "impala", "pqn", "of the progress", "of a cosine of the progress"],
 )
-def test_a_captured_loss_computes_what_the_loss_computes(
+def test_a_captured_loss_equals_the_loss(
     algorithm: dict[str, Any], recurrence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
@@ -289,7 +286,7 @@ def test_a_captured_loss_computes_what_the_loss_computes(
 @pytest.mark.filterwarnings("default")  # torch warns once of what it finds out about the GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", ["a2c", "ppo"])
-def test_a_cuda_graph_computes_what_the_loss_computes(name: str, precision: str) -> None:
+def test_a_loss_in_a_cuda_graph_equals_the_loss(name: str, precision: str) -> None:
     settings = msgspec.structs.replace(trainer_settings(name=name), device="cuda", precision=precision)
     made = make(settings)
     assert isinstance(made.losses, CapturedLoss)
@@ -298,7 +295,7 @@ def test_a_cuda_graph_computes_what_the_loss_computes(name: str, precision: str)
 
 
 @pytest.mark.parametrize("name", ["dqn", "c51"])
-def test_a_captured_loss_of_a_replay_computes_what_the_loss_computes(
+def test_a_captured_loss_of_a_replay_equals_the_loss(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
@@ -326,13 +323,13 @@ def soft_actor_critic(device: str, precision: str) -> tuple[FlatNetwork, LossPer
 
 
 def check_soft_actor_critic(device: str, precision: str) -> None:
-    """Check graphs of SAC's losses with minibatches that draw different random numbers, and one that does so again."""
+    """Check graphs of SAC's losses with minibatches of different seeds, and of one seed again."""
     network, plain, given = soft_actor_critic(device, precision)
     check_replayed(plain, plain, network, [Minibatch(given, seed=seed) for seed in (7, 8, 9, 8)])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_network_that_was_called_without_gradient_has_one_in_its_next_call(
+def test_a_network_that_was_called_without_gradient_has_a_gradient_in_its_next_call(
     precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cache of earlier releases of torch gives the second call the weights that were cast without gradient."""
@@ -351,7 +348,7 @@ def test_a_network_that_was_called_without_gradient_has_one_in_its_next_call(
         assert all(p.grad is not None and p.grad.any() for p in module.parameters()), name
 
 
-def test_captured_losses_of_several_networks_draw_what_the_losses_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_losses_of_several_networks_draw_the_losses_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
     check_soft_actor_critic("cpu", "fp32")
 
@@ -381,7 +378,7 @@ def test_a_wrong_gradient_of_a_small_network_is_reported(monkeypatch: pytest.Mon
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.filterwarnings("default")  # torch warns once of what it finds out about the GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_cuda_graph_of_several_networks_computes_what_the_losses_compute(precision: str) -> None:
+def test_losses_of_several_networks_in_a_cuda_graph_equal_the_losses(precision: str) -> None:
     check_soft_actor_critic("cuda", precision)
 
 
@@ -443,7 +440,7 @@ def test_a_loss_that_cannot_be_captured_is_reported_and_computed_without_a_graph
     assert "not permitted" in warned[0]
 
 
-def test_minibatches_of_many_shapes_are_computed_and_the_user_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatches_of_many_shapes_are_computed_and_the_user_is_warned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
     made, warned = make(trainer_settings()), list[str]()
     replayed, prepared = captured(made, warned), made.minibatches.prepare(played())
@@ -456,9 +453,7 @@ def test_minibatches_of_many_shapes_are_computed_and_the_user_is_told_once(monke
     assert "minibatches have had 4 shapes" in warned[0]
 
 
-def test_metrics_are_those_of_the_newest_step_if_a_limit_on_the_divergence_leaves_out_the_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_metrics_are_those_of_the_newest_step_if_target_kl_leaves_out_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(losses, "Captured", Recorded)
 
     def learned(target_kl: float, graphs: bool) -> dict[str, float]:

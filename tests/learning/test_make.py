@@ -1,4 +1,4 @@
-"""Learners are made, and their process made ready, in one way for trainers and measurements."""
+"""How learners are made: trainers and measurements prepare their process alike."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def computed():
 
 @pytest.mark.parametrize("of", [TRAINED, MEASURED], ids=["trainer", "measure"])
 def test_trainers_and_measurements_compute_alike(of: str) -> None:
-    """One thread of torch's, and numbers too small to be normal are zeros, also in threads that are started later.
+    """Torch has one thread, and denormal numbers are zeros, also in threads that are started later.
 
-    In processes of their own, because that is how they compute from then on.
+    Each runs in a process of its own, because these settings stay.
     """
     told = subprocess.run([sys.executable, "-c", CODE + of], capture_output=True, text=True, check=False)
     assert told.stdout == "1\n0\n0\n", told.stderr
 
 
-def test_without_a_replay_batches_are_learned_from() -> None:
+def test_a_learner_without_a_replay_has_weights_drawn_from_the_seed() -> None:
     made = make(trainer_settings())
     assert made.minibatches.replay is None
     assert torch.equal(made.weights, learning().weights)  # drawn from the seed

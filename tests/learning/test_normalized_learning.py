@@ -1,4 +1,4 @@
-"""Learning and acting with normalised observations: observed once a batch, saved, and used by whoever plays."""
+"""Learning with normalised observations: each row counts once, and statistics are saved and used for acting."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def shifted(rollout: int) -> Batch:
     columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
     valid = batch().valid.clone()
     valid[2, 3] = False
-    observation[2, 3] = 1e6  # nobody acted upon it
+    observation[2, 3] = 1e6  # no action was taken on it
     return dataclasses.replace(batch(), observation=observation, valid=valid, columns=columns)
 
 
 def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
-    """Another one, from what the first saved."""
+    """Another learner, restored from a checkpoint of the first."""
     checkpoint.save(folder, 0, made.tensors(), {}, 1, made.save)
     other = learning(NORMALIZED, **algorithm)
     other.restore(newest_checkpoint(folder))
@@ -41,7 +41,7 @@ def resumed(folder: Path, made: Learning, **algorithm: int) -> Learning:
 
 
 @pytest.mark.parametrize("name", ["a2c", "ppo"])
-def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: str) -> None:
+def test_each_row_is_counted_once_and_the_optimizer_has_parameters_alone(name: str) -> None:
     made = learning(NORMALIZED, name=name, epochs=3, minibatches=2)
     parameters = made.gradients.numel()
     assert made.weights.numel() == parameters + 1 + 2 + 2
@@ -55,7 +55,7 @@ def test_rows_are_observed_once_and_the_optimizer_sees_parameters_alone(name: st
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> None:
+def test_rollouts_played_without_statistics_are_used_for_statistics_only(blocks: int) -> None:
     rows = HORIZON * ENVIRONMENTS - 1
     model = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True, statistics_rows=rows + 1)
     settings = msgspec.structs.replace(trainer_settings(model), blocks=blocks)
@@ -71,7 +71,7 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
         made.exchange.settle()
         assert torch.equal(made.parameters, parameters) == only
         parameters = made.parameters.clone()
-    # The second rollout completes them; those that were open then were played with less.
+    # The second rollout completes the statistics; rollouts that were open then were played without them.
     assert lacking == [rollout < 2 + blocks - 1 for rollout in range(6)]
     assert made.network.module.number == 6 * rows, "each row once"
     numbers = [0, rows, *[rows + 1] * (blocks - 1)]
@@ -81,7 +81,7 @@ def test_rollouts_played_without_statistics_only_give_theirs(blocks: int) -> Non
     assert collected[len(numbers) :] == [{}] * (6 - len(numbers)), "learning has begun"
 
 
-def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_learning_continues_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
     made = learning(NORMALIZED, epochs=2, minibatches=2)
     made.learn(shifted(0), 0, 0)
     other = resumed(tmp_path, made, epochs=2, minibatches=2)
@@ -91,7 +91,7 @@ def test_learning_goes_on_from_a_checkpoint_as_if_nothing_had_happened(tmp_path:
     assert other.sha256() == made.sha256()
 
 
-def test_who_plays_from_a_checkpoint_sees_what_the_learner_saw(tmp_path: Path) -> None:
+def test_a_policy_from_a_checkpoint_normalises_observations_as_the_learner_does(tmp_path: Path) -> None:
     made = learning(NORMALIZED)
     made.learn(shifted(0), 0, 0)
     policy = Policy(made.settings.policy, "cpu", seed=99, stream=0)

@@ -24,7 +24,7 @@ def norm(*tensors: torch.Tensor | None) -> float:
     return float(torch.cat([tensor.reshape(-1) for tensor in tensors if tensor is not None]).detach().norm())
 
 
-def test_norms_are_those_of_the_layers_own_tensors_and_means_over_updates() -> None:
+def test_norms_are_of_each_layers_own_tensors_and_means_over_updates() -> None:
     network = Network()
     weights, gradients = flatten(network)
     norms = Norms(network, weights, gradients)
@@ -47,12 +47,12 @@ def test_norms_are_those_of_the_layers_own_tensors_and_means_over_updates() -> N
     assert norms.row().keys() == {f"parameters_l2{part}" for part in layers}  # no updates since
 
 
-def test_a_network_without_convolutions_has_none_of_theirs() -> None:
+def test_a_network_without_convolutions_has_no_norms_of_convolutions() -> None:
     network = nn.Sequential(nn.Linear(2, 1))
     assert Norms(network, *flatten(network)).row().keys() == {"parameters_l2", "parameters_l2_fc0"}
 
 
-def test_learning_has_them_when_asked_and_learns_the_same() -> None:
+def test_learning_reports_norms_if_asked_and_learns_the_same() -> None:
     plain, traced = learning(), learning(norms=True)
     assert plain.metrics() == {}
     before = traced.parameters.clone()
@@ -64,7 +64,7 @@ def test_learning_has_them_when_asked_and_learns_the_same() -> None:
     assert row["parameters_l2"] == pytest.approx(norm(traced.parameters))
 
 
-def test_an_update_that_was_skipped_is_no_step() -> None:
+def test_a_skipped_update_has_no_norm_of_a_step() -> None:
     made = learning(norms=True)
     broken = batch()
     broken.reward[:] = torch.nan

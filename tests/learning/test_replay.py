@@ -1,4 +1,4 @@
-"""Learning from a replay: how much is due and when, what a minibatch becomes, and what outlives its process."""
+"""Learning from a replay: which minibatches are due, their targets and priorities, and what a restart keeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOWHERE = Minibatch(any_batch())
 
 
 def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> None:
-    """Let minibatches be counted, and nothing be drawn or learned; ``did`` is called for each."""
+    """Let minibatches be counted without drawing or learning; ``did`` is called for each."""
 
     def learn_from(minibatch: Minibatch, env_steps: int, computed: object = None) -> bool:
         did()
@@ -46,7 +46,7 @@ def only_counting(made: Learning, did: Callable[[], object] = lambda: None) -> N
     made.learn_from = learn_from  # type: ignore[method-assign]
 
 
-def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> None:
+def test_the_optimizers_epsilon_is_scaled_to_the_batch_size(tmp_path: Path) -> None:
     plain = replaying(tmp_path, {"batch_size": 8})
     made = replaying(tmp_path, {"batch_size": 8, "base_batch_size": 2})
     assert made.learning_rates(0) == plain.learning_rates(0)  # rate_scaling is none
@@ -59,7 +59,7 @@ def test_the_optimizers_numbers_are_those_of_the_minibatches(tmp_path: Path) -> 
     ratio=st.sampled_from([0.3, 1.0, 8.0]),
     learners=st.sampled_from([1, 2]),
 )
-def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
+def test_as_many_minibatches_are_learned_as_the_steps_allow_and_none_is_lost(
     tmp_path_factory: pytest.TempPathFactory, rollouts: list[int], ratio: float, learners: int
 ) -> None:
     made = replaying(tmp_path_factory.mktemp("due"), {"ratio": ratio})
@@ -76,7 +76,7 @@ def test_the_minibatches_done_are_those_the_steps_allow_and_none_is_lost(
         assert done <= max(allowed, 0) + 1e-9
 
 
-def test_none_is_due_where_nothing_is_to_be_learned(tmp_path: Path) -> None:
+def test_no_minibatch_is_due_without_an_epoch(tmp_path: Path) -> None:
     made = replaying(tmp_path, epochs=0)
     assert [due(made, any_batch(), steps) for steps in (0, 1000)] == [0, 0]
 
@@ -121,7 +121,7 @@ def test_a_pass_that_is_broken_off_is_finished_later_and_nothing_is_lost_or_done
     assert (due(made, any_batch(), 40), done) == (0, 15)
 
 
-def test_a_target_network_is_not_renewed_again_where_a_pass_is_taken_up(tmp_path: Path) -> None:
+def test_a_target_network_is_not_renewed_again_when_a_pass_is_continued(tmp_path: Path) -> None:
     made = replaying(tmp_path, target_every_steps=5)  # two periods to a rollout of 10
     periods: list[int] = []
     only_counting(made, lambda: periods.append(source(made).target.period))
@@ -152,7 +152,7 @@ class Local:
         made.exchange.join(0, 0)
 
     def learn(self, rollout: int, seen: list[int], most: int = 1000) -> str:
-        """Learn from a rollout until ``seen`` has so many numbers of minibatches; the outcome."""
+        """Learn from a rollout until ``seen`` has ``most`` minibatches; return the outcome."""
         draw_one = source(self.made).draw_one
 
         def drawn(env_steps: int) -> Minibatch:
@@ -200,7 +200,7 @@ def test_local_steps_that_were_undone_are_taken_again_with_the_same_minibatches(
         learner.made.exchange.close()
 
 
-def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(tmp_path: Path) -> None:
+def test_rollouts_without_a_minibatch_do_not_end_a_series_of_skipped_updates(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"ratio": 0.2})  # a minibatch every other rollout
     played = Played(tmp_path, made)
     made.weights.fill_(torch.nan)
@@ -215,8 +215,8 @@ def test_rollouts_without_a_minibatch_make_up_for_no_update_that_was_not_finite(
     assert skipped[-1] > 2 and skipped == sorted(skipped)
 
 
-def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path: Path) -> None:
-    """Without other processes: what is said and heard are a few numbers (tests/parameters/test_allreduce.py)."""
+def test_learners_that_join_have_the_same_minibatches_due(tmp_path: Path) -> None:
+    """Without other processes: the test hands over the counts (see tests/parameters/test_allreduce.py)."""
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
         path.mkdir()
@@ -232,7 +232,7 @@ def test_learners_that_join_go_on_from_the_one_whose_weights_they_take(tmp_path:
         assert made.minibatches.shared_tensors[0] is source(made).target.weights
     counts = [[due(made, any_batch(), steps) for steps in (60, 80, 100)] for made in (one, new)]
     assert counts[0] == counts[1] and counts[0][-1] > 0
-    assert source(one).replay.begun == source(new).replay.begun == 60  # one had nothing to learn from yet
+    assert source(one).replay.begun == source(new).replay.begun == 60  # one of them had nothing to learn from yet
 
 
 def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_p
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path, double: bool) -> None:
+def test_the_targets_of_a_minibatch_are_made_from_the_target_network(tmp_path: Path, double: bool) -> None:
     made = replaying(tmp_path, double=double, n_step=2, discount=0.5)
     Played(tmp_path, made).rollout(0)
     target_network = source(made).target.network
@@ -266,7 +266,7 @@ def test_a_minibatch_is_regressed_on_what_the_target_network_says(tmp_path: Path
     assert torch.equal(batch.observation, torch.from_numpy(sample.observation[:1]))
 
 
-def test_a_loss_may_do_without_priorities_where_nothing_is_drawn_by_them(tmp_path: Path) -> None:
+def test_a_loss_needs_no_priorities_without_a_prioritised_replay(tmp_path: Path) -> None:
     for prioritised in (False, True):
         folder = tmp_path / str(prioritised)
         folder.mkdir()
@@ -281,11 +281,11 @@ def test_a_loss_may_do_without_priorities_where_nothing_is_drawn_by_them(tmp_pat
             source(made).note_learned(minibatch, True, {})
 
 
-def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
+def test_priorities_are_the_errors_of_the_drawn_transitions(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True, "alpha": 1.0, "beta": 1.0})
     Played(tmp_path, made).rollout(0)
     batch, sample = source(made).draw_one(0)[:2]
-    assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # nothing is known of any yet
+    assert sample and batch.columns["weight"].tolist() == [[1.0] * 4]  # no transition has an error yet
     with torch.no_grad():
         said = made.network.module(batch.observation[0])["q"].gather(-1, batch.action[0][:, None])[:, 0]
     made.learn_from(Minibatch(batch, sample), 0)
@@ -294,7 +294,7 @@ def test_priorities_are_the_errors_of_what_was_drawn(tmp_path: Path) -> None:
     np.testing.assert_allclose(priorities[sample.cell], error.numpy(), rtol=1e-5)
 
 
-def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> None:
+def test_the_priorities_of_a_killed_learner_are_kept_and_their_sums_made_again(tmp_path: Path) -> None:
     made = replaying(tmp_path, {"prioritised": True})
     played = Played(tmp_path, made)
     for rollout in range(3):
@@ -308,10 +308,10 @@ def test_a_killed_learner_leaves_its_priorities_to_the_next(tmp_path: Path) -> N
     assert again.sampler.arrays()["priority"].tolist() == before.tolist()
     assert len(set(before[before > 0.0])) > 2
     assert tree[1] == pytest.approx(before.sum())
-    assert again.sampler.state()["largest"] == 4.0  # of what is new
+    assert again.sampler.state()["largest"] == 4.0  # the priority of new transitions
 
 
-def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_twice(tmp_path: Path) -> None:
+def test_a_restarted_learner_draws_what_was_stored_and_stores_no_rollout_twice(tmp_path: Path) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
     for rollout in range(3):
@@ -326,7 +326,7 @@ def test_what_a_killed_learner_had_stored_is_drawn_by_the_next_and_no_rollout_tw
     assert rewards[0] == rewards[1]
 
 
-def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_the_one_before(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_failpoint_a_rollout_is_stored_once_and_joined_to_the_last(tmp_path: Path) -> None:
     def folder(name: object) -> Path:
         made = tmp_path / str(name)
         made.mkdir()
@@ -357,14 +357,12 @@ def test_a_rollout_is_stored_once_wherever_its_trainer_is_killed_and_joined_to_t
         assert len(source(again).replay.drawable()) == len(source(whole).replay.drawable()) == (4 * HORIZON) * ENVS
 
 
-def test_steps_that_find_no_room_are_dropped_and_not_learned_whether_or_not_their_rollout_is_stored(
-    tmp_path: Path,
-) -> None:
+def test_steps_that_find_no_room_in_the_replay_are_dropped_also_after_a_restart(tmp_path: Path) -> None:
     made = replaying(tmp_path)
     played = Played(tmp_path, made)
-    with mock.patch.object(Rings, "place", lambda *_: None):  # all are somebody's who stays
+    with mock.patch.object(Rings, "place", lambda *_: None):  # all rings are taken
         assert played.rollout(0).steps == 0
-        assert played.counts.account.steps.dropped["no_room"] == 0  # it may come again
+        assert played.counts.account.steps.dropped["no_room"] == 0  # the rollout may be gathered again
         again = Played(tmp_path, replaying(tmp_path))
         gathered = again.take(0)
         assert gathered.steps == 0

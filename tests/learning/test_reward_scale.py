@@ -39,7 +39,7 @@ def test_rewards_are_divided_by_the_deviation_of_the_returns(batch: Batch) -> No
 
 
 @given(batch=batches(), data=st.data())
-def test_rollouts_go_on_where_the_last_one_ended_also_through_a_checkpoint(batch: Batch, data: st.DataObject) -> None:
+def test_running_returns_continue_over_rollouts_and_through_a_checkpoint(batch: Batch, data: st.DataObject) -> None:
     horizon, count = batch.reward.shape
     cut = data.draw(st.integers(0, horizon))
     owners = [("a/0", count)]
@@ -70,7 +70,7 @@ def steady(count: int, reward: float, first: bool) -> Batch:
     )
 
 
-def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
+def test_running_returns_are_kept_for_each_group_while_groups_join_and_leave() -> None:
     scale = RewardScale(DISCOUNT)
     scale.note_learned(scale.scale(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])[1])
     assert scale.state()["returns"] == {"a/0": [1.9], "b/0": [1.9, 1.9]}
@@ -84,8 +84,8 @@ def test_returns_belong_to_owners_who_may_join_and_leave() -> None:
     assert scale.state()["number"] == 6 + 6 + 2
 
 
-def test_a_group_with_another_number_of_environments_begins_anew() -> None:
-    """As after a resume with another simulators.envs, in which groups have the same names."""
+def test_a_group_with_another_number_of_environments_restarts_its_returns() -> None:
+    """After a resume with another simulators.envs, groups have the same names."""
     scale = RewardScale(DISCOUNT)
     scale.note_learned(scale.scale(steady(3, 1.0, first=True), [("a/0", 1), ("b/0", 2)])[1])
     scale.note_learned(scale.scale(steady(4, 1.0, first=True), [("a/0", 2), ("b/0", 2)])[1])

@@ -1,4 +1,4 @@
-"""A secondary learner: the primary's twin where all is alike, of no effect on it, and restored with it."""
+"""A secondary learner: equal to the primary with equal minibatches, without effect on it, restored with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.learning.replayed import Played, replaying, source
 from tests.newest import newest_checkpoint
 
 ROLLOUT = 10
-"""Steps, from which 5 minibatches of 4 are due, or 2.5 of 8."""
+"""Steps of a rollout, with which 5 minibatches of 4 are due, or 2.5 of 8."""
 
 
 def pair(
@@ -51,7 +51,7 @@ def target_of(learner: Learning) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("algorithm", [{}, {"double": True, "n_step": 2}])
-def test_with_the_same_minibatches_it_is_the_primary_bit_for_bit(tmp_path: Path, algorithm: dict[str, Any]) -> None:
+def test_with_the_same_minibatches_the_secondary_equals_the_primary(tmp_path: Path, algorithm: dict[str, Any]) -> None:
     made, secondary = pair(tmp_path, 4, **algorithm)
     start = made.weights.clone()
     assert torch.equal(start, secondary.weights)
@@ -63,7 +63,7 @@ def test_with_the_same_minibatches_it_is_the_primary_bit_for_bit(tmp_path: Path,
     assert (told["loss"], told["minibatches"]) == (told["secondary_loss"], told["secondary_minibatches"])
 
 
-def test_it_draws_for_itself_and_the_primary_learns_as_if_it_were_not_there(tmp_path: Path) -> None:
+def test_the_secondary_draws_for_itself_and_does_not_change_the_primary(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     (made, secondary), alone = pair(tmp_path, 4), replaying(tmp_path / "alone")
     learn(made, Played(tmp_path, made), range(5))
@@ -80,30 +80,30 @@ def test_both_consume_as_many_transitions_whatever_the_sizes_of_their_minibatche
 
 
 @pytest.mark.parametrize("base", [None, 2])
-def test_the_optimizers_numbers_are_for_batches_of_one_size_whoever_learns(tmp_path: Path, base: int | None) -> None:
+def test_the_secondarys_epsilon_is_scaled_to_its_own_batch_size(tmp_path: Path, base: int | None) -> None:
     made, secondary = pair(tmp_path, 8, {"base_batch_size": base})
     assert secondary.optimizer_settings.epsilon == made.optimizer_settings.epsilon / 2
 
 
-def test_priorities_are_the_primarys(tmp_path: Path) -> None:
+def test_only_the_primary_changes_priorities(tmp_path: Path) -> None:
     made, secondary = pair(tmp_path, 4, {"prioritised": True})
     learn(made, Played(tmp_path, made), range(3))
     before = source(made).replay.sampler.arrays()["priority"].copy()
     secondary.learn_from(source(secondary).draw_one(0), 0)
     np.testing.assert_array_equal(source(made).replay.sampler.arrays()["priority"], before)
-    for _ in range(10):  # errors of 1 and more are what is new has too
+    for _ in range(10):  # new transitions have the priority of errors of 1 and more
         made.learn_from(source(made).draw_one(0), 0)
     assert not np.array_equal(source(made).replay.sampler.arrays()["priority"], before)
 
 
-def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
+def test_primary_and_secondary_continue_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
     made, secondary = pair(tmp_path / "made", 8, {"save": True})
     learn(made, Played(tmp_path / "made", made), range(4))
     checkpoint.save(tmp_path / "saved", 40, made.tensors(), {"env_steps": 40, "rollouts_learned": 4}, 1, made.save)
     other, other_secondary = pair(tmp_path / "other", 8, {"save": True})
     other.restore(newest_checkpoint(tmp_path / "saved"))
     told = []
-    for learner in (made, other):  # from what was saved alone: new rollouts are not joined to it
+    for learner in (made, other):  # from the saved replay alone: new rollouts are not joined to it
         for rollout in (4, 5, 6):
             told.append(pass_over(learner, any_batch(), ROLLOUT * rollout, rollout))
     assert told[:3] == told[3:]
@@ -112,7 +112,7 @@ def test_restored_from_a_checkpoint_both_go_on_equal(tmp_path: Path) -> None:
     assert torch.equal(target_of(other_secondary), target_of(secondary))
 
 
-def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_done_twice(tmp_path: Path) -> None:
+def test_a_broken_off_pass_of_the_secondary_is_finished_without_repeating_the_primarys(tmp_path: Path) -> None:
     made, _ = pair(tmp_path, 4)
     played = Played(tmp_path, made)
     learn(made, played, range(2))
@@ -123,7 +123,7 @@ def test_a_pass_that_is_broken_off_in_it_is_finished_later_and_the_primarys_not_
     assert pass_over(made, batch, 20, 2)["secondary_minibatches"] == 2
 
 
-def test_each_publishes_its_own_weights(tmp_path: Path) -> None:
+def test_primary_and_secondary_publish_their_own_weights(tmp_path: Path) -> None:
     made, secondary = pair(tmp_path, 8)
     learn(made, Played(tmp_path, made), range(4))
     primary = Published(Segment.create(tmp_path / "weights-0", weights_fields(made.weights.numel())))

@@ -15,7 +15,7 @@ def of(policy: TargetPolicy) -> tuple[Target, torch.Tensor]:
     return Target(network, policy, rollout_steps=10), network.weights
 
 
-def test_it_begins_equal_and_apart() -> None:
+def test_a_target_network_begins_as_a_copy_that_does_not_follow() -> None:
     target, weights = of(HardCopies(20))
     before = target.weights.clone()
     assert torch.equal(before, weights)
@@ -23,7 +23,7 @@ def test_it_begins_equal_and_apart() -> None:
     assert torch.equal(target.weights, before)
 
 
-def test_a_long_rollout_renews_it_several_times_along_the_way() -> None:
+def test_a_long_rollout_renews_the_target_network_several_times() -> None:
     target, weights = of(HardCopies(5))
     periods, renewed = [], []
     for rollout in range(3):
@@ -37,7 +37,7 @@ def test_a_long_rollout_renews_it_several_times_along_the_way() -> None:
     assert renewed == [True, False] * 6
 
 
-def test_by_polyak_each_update_brings_it_nearer_by_a_share() -> None:
+def test_with_polyak_each_update_brings_the_target_network_nearer_by_a_share() -> None:
     target, weights = of(Polyak(0.25))
     start = weights.clone()
     weights.add_(1.0)
@@ -47,7 +47,7 @@ def test_by_polyak_each_update_brings_it_nearer_by_a_share() -> None:
         torch.testing.assert_close(target.weights, start + (1.0 - left))
 
 
-def test_it_goes_on_from_what_was_saved() -> None:
+def test_a_restored_target_network_is_not_renewed_again_within_a_period() -> None:
     target, weights = of(HardCopies(20))
     weights.add_(1.0)
     target.renew(3, 0, 4)

@@ -36,7 +36,7 @@ NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=Tru
 
 
 def gathered(learner: int, rollout: int, **changed: Any) -> Gathered:
-    """A rollout of a learner's own."""
+    """A gathered rollout, with observations of this learner's own."""
     own = batch()
     noise = torch.rand(own.observation.shape, generator=torch.Generator().manual_seed(10 * rollout + learner))
     columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
@@ -97,7 +97,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_update_over_a_hub_has_a_barrier_a_step_and_the_weights_of_one_machine(tmp_path: Path, case: str) -> None:
+def test_an_update_over_a_hub_needs_few_barriers_and_has_the_weights_of_one_machine(tmp_path: Path, case: str) -> None:
     barriers, model, algorithm = CASES[case]
     hashes, counted = set(), []
     for listing in (None, Listing()):
@@ -122,7 +122,7 @@ def test_an_update_over_a_hub_has_a_barrier_a_step_and_the_weights_of_one_machin
 
 
 @pytest.mark.parametrize("model", [None, NORMALIZED], ids=["plain", "normalised"])
-def test_who_has_computed_a_gradient_does_not_use_it_if_another_leaves(model: ModelSettings | None) -> None:
+def test_a_learner_does_not_use_its_gradient_if_another_learner_leaves(model: ModelSettings | None) -> None:
     made = learners(Path(), Listing(), model)
     before = made[0].sha256()
 
@@ -139,7 +139,7 @@ def test_who_has_computed_a_gradient_does_not_use_it_if_another_leaves(model: Mo
     together(made, lambda _, each: each.exchange.close())
 
 
-def test_who_is_told_to_end_before_it_agrees_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_learner_that_is_told_to_end_before_it_agrees_does_not_wait(tmp_path: Path) -> None:
     """Another learner may still collect its rollout, for longer than the time in which this one has to end."""
     told = threading.Event()
     made = learners(tmp_path, Listing(), None, alive=lambda: not told.is_set())
@@ -149,7 +149,7 @@ def test_who_is_told_to_end_before_it_agrees_waits_for_nobody(tmp_path: Path) ->
     together(made, lambda _, each: each.exchange.close())
 
 
-def test_who_has_fewer_steps_left_computes_its_gradient_again_after_the_others(tmp_path: Path) -> None:
+def test_a_learner_with_fewer_steps_left_recomputes_its_gradient_after_the_others_steps(tmp_path: Path) -> None:
     """Learner 1 has only statistics to give, or has made a step more than learner 0, before the next barrier."""
     hashes = []
     for number, listing in enumerate((None, Listing())):
@@ -175,7 +175,7 @@ def test_who_has_fewer_steps_left_computes_its_gradient_again_after_the_others(t
     assert len(set(hashes)) == 1
 
 
-def test_learners_end_at_the_same_step_when_one_is_told_to(tmp_path: Path) -> None:
+def test_learners_end_at_the_same_step_when_one_is_told_to_end(tmp_path: Path) -> None:
     made = learners(tmp_path, Listing(), None, name="ppo", epochs=4, minibatches=2)
     steps = [0, 0]
 
@@ -217,7 +217,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_by_all(tmp_path: Path) -> None
     together(made, lambda _, each: each.exchange.close())
 
 
-def test_a_learner_that_dies_before_it_has_come_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
+def test_a_learner_that_dies_before_the_barrier_leaves_the_weights_as_they_were(tmp_path: Path) -> None:
     listing = Listing()
     made = learners(tmp_path, listing, None)
     before = made[0].sha256()

@@ -1,4 +1,4 @@
-"""Learning from one batch: passes, minibatches, precision."""
+"""Learning from one batch: passes, minibatches, target_kl, prepared batches, and skipped steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELDS = [name for name in Batch.__slots__ if name != "columns"]
 def learned_from(
     made: Learning, monkeypatch: pytest.MonkeyPatch, going_on: Callable[[], bool] = lambda: True
 ) -> list[Batch]:
-    """The minibatches of one rollout, each of an optimizer step."""
+    """Learn from one rollout; return the minibatch of each optimizer step."""
     parts: list[Batch] = []
     learn = made.learn_from
     monkeypatch.setattr(made, "learn_from", lambda part, *given: parts.append(part.batch) or learn(part, *given))
@@ -48,7 +48,7 @@ def test_a_pass_asks_between_optimizer_steps_whether_it_goes_on_and_is_broken_of
 ) -> None:
     made, asked = learning(epochs=2, minibatches=3), itertools.count(1)
     assert len(learned_from(made, monkeypatch, lambda: next(asked) > 0)) == 6
-    assert next(asked) == 6  # one step alone asks nobody
+    assert next(asked) == 6  # asked five times, between six steps
 
     asked = itertools.count(1)
     with pytest.raises(Stopped):
@@ -69,7 +69,7 @@ def test_an_epoch_learns_from_every_environment_once(monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(part.reward, whole.reward[:, chosen])
 
 
-def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatches_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (learned_from(learning(minibatches=4), monkeypatch) for _ in range(2))
     for one, again in zip(first, second, strict=True):
         torch.testing.assert_close(one.reward, again.reward)
@@ -83,21 +83,21 @@ def test_parts_depend_on_seed_and_rollout_alone(monkeypatch: pytest.MonkeyPatch)
     assert orders[0] != orders[1]
 
 
-def test_no_epoch_changes_nothing() -> None:
+def test_without_an_epoch_nothing_is_learned() -> None:
     made = learning(epochs=0)
     before = made.sha256()
     assert made.learn(batch(), 0, 0) == {}
     assert made.sha256() == before
 
 
-def test_one_part_is_the_batch_itself() -> None:
+def test_one_minibatch_is_the_batch_itself() -> None:
     whole, parts = learning(), learning(minibatches=1, epochs=1)
     whole.learn_from(Minibatch(batch()), 0)
     parts.learn(batch(), 0, 0)
     assert whole.sha256() == parts.sha256()
 
 
-def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_minibatch_that_is_not_finite_is_skipped_counted_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     made = learning(minibatches=4, reward_clip=None)
     good, bad = batch(), batch()
     bad.reward[0, 3] = float("inf")
@@ -106,12 +106,12 @@ def test_a_part_that_is_not_finite_is_skipped_counted_and_told(monkeypatch: pyte
         numbers = made.learn(bad, 0, 0)
         assert not np.isfinite(numbers["loss"])
         assert made.skipped == expected
-        assert made.sha256() != before, "the other three parts were learned from"
+        assert made.sha256() != before, "the other three minibatches were learned from"
     assert np.isfinite(made.learn(good, 0, 0)["loss"])
     assert made.skipped == 0
 
 
-def test_more_parts_than_environments_are_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_no_more_minibatches_than_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(learned_from(learning(minibatches=100), monkeypatch)) == ENVIRONMENTS
 
 
@@ -141,7 +141,7 @@ def after(steps: int) -> str:
     return made.sha256()
 
 
-def test_an_update_ends_before_the_first_minibatch_over_which_the_policy_has_moved_too_far() -> None:
+def test_an_update_ends_before_the_first_minibatch_whose_divergence_is_above_the_limit() -> None:
     made, whole = clipped(LIMIT)
     numbers = made.learn(whole, 0, 0)
     steps = round(8 * numbers["learned_share"])
@@ -185,7 +185,7 @@ def test_a_learner_without_a_minibatch_ends_with_the_others(monkeypatch: pytest.
 
 
 class Halved(A2C):
-    """Learns from the first half of the rows, and from what it worked out before the epochs."""
+    """Learns from the first row, and from values that it computed before the epochs."""
 
     prepared_rows = 1
 
@@ -201,7 +201,7 @@ class Halved(A2C):
         return loss, {"progress": torch.tensor(progress), "last": batch.columns["last"].sum()}
 
 
-def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_algorithm_prepares_a_batch_once_and_learns_from_the_prepared_one(monkeypatch: pytest.MonkeyPatch) -> None:
     made = learning(name=f"{__name__}:Halved", epochs=2, minibatches=2)
     value = made.network.outputs(batch(), 1)["value"].detach().sum()
     parts: list[Batch] = []
@@ -221,7 +221,7 @@ def test_an_algorithm_prepares_a_batch_once_and_learns_from_what_it_made(monkeyp
         assert sum(numbers["last"] for numbers in epoch) == pytest.approx(float(value))
 
 
-def test_outputs_of_the_last_rows_are_those_of_all_rows() -> None:
+def test_outputs_of_the_last_rows_equal_those_of_all_rows() -> None:
     made, seen = learning(), batch()
     whole, last = made.network.outputs(seen), made.network.outputs(seen, 2)
     for name in ("logits", "value"):
@@ -273,7 +273,7 @@ def test_the_state_of_an_algorithm_changes_with_steps_and_is_restored(
     assert torch.equal(made.state.vector, before)  # no step was taken, so the state is that before it
 
 
-def test_steps_are_skipped_if_no_epoch_has_taken_them() -> None:
+def test_steps_count_as_skipped_if_no_epoch_has_taken_them() -> None:
     made = learning(epochs=2, minibatches=4)
     gathered = Gathered(3, (), batch(), np.zeros(24, np.int64), 24)
     prepared = made.minibatches.prepare(gathered.batch)

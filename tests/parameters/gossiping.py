@@ -1,4 +1,4 @@
-"""Learners that gossip, made for tests: their segments, and what they are told."""
+"""Gossiping learners for tests, and their shared memory segments."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PAAC = named.optimizer(clip_norm=1.0)
 
 
 def start() -> Tensor:
-    """The weights that all draw from the seed."""
+    """The weights with which all learners begin."""
     return torch.linspace(-1.0, 1.0, SIZE)
 
 
 def never() -> bool:
-    """For learners that must not wait."""
+    """Stand for ``alive`` in learners that must not wait: only a wait calls it."""
     raise AssertionError("it waits")
 
 
 def segments(folder: Path, learners: int) -> Path:
-    """Everything a run makes for learners with these numbers and below."""
+    """Create the segments of a run with this number of learners."""
     folder.mkdir(parents=True, exist_ok=True)
     Segment.create(folder / "counts", counts_fields(64)).close()
     for learner in range(learners):
@@ -84,7 +84,7 @@ def position_of(exchange: Gossip) -> Position:
 
 
 def learn(exchange: Gossip, gradient: Tensor | None = None) -> None:
-    """A batch of 10 steps with one update."""
+    """Learn a batch of 10 steps with one update."""
     exchange.agree(10, 1, position_of(exchange))
     gradient = torch.ones(PARAMETERS) if gradient is None else gradient.clone()
     assert exchange.step(gradient, [RATE]).taken

@@ -1,10 +1,10 @@
-"""Learners of mode sync of whom the last is killed at every line: `… killed_learners <count> <folder> [local]`.
+"""Kills the last learner of mode sync at each line of the exchange: `… killed_learners <count> <folder> [local]`.
 
-For each line of the exchange that the victim comes to, from joining through two steps, all learners are begun anew, in
-a folder of the caller's, whose test may be killed too: in /dev/shm nobody would remove what it leaves.
-Survivors print, as lines of JSON, how far each came and a fingerprint of its weights and optimizer. With `local` a step
-is three of each learner by itself, in exchanges of two and of one, the outer optimizer stands for theirs, and lines
-are those after joining.
+For each line that the victim reaches, from joining to the end of two steps, all learners are started anew. Their
+segments lie in <folder>, because nothing would remove them from /dev/shm if the test itself is killed.
+Prints for each line, as JSON, the fingerprints of weights and optimizer that each survivor had after each step. With
+`local`, a step is three local steps with exchanges after the second and the third, the fingerprint is of the outer
+optimizer, and the victim is killed only after joining.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fingerprint(weights: torch.Tensor, exchange: Exchange, outer: Outer | None) 
 
 
 def kill_at(line: int) -> Callable[..., Any]:
-    """A trace function that ends this process before the so manyeth line of the exchange."""
+    """A trace function that kills this process after this number of lines of the exchange."""
     left = itertools.count(line, -1)
 
     def trace(frame: FrameType, event: str, _argument: object) -> Callable[..., Any] | None:
@@ -64,9 +64,9 @@ def kill_at(line: int) -> Callable[..., Any]:
 
 
 def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap, local: bool) -> list[str]:
-    """Join, and take the steps; fingerprints before, after joining and after each step, as far as this one came.
+    """Join, and take the steps; return fingerprints before and after joining and after each step that was reached.
 
-    Each begins with weights of its own, and the victim's are those that all take.
+    Each learner begins with other weights; joining gives all of them the victim's.
     """
     victim, joined = learners - 1, False
     weights, gradients = torch.linspace(-1.0, 1.0, SIZE) * (rank + 1), torch.zeros(SIZE)
@@ -100,17 +100,17 @@ def learn(folder: Path, rank: int, learners: int, gone: mmap.mmap, local: bool) 
             for part in range(steps):
                 gradients.copy_(torch.sin(torch.arange(SIZE) * (1.0 + rank + learners * step + part)))
                 exchange.step(gradients, [0.01])
-                if part or steps == 1:  # the first of two is nobody else's
+                if part or steps == 1:  # the first of two local steps is not exchanged
                     seen.append(fingerprint(weights, exchange, outer))
-    except (PeerLost, Stopped):  # Stopped: it never came, so that the supervisor tells of it
+    except (PeerLost, Stopped):  # Stopped: the victim never came, as the supervisor says
         exchange.break_off()
-        seen[-1] = fingerprint(weights, exchange, outer)  # as it was, if nothing was half done
+        seen[-1] = fingerprint(weights, exchange, outer)  # the same as before, unless a step is half applied
     exchange.close()
     return seen
 
 
 def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int, local: bool) -> tuple[int, int]:
-    """Fork one learner; its process id, and where it says what it has seen."""
+    """Fork one learner; return its process id, and the pipe into which it writes its fingerprints."""
     read, write = os.pipe()
     if child := os.fork():
         os.close(write)
@@ -127,7 +127,7 @@ def begin(folder: Path, rank: int, learners: int, gone: mmap.mmap, line: int, lo
 
 
 def run(learners: int, line: int, folder: Path, local: bool) -> list[list[str]]:
-    """Rows that each learner has seen; nothing of a victim that was killed."""
+    """Run all learners; return the fingerprints of each, and none of a victim that was killed."""
     gone = mmap.mmap(-1, 1)
     folder.mkdir()
     Segment.create(folder / "learners", barrier_fields(learners)).close()

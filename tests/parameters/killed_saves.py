@@ -1,8 +1,9 @@
-"""Saves that are killed, as a process: `python -m tests.parameters.killed_saves <scenario> <how> <folder>`.
+"""Kills saves of checkpoints: `python -m tests.parameters.killed_saves <scenario> <how> <folder>`.
 
-Each save is that of a forked child, killed one step later than the one before, until one ends by itself. Steps are by
-`operations` what Python does to files; by `strace` each system call in turn, those of safetensors too. Prints JSON: how
-many were killed, by what, how many left the old and the new checkpoint; and the first thing that is wrong, or null.
+Each save runs in a forked child, which is killed one step later than the one before, until a save completes. A step
+is a file operation of Python with `operations`, and a system call, also of safetensors, with `strace`. Prints JSON:
+the number of kills, in all and by kind of step, after how many the old or the new checkpoint was found, and the first
+error, or null.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def by_operations(_any: str, step: int, work: Callable[[], None]) -> bool:
-    """Do the work in a child that is killed before its n-th operation; whether it was killed."""
+    """Do the work in a child that is killed before its n-th operation; return whether it was killed."""
     pid = os.fork()
     if not pid:
         left = step
@@ -73,7 +74,7 @@ def by_operations(_any: str, step: int, work: Callable[[], None]) -> bool:
 
 
 def by_strace(call: str, step: int, work: Callable[[], None]) -> bool:
-    """Do the work in a child that is killed on entering a system call the n-th time; whether it was killed."""
+    """Do the work in a child that is killed on entering a system call the n-th time; return whether it was killed."""
     ready, go = os.pipe()
     pid = os.fork()
     if not pid:
@@ -97,7 +98,7 @@ def by_strace(call: str, step: int, work: Callable[[], None]) -> bool:
 
 
 def judge(directory: Path, allowed: dict[str, dict[str, bytes]]) -> str:
-    """Which one is found."""
+    """Return which of the allowed checkpoints the newest one is."""
     found = contents(checkpoint_folders.newest(directory).path)
     return next(name for name, content in allowed.items() if content == found)
 
@@ -126,7 +127,7 @@ def main(scenario: str, how: str, folder: Path) -> dict[str, Any]:
             try:
                 found = judge(place, either if died else new)
                 counts[found] += died
-                save(place, env_steps, 99)  # by the next process; it leaves no rest of the other
+                save(place, env_steps, 99)  # by the next process, which removes what the other left
                 assert judge(place, new) == "new"
                 assert [int(path.name) for path in sorted(place.iterdir())] == after
             except Exception as error:

@@ -1,12 +1,12 @@
-"""Learners and parameter servers in processes of their own that are killed: `… killed_served <folder> <world>…`.
+"""Kills learners and parameter servers, each a process of its own: `… killed_served <folder> <world>…`.
 
-A world is words with commas: a quorum of so many of four learners, then processes, each with the arm of a failpoint at
-which its first incarnation gets SIGKILL, as ``3,trainer-1:server_lines.sent=kill@9``. It is started again at once with
-what it has left: a learner with its account, a server with its shared memory. Sockets, keys and memory are those of a
-run; the supervisor's orders are files.
+A world is written ``3,trainer-1:server_lines.sent=kill@9``: the quorum among four learners, then the processes whose
+first incarnation gets SIGKILL, each with its failpoint. A killed process is restarted at once with what it left: a
+learner with its account, a server with its shared memory. Sockets, keys and memory are those of a run; the
+supervisor's orders are files.
 
-A world is judged by its ``Witness`` and by the answers that learners wrote down. Of what the exchange counts only the
-numbers of handled and of dropped changes are looked at. Prints a line of JSON for each world.
+A world is judged by its ``Witness`` and by the answers that the learners wrote down. Of the exchange's own counts,
+only those of handled and of dropped changes are used. Prints a line of JSON for each world.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ STEPS = 2
 OPTIMIZER = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.0)
 LIMIT_S = 60.0
 SETTLED_NS = 100_000_000
-"""A folder read so soon after its change is read again: its clock is too coarse to tell two changes from one."""
+"""A folder that changed less than this before it was read is read again: its time stamps are coarse."""
 RUN = "killed"
 
 
 class Orders:
-    """The supervisor's orders: a file for each process on the network, which it writes itself."""
+    """The supervisor's orders, as files: each process on the network writes one with its own endpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +86,7 @@ class Orders:
 
 
 class Asking:
-    """A learner's lines to its servers, which write down what was answered."""
+    """A learner's lines to its servers, with a file of all answers."""
 
     def __init__(self, exchange: Served, path: Path) -> None:
         self._lines, self._path = exchange.lines, path
@@ -106,7 +106,7 @@ class Asking:
 
 
 def learn(folder: Path, own: ProcessId) -> None:
-    """Make changes until there are versions enough."""
+    """Make changes until each shard has VERSIONS versions."""
     account = np.memmap(folder / f"account-{own.number}", np.int64, "r+", shape=(2,))
     parameters = SERVERS * LEARNERS * CELLS
     quorum = int((folder / "quorum").read_text())
@@ -148,10 +148,10 @@ def serve(folder: Path, own: ProcessId) -> None:
 
 
 class World:
-    """One run, from its processes' beginning to what became of each change."""
+    """One run: its processes, their kills and restarts, and the check of each change."""
 
     def __init__(self, folder: Path, quorum: int, ends: Mapping[str, str]) -> None:
-        """``ends``: arms of the first incarnations of processes, by their names."""
+        """``ends``: the failpoints at which first incarnations are killed, by the names of processes."""
         self.folder, self.quorum, self.ends = folder, quorum, ends
         (folder / "orders").mkdir(parents=True)
         (folder / "quorum").write_text(str(quorum))
@@ -161,7 +161,7 @@ class World:
         self.deaths: list[ProcessId] = []
 
     def run(self) -> None:
-        """Start all, and those that die again, until all learners have left."""
+        """Start all processes, and restart those that die, until all learners have left."""
         began_s = time.monotonic()
         try:
             for own in [*(ProcessId(ROLE, n) for n in range(SERVERS)), *(trainer_id(n) for n in range(LEARNERS))]:
@@ -199,10 +199,10 @@ class World:
         self.deaths.append(own)
         self._start(own.again(own.incarnation + 1))
 
-    # What became of it ------------------------------------------------------------------------------------------------
+    # The check of a world ---------------------------------------------------------------------------------------------
 
     def judge(self) -> dict[str, int]:
-        """Hold each shard's numbers against what learners were answered; returns counts of it."""
+        """Compare each shard's numbers with the answers to learners; return counts of versions, deaths and drops."""
         dropped = 0
         for shard in range(SERVERS):
             fields = shard_fields(LEARNERS * CELLS, 2, LEARNERS)
@@ -220,15 +220,15 @@ class World:
 
     def _judge_versions(self, made: Mapping[int, list[int]], newest: int, shard: int) -> None:
         assert list(made) == list(range(1, newest + 1)) and newest >= VERSIONS, (shard, newest, list(made))
-        gone = sum(own.role != ROLE for own in self.deaths)  # who is dead is not listed, and so not waited for
+        gone = sum(own.role != ROLE for own in self.deaths)  # a dead learner is not listed, and so not waited for
         least = min(self.quorum, LEARNERS - gone)
         for version, learners in made.items():
             assert len(set(learners)) == len(learners), f"shard {shard}, version {version}: {learners}"
             full = least <= len(learners) <= self.quorum
-            assert full or version > VERSIONS, f"shard {shard}, version {version}: {learners}"  # above it they leave
+            assert full or version > VERSIONS, f"shard {shard}, version {version}: {learners}"  # later, learners leave
 
     def judge_changes(self, versions: torch.Tensor, row: LearnerRow, shard: int, learner: int) -> None:
-        """Each change of a learner is in the version after the one it is of, or dropped and counted; so it was told."""
+        """Check that each change of a learner is in the version that its answer tells, or was dropped and counted."""
         rollout, step = divmod(row.handled, 1 << 32)
         handled = rollout * STEPS + step + 1 if row.handled >= 0 else 0  # -1: it came when the others had left
         applied = int(versions.count_nonzero())

@@ -1,4 +1,4 @@
-"""Processes on the network of a run, made for tests, and what the supervisor says of them."""
+"""Endpoints of processes on the network of a run, and the orders in which a supervisor lists them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ RUN = "a-run"
 
 
 class Listing:
-    """The newest order, as all processes of a run get it at once."""
+    """The supervisor's newest order; all processes of a run see it at once."""
 
     def __init__(self, run_id: str = RUN, folder: Path | None = None) -> None:
-        """List nobody; ``folder``: for local sockets, if processes have any."""
+        """Begin with no process listed; ``folder``: for local sockets, if processes have any."""
         self.run_id, self._folder = run_id, folder
         self.order = Order(version=1)
 
@@ -31,13 +31,13 @@ class Listing:
         return Endpoints(own, self.run_id, lambda: self.order, tell, self._folder)
 
     def trainer(self, learner: int, incarnation: int = 0) -> Endpoints:
-        """Make a trainer's."""
+        """Make a trainer's endpoints."""
         return self.admit(trainer_id(learner).again(incarnation))
 
     def lose(self, own: ProcessId) -> None:
-        """List a process no longer."""
+        """Remove a process from the list."""
         self.announce([each for each in self.order.endpoints if each.id != own])
 
     def announce(self, endpoints: list[Endpoint]) -> None:
-        """List these from now on."""
+        """Replace the list."""
         self.order = Order(version=self.order.version + 1, endpoints=endpoints)

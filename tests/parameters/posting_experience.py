@@ -1,6 +1,6 @@
 """A learner that does nothing but post rollouts, as fast as it can, until it is killed: `… <folder> <learner>`.
 
-All numbers of a rollout are its own number, so that one that is torn shows.
+All elements of a rollout are its number, so that a torn rollout is seen.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def parts(folder: Path) -> list[GroupRollout]:
 
 
 def fill(made: list[GroupRollout], number: int) -> None:
-    """Write a rollout whose numbers are all this one; no row begins a game."""
+    """Fill a rollout with this number; no row begins a game."""
     for part in made:
         for name in part.blocks.columns:
             part.blocks.block(name, part.group, 0)[:] = (

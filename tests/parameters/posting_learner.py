@@ -1,6 +1,6 @@
-"""A learner that does nothing but post messages, as fast as it can, until it is killed; and how either mailbox is made.
+"""Both kinds of mailbox for tests, and a process that posts messages as fast as it can until it is killed.
 
-Every element of a message tells who wrote it and which it was, so that one that is torn, mixed up or too old shows.
+Each element of a message tells its writer and its number, so that a torn, misrouted or old message is seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEARNERS = 3
 
 
 def tattooed(learner: int, count: int, size: int = SIZE) -> NDArray[np.float32]:
-    """The message that a learner posts as its count-th."""
+    """A learner's message with this number."""
     return np.full(size, LEARNERS * count + learner, np.float32)
 
 
@@ -45,7 +45,7 @@ def socket_mailbox(
 
 
 def shared_mailbox(folder: Path, learner: int, incarnation: int = 0, size: int = SIZE) -> SharedMailbox:
-    """A learner's mailbox; the first incarnation finds its segment made, or makes it."""
+    """A learner's mailbox, whose segment is made if there is none."""
     with suppress(FileExistsError):
         Segment.create(folder / f"messages-{learner}", weights_fields(size)).close()
     return SharedMailbox(ByLearner(Shm(f"{folder}/messages")), learner)

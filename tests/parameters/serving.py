@@ -1,4 +1,4 @@
-"""Parameter servers in threads, for tests: each can be killed, with or without its machine, and begun again."""
+"""Parameter servers in threads, for tests: each can be killed, with or without its machine, and restarted."""
 
 from __future__ import annotations
 

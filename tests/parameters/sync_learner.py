@@ -1,7 +1,7 @@
-"""One learner of mode sync, as a process: `python -m tests.parameters.sync_learner <scenario> <rank> <path>...`.
+"""One learner of mode sync: `python -m tests.parameters.sync_learner <scenario> <rank> <learners> <path>...`.
 
-It prints what happened to it as lines of JSON; the paths are those of the generations' barriers, beside which lie the
-gradients.
+Prints its events as lines of JSON. The paths are the barriers of the generations, beside which the segment of
+gradients lies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gradient(weights: Tensor, rows: slice, update: int) -> Tensor:
 
 
 def combine(statistics: Tensor, moments: Tensor) -> None:
-    """Something that depends on the order."""
+    """Merge moments, with a result that depends on their order."""
     statistics.mul_(0.5).add_(moments)
 
 
@@ -63,7 +63,7 @@ def told(**what: object) -> None:
 
 
 class SyncLearner:
-    """Weights, and the exchange of each generation in turn."""
+    """A learner's weights and counts; ``join`` makes the exchange of a generation."""
 
     def __init__(self, rank: int, learners: int, paths: list[str]) -> None:
         self.rank, self.learners, self.paths = rank, learners, paths
@@ -118,7 +118,7 @@ class SyncLearner:
 
 
 class Beside(Carried):
-    """What each learner says of itself, and a tensor that is equal in all."""
+    """A tensor that is equal in all learners, and two counts of each that all hear."""
 
     def __init__(self, learner: SyncLearner) -> None:
         self.learner = learner
@@ -135,11 +135,11 @@ class Beside(Carried):
 
 
 def learn(learner: SyncLearner) -> None:
-    """Some updates; then learner 1 is told to end within a batch, and drains without one."""
+    """Make some updates; then learner 1 is told to end within a batch, and drains without a batch."""
     exchange = learner.join(0)
     for _ in range(UPDATES):
         learner.learn(exchange)
-    for step in range(10 * ASK_EVERY):  # as if it had so many minibatches
+    for step in range(10 * ASK_EVERY):  # as if there were this many minibatches
         if exchange.ending(learner.rank == 1 and step > 2 * ASK_EVERY):
             told(broken_off=step)
             break
@@ -156,7 +156,7 @@ def die() -> None:
 
 def lose(learner: SyncLearner) -> None:
     """Learner 2 dies in the third update, the others go on in a second generation, and learner 0 is told to end."""
-    generation = len(learner.paths) - 2  # a newcomer is told of the second generation alone
+    generation = len(learner.paths) - 2  # a newcomer knows only the second generation
     exchange = learner.join(max(generation, 0))
     if generation == 0:
         try:
@@ -172,7 +172,7 @@ def lose(learner: SyncLearner) -> None:
     if learner.rank == 0:
         learner.alive = lambda: False
     else:
-        while not exchange.barrier.gone():  # it stops only while it waits for somebody: for these two
+        while not exchange.barrier.gone():  # learner 0 stops only while it waits, here for these two
             time.sleep(0.01)
     try:
         learner.learn(exchange)
@@ -194,7 +194,7 @@ def differ(learner: SyncLearner) -> None:
 
 
 def differ_in_steps(learner: SyncLearner) -> None:
-    """Learner 1 has two steps left to do, learner 0 one: it makes the other's first along with it."""
+    """Learner 1 has two steps left, learner 0 one: learner 0 makes the first of learner 1 along with it."""
     exchange = learner.join(0)
     agreed = exchange.agree(10, 1 + learner.rank, learner.position)
     told(idle=agreed.idle)

@@ -1,4 +1,4 @@
-"""Learners in lock-step, as real processes: together they are one learner with all their environments."""
+"""Mode sync: learners learn as one learner with all their environments, and survive kills and restarts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(scenario: str, learners: int, paths: Sequence[str]) -> list[list[dict[st
 
 
 @pytest.mark.nightly
-def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> None:
+def test_two_learners_learn_as_one_learner_with_the_environments_of_both(tmp_path: Path) -> None:
     first, second = run("learn", 2, [barrier(tmp_path, 2)])
     weights = program.start()
     alone = Alone(AloneExchangeSettings(), Learner(program.OPTIMIZER, weights, torch.zeros(program.PARAMETERS)))
@@ -72,7 +72,7 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
     assert first[-1] == second[-1]  # bit for bit
     torch.testing.assert_close(torch.tensor(first[-1]["weights"]), weights, rtol=1e-5, atol=1e-6)
     assert (first[-1]["env_steps"], first[-1]["updates"]) == (30 * program.UPDATES, program.UPDATES)
-    # Learner 1 drained: nobody learned the last batch.
+    # Learner 1 drained: neither learned the last batch.
     assert first[-2] == second[-2] == {"env_steps": 240, "updates": 8, "draining": True, "idle": 0}
     # It was told to in the middle of a batch: both broke it off at the same step.
     assert first[-5] == second[-5]
@@ -86,16 +86,14 @@ def test_two_learners_are_one_with_the_environments_of_both(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("calls", "seconds", "expected"), [(8, 0.1, 8), (8, 1e-9, 8), (8, 2.0, 4), (4, 8.0, 1), (1, 75.0, 1), (1, 0.2, 5)]
 )
-def test_learners_ask_about_once_a_second_and_after_every_longer_step(
+def test_learners_ask_whether_another_ends_once_a_second_or_after_each_longer_step(
     calls: int, seconds: float, expected: int
 ) -> None:
     assert ask_after(calls, seconds) == expected
 
 
 @pytest.mark.nightly
-def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_weights_to_the_next(
-    tmp_path: Path,
-) -> None:
+def test_survivors_of_a_killed_learner_bring_the_newest_weights_to_the_next_generation(tmp_path: Path) -> None:
     paths = [barrier(tmp_path, 3, generation) for generation in range(2)]
     learners = [begin("lose", rank, 3, paths) for rank in range(3)]
     learners[2].communicate()
@@ -120,10 +118,10 @@ def test_a_killed_learner_ends_the_generation_and_survivors_bring_the_newest_wei
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("local", [[], ["local"]])
 @pytest.mark.parametrize("learners", [2, 3])
-def test_wherever_a_learner_is_killed_all_others_have_the_same_whole_step(
+def test_after_a_kill_at_any_line_all_other_learners_have_the_same_whole_steps(
     learners: int, local: list[str], tmp_path: Path
 ) -> None:
-    """Two sum whole gradients, three sum a part each; after local steps the others go back to the last exchange."""
+    """Two learners each sum whole gradients, three a part each. Local steps are undone back to the last exchange."""
     command = [sys.executable, "-m", "tests.parameters.killed_learners", str(learners), str(tmp_path), *local]
     runs = [json.loads(line) for line in subprocess.check_output(command).splitlines()]
     unkilled, killed = runs[0], runs[1:-1]
@@ -140,8 +138,8 @@ def test_weights_that_differ_are_an_error_that_names_the_learners(tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_who_has_fewer_steps_left_makes_the_others_along_with_them(tmp_path: Path) -> None:
-    """And has no part in the mean until it comes in; all end together."""
+def test_a_learner_with_fewer_steps_left_takes_part_in_the_steps_of_the_others(tmp_path: Path) -> None:
+    """It has no part in the mean until its own steps begin; all learners end together."""
     first, second = run("differ_in_steps", 2, [barrier(tmp_path, 2)])
     assert (first[0], second[0]) == ({"idle": 1}, {"idle": 0})
     assert first[1:] == second[1:]
@@ -186,7 +184,7 @@ class Follows(Carried):
 @pytest.mark.parametrize(
     ("local_steps", "updates", "expected"), [(2, (4, 4), (0.0, 1.0)), (2, (4, 3), (0.0, 0.0)), (1, (4, 4), (0.0, 0.0))]
 )
-def test_with_local_steps_a_learner_that_is_as_far_keeps_its_target_network(
+def test_with_local_steps_a_learner_with_as_many_updates_keeps_its_target_network(
     tmp_path: Path, local_steps: int, updates: tuple[int, int], expected: tuple[float, float]
 ) -> None:
     """Target networks that follow local steps differ, so a resume is exact only if each learner keeps its own."""
@@ -317,7 +315,7 @@ BEHIND = [*ALL_LOST, ("return", 0), ("update", 0)]
 def test_a_learner_that_returns_from_a_checkpoint_never_replaces_what_others_have_learned_since(
     history: list[tuple[str, int]],
 ) -> None:
-    """Among learners that have all returned, and not learned since, that with the most updates is followed."""
+    """If all learners have returned and none has learned since, all take the weights with the most updates."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as threads:
         training = Training(3, Path(folder), threads)
         for what, number in history:

@@ -1,4 +1,4 @@
-"""Learners that share a store: one alone is exactly Alone, several are the updates one after the other."""
+"""Learners that share a store: one learns exactly as in mode alone, updates of several follow one another."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def position_in(exchange: Async) -> Position:
 def learners(
     folder: Path, optimizer: OptimizerSettings, count: int = 1, local_steps: int = 1
 ) -> Iterator[list[tuple[Async, Tensor]]]:
-    """So many learners with their weights, in one process: the locks are each learner's own all the same."""
+    """Make learners in one process, each with its weights and with locks of its own."""
     fields = store_fields(PARAMETERS, len(optimizer.state_vectors), STATISTICS, count)
     path = Segment.create(folder / "store", fields).path
     made: list[tuple[Async, Tensor]] = []
@@ -94,7 +94,7 @@ def learners(
 
 
 def write_again(store: SharedStore) -> None:
-    """Write every chunk as it is, as others do who have been there."""
+    """Write each chunk again as it is, as if another learner had changed it."""
     for chunk in range(len(store.spans)):
         with store.locked([chunk]):
             store.spare(chunk)[:] = store.current(chunk)
@@ -114,7 +114,7 @@ def add(statistics: Tensor, moments: Tensor) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
+def test_one_learner_with_a_store_learns_exactly_as_one_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     expected = start()
     alone = Alone(AloneExchangeSettings(), Learner(optimizer, expected, torch.zeros(PARAMETERS)))
     assert alone.join(100, 3) == Joined(100, 3)
@@ -137,8 +137,8 @@ def test_one_learner_is_exactly_a_learner_alone(tmp_path: Path, optimizer: Optim
 
 @settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=12), st.integers(0, 100))
-def test_updates_of_several_learners_are_those_of_one_in_the_same_order(tmp_path_factory, turns, seed):
-    """For a rule that centralises all it remembers; gradients do not depend on the weights here."""
+def test_updates_of_several_learners_equal_those_of_one_learner_in_the_same_order(tmp_path_factory, turns, seed):
+    """With an optimizer whose whole state is in the store; here gradients do not depend on the weights."""
     gradients = gradients_of(len(turns), seed)
     expected = start()
     alone = Alone(AloneExchangeSettings(), Learner(PAAC, expected, torch.zeros(PARAMETERS)))
@@ -175,8 +175,8 @@ def test_adam_counts_each_learners_own_steps(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(30))
 @given(st.integers(1, 4), st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 100))
-def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_steps, batches, seed):
-    """What is left over at the end of a batch goes on with the next, and stays when central weights are looked at."""
+def test_local_steps_of_one_learner_equal_steps_of_adam(tmp_path_factory, local_steps, batches, seed):
+    """Local steps that are left over at the end of a batch continue in the next one; a pull keeps them."""
     adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(AloneExchangeSettings(), Learner(adam, expected, torch.zeros(PARAMETERS)))
@@ -196,8 +196,8 @@ def test_several_local_steps_of_one_learner_are_adam(tmp_path_factory, local_ste
         torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(tmp_path: Path) -> None:
-    """A2C makes one update of a batch: its local steps are those of several batches, and a drain leaves none behind."""
+def test_batches_of_one_update_each_reach_the_store_together_after_local_steps_batches(tmp_path: Path) -> None:
+    """A2C makes one update of a batch, so its local steps span several batches. A drain leaves none behind."""
     adam = named.optimizer(name="adam", epsilon=1e-5, clip_norm=0.5)
     expected = start()
     alone = Alone(AloneExchangeSettings(), Learner(adam, expected, torch.zeros(PARAMETERS)))
@@ -217,8 +217,8 @@ def test_batches_of_one_update_are_together_in_the_store_after_so_many_of_them(t
 
 
 @pytest.mark.parametrize("pulled", [False, True])
-def test_local_steps_of_two_learners_follow_the_appendix(tmp_path: Path, pulled: bool) -> None:
-    """Also where central values are taken between two local steps: those taken so far are repeated on them."""
+def test_local_steps_of_two_learners_equal_the_slow_multi_step_adam(tmp_path: Path, pulled: bool) -> None:
+    """Also if central values are pulled between two local steps: the steps so far are repeated on them."""
     adam = named.optimizer(name="adam", epsilon=1e-5, epsilon_hat=True, clip_norm=0.0)
     turns = (0, 1, 1, 0, 0, 0, 1, 1, 1)
     gradients = gradients_of(len(turns))
@@ -252,7 +252,7 @@ def test_several_local_steps_need_adam(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_an_update_that_is_not_finite_reaches_nobody(tmp_path: Path, bad: float) -> None:
+def test_an_update_that_is_not_finite_does_not_reach_the_store(tmp_path: Path, bad: float) -> None:
     with learners(tmp_path, PAAC, 2) as ((exchange, weights), (other, _)):
         exchange.join(0, 0), other.join(0, 0)
         assert not exchange.step(torch.full((PARAMETERS,), bad), [RATE]).taken
@@ -261,7 +261,7 @@ def test_an_update_that_is_not_finite_reaches_nobody(tmp_path: Path, bad: float)
         assert not other.pull()
 
 
-def test_who_comes_later_takes_weights_state_statistics_and_counts(tmp_path: Path) -> None:
+def test_a_learner_that_joins_later_takes_weights_state_statistics_and_counts(tmp_path: Path) -> None:
     with learners(tmp_path, PAAC, 2) as ((first, weights), (second, others)):
         first.weights[-STATISTICS:] = 5.0
         first.join(1000, 10)
@@ -275,7 +275,7 @@ def test_who_comes_later_takes_weights_state_statistics_and_counts(tmp_path: Pat
         assert torch.equal(second.state()["square"], first.state()["square"])
 
 
-def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
+def test_steps_of_a_batch_that_is_not_settled_are_not_counted(tmp_path: Path) -> None:
     with learners(tmp_path, PAAC) as ((exchange, _),):
         exchange.join(0, 0)
         exchange.agree(40, 1)
@@ -284,7 +284,7 @@ def test_what_a_learner_drops_is_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_checkpoint_fits_every_mode(tmp_path: Path, optimizer: OptimizerSettings) -> None:
+def test_optimizer_state_fits_both_mode_async_and_mode_alone(tmp_path: Path, optimizer: OptimizerSettings) -> None:
     alone = Alone(AloneExchangeSettings(), Learner(optimizer, start(), torch.zeros(PARAMETERS)))
     for gradient in gradients_of(3):
         alone.step(gradient, [RATE])

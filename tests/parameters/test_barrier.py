@@ -1,7 +1,4 @@
-"""The barrier: everybody hears the same, nobody goes ahead, the dead are missed, the wait can be broken off.
-
-The all-gather: everybody gets what everybody showed, whoever is faster and whatever type it has.
-"""
+"""The barrier in shared memory: all learners get the same, a dead one is noticed, and a wait can be stopped."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ def path(tmp_path: Path, rows: Segment) -> Path:
 
 @pytest.fixture
 def alone(tmp_path: Path, rows: Segment) -> Iterator[SharedBarrier]:
-    """The place of one learner that has the rows of several."""
+    """The barrier of one learner, with rows for several."""
     Segment.create(tmp_path / "one", barrier_fields(1))
     with places(tmp_path / "one", range(1)) as (place,):
         yield place
@@ -65,7 +62,7 @@ def places(path: Path, ranks: range, alive: Callable[[], bool] = lambda: True) -
             place.close()
 
 
-def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> None:
+def test_each_learner_gathers_the_numbers_of_all_whoever_is_faster(path: Path) -> None:
     barriers = 200
 
     def attend(place: SharedBarrier) -> list[list[list[int]]]:
@@ -80,17 +77,17 @@ def test_everybody_hears_what_everybody_said_whoever_is_faster(path: Path) -> No
     assert heard == [expected] * LEARNERS
 
 
-def test_a_learner_alone_waits_for_nobody(alone: SharedBarrier) -> None:
+def test_the_barrier_of_one_learner_does_not_wait(alone: SharedBarrier) -> None:
     assert alone.gather_numbers([7])[0, 0] == 7
 
 
-def test_who_is_told_to_end_stops_waiting_for_a_learner_that_never_came(path: Path) -> None:
+def test_a_learner_that_is_told_to_end_stops_waiting_for_one_that_never_came(path: Path) -> None:
     looks = iter([True, True, False])
     with places(path, range(1), lambda: next(looks)) as (place,), pytest.raises(Stopped, match=r"\[1, 2\]"):
         place.gather_numbers([])
 
 
-def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(path: Path, rows: Segment) -> None:
+def test_a_killed_learner_is_named_and_its_place_is_not_given_again(path: Path, rows: Segment) -> None:
     program = [sys.executable, "-c", LEARNER, str(path)]
     learners = [
         subprocess.Popen([*program, str(rank), "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for rank in (1, 2)
@@ -111,8 +108,8 @@ def test_a_killed_learner_is_missed_by_name_and_its_place_is_not_given_again(pat
             learner.communicate()
 
 
-def test_who_has_arrived_and_left_is_missed_at_the_next_barrier_and_not_at_this(path: Path) -> None:
-    """Or of two that wait at the same barrier one could miss the dead, and the other go on."""
+def test_a_learner_that_leaves_after_it_arrived_is_missed_only_at_the_next_barrier(path: Path) -> None:
+    """Otherwise, of two learners at the same barrier, one could fail and the other go on."""
     looks = threading.Semaphore(0)
 
     def alive() -> bool:
@@ -123,7 +120,7 @@ def test_who_has_arrived_and_left_is_missed_at_the_next_barrier_and_not_at_this(
         with places(path, range(2, 3), lambda: False) as (leaving,), pytest.raises(Stopped):
             leaving.gather_numbers([2])
         waiting = run.submit(staying.gather_numbers, [0])
-        for _ in range(3):  # it has looked twice whether somebody is gone
+        for _ in range(3):  # it has looked twice whether a learner is gone
             looks.acquire()
         assert late.gather_numbers([1])[:, 0].tolist() == waiting.result()[:, 0].tolist() == [0, 1, 2]
         for place in (staying, late):
@@ -131,7 +128,7 @@ def test_who_has_arrived_and_left_is_missed_at_the_next_barrier_and_not_at_this(
                 place.gather_numbers([])
 
 
-def test_who_is_to_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> None:
+def test_a_learner_that_waits_with_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> None:
     looks = threading.Semaphore(0)
 
     def alive() -> bool:
@@ -147,7 +144,7 @@ def test_who_is_to_stay_goes_on_waiting_when_it_is_told_to_end(path: Path) -> No
         assert waiting.result()[:, 0].tolist() == [0, 1, 2]
 
 
-def test_a_learner_that_has_left_is_missed_too(path: Path) -> None:
+def test_a_learner_that_has_left_is_missed_at_the_next_barrier(path: Path) -> None:
     with places(path, range(2, 3)) as (staying,):
         with places(path, range(2)) as leaving, ThreadPoolExecutor(2) as threads:
             both = [threads.submit(place.gather_numbers, [0]) for place in leaving]
@@ -162,7 +159,7 @@ def test_a_place_that_is_taken_is_refused(path: Path, rows: Segment) -> None:
         SharedBarrier(Segment.open(path), rows, 0, lambda: True)
 
 
-def test_closing_twice_is_closing_once_and_keeps_no_lock_and_no_wakeup(path: Path) -> None:
+def test_a_barrier_may_be_closed_twice_and_leaves_no_lock_or_wakeup_open(path: Path) -> None:
     with places(path, range(1)) as (place,):
         place.close()
         handles = Path("/proc/self/fd").iterdir()
@@ -179,7 +176,7 @@ def vector(rank: int, turn: int) -> np.ndarray:
     return (np.arange(turn % (SIZE // 2)) + 100 * rank + turn).astype(dtype)
 
 
-def test_each_gets_what_all_showed_whoever_is_faster(path: Path) -> None:
+def test_each_learner_gathers_the_vectors_of_all_whoever_is_faster(path: Path) -> None:
     def attend(place: SharedBarrier) -> None:
         for turn in range(200):
             own = vector(place.rank, turn)
@@ -212,11 +209,11 @@ def test_all_get_the_same_sum_of_some_vectors_and_all_numbers(tmp_path: Path, ro
     assert heard == [expected] * learners
 
 
-def test_fewer_learners_use_the_same_rows(alone: SharedBarrier) -> None:
+def test_the_barrier_of_fewer_learners_uses_the_same_rows(alone: SharedBarrier) -> None:
     assert alone.gather(np.arange(SIZE, dtype=np.float32)).tolist() == [list(range(SIZE))]
 
 
-def test_what_is_longer_than_a_row_is_refused(alone: SharedBarrier) -> None:
+def test_a_vector_that_is_longer_than_a_row_is_refused(alone: SharedBarrier) -> None:
     with pytest.raises(ValueError, match="a vector of 17 float64 is too long: a row has room for 16"):
         alone.gather(np.zeros(17))
 

@@ -49,7 +49,7 @@ def damage(folder: Path) -> None:
     (folder / "manifest.json").write_bytes(b"{}")
 
 
-def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+def test_a_saved_checkpoint_is_read_back(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 100, TENSORS, {"updates": 7, "recent": [1.5, -2.0]}, keep=3)
     saved = newest_checkpoint(tmp_path)
     assert saved.state == {"updates": 7, "recent": [1.5, -2.0]}
@@ -57,19 +57,19 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert set(saved.section("optimizer")) == {"m"}
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     for steps in (0, 5, 10, 200, 1000):
         checkpoint.save(tmp_path, steps, TENSORS, {}, keep=2)
     assert [int(p.name) for p in sorted(tmp_path.iterdir())] == [200, 1000]
 
 
-def test_saving_the_same_steps_again_replaces(tmp_path: Path) -> None:
+def test_a_save_at_the_same_steps_replaces_the_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 5, TENSORS, {"try": 1}, keep=2)
     checkpoint.save(tmp_path, 5, TENSORS, {"try": 2}, keep=2)
     assert newest_checkpoint(tmp_path).state == {"try": 2}
 
 
-def test_a_thousand_flipped_bits_are_found(tmp_path: Path) -> None:
+def test_each_of_a_thousand_flipped_bits_is_found(tmp_path: Path) -> None:
     folder, draw = save(tmp_path, 2), random.Random(1)
     assert {path.name for path in folder.iterdir()} == set(FILES)
     for turn in range(1000):
@@ -86,7 +86,7 @@ def test_a_thousand_flipped_bits_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("what", ["cut", "longer", "empty", "missing", "a folder", "added"])
-def test_a_file_that_is_not_what_was_saved_is_found(tmp_path: Path, name: str, what: str) -> None:
+def test_a_checkpoint_with_a_changed_missing_or_added_file_is_damaged(tmp_path: Path, name: str, what: str) -> None:
     save(tmp_path, 1, "old")
     file = save(tmp_path, 2, "new") / name
     data = file.read_bytes()
@@ -105,12 +105,12 @@ def test_a_file_that_is_not_what_was_saved_is_found(tmp_path: Path, name: str, w
     assert name in said
 
 
-def test_files_of_other_programs_damage_nothing(tmp_path: Path) -> None:
+def test_a_file_of_another_program_does_not_damage_a_checkpoint(tmp_path: Path) -> None:
     (save(tmp_path, 2) / ".nfs0001").touch()
     assert checkpoint_folders.newest(tmp_path).damaged == ()
 
 
-def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
+def test_a_renamed_folder_is_a_damaged_checkpoint(tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2).rename(tmp_path / "000000000009")
     found = checkpoint_folders.newest(tmp_path)
@@ -119,13 +119,13 @@ def test_a_renamed_folder_is_not_believed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("manifest", ["", "{", "[]", "[" * 10_000, '{"format": 1}', '{"format": 99, "sha256": {}}'])
-def test_a_damaged_manifest_is_no_checkpoint(tmp_path: Path, manifest: str) -> None:
+def test_a_folder_with_a_damaged_manifest_is_no_checkpoint(tmp_path: Path, manifest: str) -> None:
     (save(tmp_path, 2) / "manifest.json").write_text(manifest)
     with pytest.raises(CheckpointError, match="no valid checkpoint"):
         newest_checkpoint(tmp_path)
 
 
-def test_a_manifest_of_a_later_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_later_format_names_both_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_folders, "FORMAT", 3)
     save(tmp_path, 2)
     monkeypatch.undo()
@@ -133,12 +133,12 @@ def test_a_manifest_of_a_later_version_says_so(tmp_path: Path, monkeypatch: pyte
         newest_checkpoint(tmp_path)
 
 
-def test_none_at_all_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_checkpoints_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="none found"):
         newest_checkpoint(tmp_path / "nowhere")
 
 
-def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
+def test_a_run_does_not_restart_at_step_0_because_all_later_checkpoints_are_damaged(tmp_path: Path) -> None:
     for steps in (0, 20, 30):
         save(tmp_path, steps)
     damage(tmp_path / "000000000030")
@@ -153,7 +153,7 @@ def test_nobody_begins_anew_because_all_else_is_damaged(tmp_path: Path) -> None:
     assert checkpoint_folders.newest(tmp_path).env_steps == 0
 
 
-def test_what_a_run_goes_on_from_is_kept_though_a_damaged_one_has_more_steps(tmp_path: Path) -> None:
+def test_the_newest_valid_checkpoint_is_kept_although_a_damaged_one_has_more_steps(tmp_path: Path) -> None:
     for steps in (20, 30):
         save(tmp_path, steps, keep=2)
     damage(tmp_path / "000000000030")
@@ -183,7 +183,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
     assert (found.state["which"], found.damaged) == ("after", ())
 
 
-# Whose checkpoint a learner goes on from ------------------------------------------------------------------------------
+# Which checkpoint a learner resumes from ------------------------------------------------------------------------------
 
 
 def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def taken(root: Path, learner: int, mode: str) -> tuple[str, str]:
     return str(own.path.relative_to(root)), str(shared.path.relative_to(root))
 
 
-def test_learners_that_share_a_store_go_on_from_the_newest_of_all(tmp_path: Path) -> None:
+def test_learners_that_share_a_store_resume_from_the_newest_checkpoint_of_any(tmp_path: Path) -> None:
     for directory, steps in (("", 50), ("", 60), ("learner-1", 40), ("learner-3", 70)):
         save(tmp_path / directory, steps)
     newest = "learner-3/000000000070"
@@ -205,7 +205,7 @@ def test_learners_that_share_a_store_go_on_from_the_newest_of_all(tmp_path: Path
         assert taken(tmp_path, 1, mode) == ("learner-1/000000000040",) * 2
 
 
-def test_learners_in_step_go_on_from_the_newest_steps_that_all_have(tmp_path: Path) -> None:
+def test_learners_in_sync_resume_from_the_newest_steps_that_all_have_saved(tmp_path: Path) -> None:
     for directory, steps in (("", 0), ("", 50), ("", 60), ("learner-1", 0), ("learner-1", 40), ("learner-1", 50)):
         save(tmp_path / directory, steps)
     assert taken(tmp_path, 0, "sync") == ("000000000050",) * 2
@@ -215,7 +215,7 @@ def test_learners_in_step_go_on_from_the_newest_steps_that_all_have(tmp_path: Pa
     assert taken(tmp_path, 1, "sync") == ("learner-1/000000000050",) * 2
 
 
-def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: Path) -> None:
+def test_only_learners_with_the_same_weights_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
     for directory, steps in (("", 0), ("", 50), ("learner-1", 50)):
         save(tmp_path / directory, steps)
     damage(tmp_path / "000000000050")
@@ -234,7 +234,7 @@ def test_only_learners_with_the_same_weights_stand_in_for_one_another(tmp_path: 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("how", ["operations", pytest.param("strace", marks=pytest.mark.slow)])
-def test_a_kill_at_any_point_of_a_save_leaves_the_old_one_or_the_new_one(
+def test_a_kill_at_any_point_of_a_save_leaves_the_old_or_the_new_checkpoint(
     tmp_path: Path, scenario: str, how: str
 ) -> None:
     if how == "strace" and not shutil.which("strace"):
@@ -251,7 +251,7 @@ def test_a_kill_at_any_point_of_a_save_leaves_the_old_one_or_the_new_one(
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Every write beyond is refused by the kernel, as on a full disk."""
+    """Let the kernel refuse each write beyond this size, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -260,7 +260,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_save_without_space_at_any_write_leaves_the_one_before_and_no_rest(tmp_path: Path) -> None:
+def test_a_save_without_space_at_any_write_leaves_the_checkpoint_before_and_no_other_file(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in save(tmp_path, 1, "old").iterdir()}
     failed = 0
     for size in range(0, 1200, 25):
@@ -277,7 +277,7 @@ def test_a_save_without_space_at_any_write_leaves_the_one_before_and_no_rest(tmp
 
 
 @pytest.mark.parametrize("name", ["flush", "put_in_place", "save_file", "seal"])
-def test_a_failed_save_leaves_the_one_before_and_no_rest(
+def test_a_failed_save_leaves_the_checkpoint_before_and_no_partial_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     save(tmp_path, 1, "old")
@@ -299,10 +299,10 @@ def test_a_failed_save_leaves_the_one_before_and_no_rest(
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
+def test_a_checkpoint_removed_or_replaced_before_it_is_opened_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """As when `eval` reads what a run that keeps one checkpoint is writing."""
+    """This happens when `eval` reads a run that keeps one checkpoint."""
     save(tmp_path, 2, "before")
     reading = checkpoint.load_file
     calls: list[Path] = []
@@ -320,7 +320,7 @@ def test_one_that_goes_between_being_found_and_opened_is_looked_for_again(
     assert found["trainer-0"].state["which"] == "after" and warnings == []
 
 
-def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, 2)
 
     def refused(_: Path) -> dict[str, torch.Tensor]:
@@ -331,7 +331,7 @@ def test_one_that_can_never_be_opened_is_an_error(tmp_path: Path, monkeypatch: p
         newest_checkpoint(tmp_path)
 
 
-# Checkpoints of learners in step --------------------------------------------------------------------------------------
+# Checkpoints of learners in sync --------------------------------------------------------------------------------------
 
 
 def steps_of_all(root: Path) -> list[int] | None:
@@ -339,7 +339,7 @@ def steps_of_all(root: Path) -> list[int] | None:
     return None if found is None else [own.env_steps for own in found]
 
 
-def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Path) -> None:
+def test_learners_in_sync_resume_from_the_newest_undamaged_steps_that_all_have(tmp_path: Path) -> None:
     assert steps_of_all(tmp_path) is None
     for directory, steps in (("", 0), ("learner-1", 0)):
         save(tmp_path / directory, steps)
@@ -347,7 +347,7 @@ def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Pa
     save(tmp_path, 40)
     assert steps_of_all(tmp_path) == [0, 0]  # interrupted between two learners' first saves
     save(tmp_path, 45)
-    assert steps_of_all(tmp_path) is None  # nobody begins anew
+    assert steps_of_all(tmp_path) is None  # and not step 0
     for directory, steps in (("learner-1", 40), ("", 50), ("learner-1", 50), ("", 60)):
         save(tmp_path / directory, steps)
     assert steps_of_all(tmp_path) == [50, 50]
@@ -357,7 +357,7 @@ def test_learners_in_step_go_on_from_the_newest_that_all_have_whole(tmp_path: Pa
     assert steps_of_all(tmp_path) is None
 
 
-def test_learners_in_step_do_not_go_back_to_one_that_the_others_went_on_without(tmp_path: Path) -> None:
+def test_learners_in_sync_do_not_go_back_to_the_checkpoint_of_a_learner_they_lost(tmp_path: Path) -> None:
     for steps, learners in ((0, []), (100, [0, 1])):
         for directory in (tmp_path, tmp_path / "learner-1"):
             save(directory, steps, learners=learners)
@@ -373,7 +373,7 @@ def test_learners_in_step_do_not_go_back_to_one_that_the_others_went_on_without(
     assert steps_of_all(tmp_path) == [1100, 1100]
 
 
-def test_the_newest_that_all_have_is_kept_until_all_have_a_newer_one(tmp_path: Path) -> None:
+def test_the_newest_checkpoints_that_all_learners_have_are_kept_until_all_have_newer_ones(tmp_path: Path) -> None:
     both = [tmp_path, tmp_path / "learner-1"]
 
     def saved(directory: Path, env_steps: int) -> list[int]:

@@ -48,9 +48,7 @@ def test_a_checkpoint_is_chosen_by_its_steps_and_a_missing_one_lists_those_that_
         choose(tmp_path, 1500)  # an older one would not be what was asked for
 
 
-def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_learners_in_step_need_one(
-    tmp_path: Path,
-) -> None:
+def test_a_learner_without_a_checkpoint_of_these_steps_takes_the_nearest_except_in_sync(tmp_path: Path) -> None:
     for directory, steps in (("", 100), ("", 200), ("learner-1", 110), ("learner-1", 200), ("learner-2", 50)):
         save(tmp_path / directory, steps)
     chosen = choose_of_all(tmp_path, 100, in_step=False)
@@ -60,8 +58,8 @@ def test_a_learner_that_has_no_checkpoint_of_these_steps_takes_the_nearest_and_l
     assert set(opened(tmp_path, 50, 100)[0]) == {"trainer-0", "trainer-1", "trainer-2"}
 
 
-def test_learners_of_a_store_continue_from_no_newer_weights_than_the_chosen(tmp_path: Path) -> None:
-    """In mode async all take the newest weights of any."""
+def test_learners_of_a_store_continue_from_no_newer_weights_than_the_chosen_checkpoint(tmp_path: Path) -> None:
+    """In mode async all learners take the newest weights of any."""
     for directory, steps in (("", 100), ("", 200), ("learner-1", 90), ("learner-1", 110), ("learner-2", 130)):
         save(tmp_path / directory, steps)
     chosen = choose_of_all(tmp_path, 100, in_step=False, central=True)
@@ -70,7 +68,7 @@ def test_learners_of_a_store_continue_from_no_newer_weights_than_the_chosen(tmp_
         assert [choose_to_resume(tmp_path, learner, ASYNC)[1].env_steps for learner in (0, 1, 2)] == [100] * 3
 
 
-def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_checkpoints(tmp_path: Path) -> None:
+def test_learners_in_sync_that_lost_one_can_be_resumed_at_their_own_checkpoints(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "learner-1"):
         save(directory, 100, learners=[0, 1])
     for steps in (900, 1000):
@@ -88,7 +86,7 @@ def test_learners_in_step_that_went_on_without_one_can_be_resumed_at_their_own_c
         assert find_common_steps([tmp_path, tmp_path / "learner-1"]) == {100}
 
 
-def test_the_best_score_stays_if_a_learner_that_went_on_without_the_first_is_resumed_at_it(tmp_path: Path) -> None:
+def test_the_best_score_is_kept_if_only_a_learner_other_than_the_first_has_its_checkpoint(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "learner-1"):
         save(directory, 500, learners=[0, 1])
     save(tmp_path / "learner-1", 900, learners=[1])
@@ -97,9 +95,7 @@ def test_the_best_score_stays_if_a_learner_that_went_on_without_the_first_is_res
         assert read_best(tmp_path) is not None
 
 
-def test_the_best_score_is_moved_if_it_is_newer_than_the_named_checkpoint_but_not_than_another_learners(
-    tmp_path: Path,
-) -> None:
+def test_a_best_score_newer_than_the_named_checkpoint_is_moved_even_if_a_peers_is_newer(tmp_path: Path) -> None:
     """In mode gossip, learners save at different steps, and the nearest checkpoint of another learner may be newer."""
     for directory, steps in (("", 500), ("", 600), ("learner-1", 540)):
         save(tmp_path / directory, steps)
@@ -108,7 +104,7 @@ def test_the_best_score_is_moved_if_it_is_newer_than_the_named_checkpoint_but_no
         assert read_best(tmp_path) is None
 
 
-def test_a_first_learner_with_newer_checkpoints_only_keeps_none_of_them(tmp_path: Path) -> None:
+def test_a_first_learner_that_has_only_newer_checkpoints_keeps_none_of_them(tmp_path: Path) -> None:
     """It was lost while the other went on, and came back; its older ones were removed since."""
     save(tmp_path / "learner-1", 900, learners=[1])
     for directory in (tmp_path, tmp_path / "learner-1"):
@@ -143,9 +139,7 @@ def test_newer_checkpoints_are_set_aside_and_come_back_if_the_run_cannot_be_resu
     ]
 
 
-def test_directories_of_learners_that_have_left_are_set_aside_and_come_back_if_the_run_cannot_be_resumed(
-    tmp_path: Path,
-) -> None:
+def test_folders_of_learners_that_left_are_set_aside_and_come_back_if_the_resume_fails(tmp_path: Path) -> None:
     for directory, steps in (("", 100), ("", 200), ("learner-1", 100), ("learner-1", 200)):
         save(tmp_path / directory, steps)
     before = sorted(tmp_path.rglob("*"))
@@ -162,7 +156,7 @@ def test_directories_of_learners_that_have_left_are_set_aside_and_come_back_if_t
 
 
 @pytest.mark.parametrize(("at", "meant"), [("bst", "best"), ("last", "newest"), ("Latest", "newest"), ("7", "")])
-def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path, at: str, meant: str) -> None:
+def test_the_error_about_a_mistyped_checkpoint_suggests_the_right_name(tmp_path: Path, at: str, meant: str) -> None:
     save(tmp_path, 100)
     hint = f"did you mean {meant}? Otherwise " if meant else ""
     with pytest.raises(ValueError) as raised:
@@ -170,7 +164,7 @@ def test_a_mistyped_name_is_answered_with_the_right_one(tmp_path: Path, at: str,
     assert str(raised.value).startswith(f"at {at}: no such checkpoint is kept; {hint}write newest, best, or the steps")
 
 
-def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_the_first_one_saved_after_the_best_score(tmp_path: Path) -> None:
     for directory, steps in (("", 100), ("", 200), ("", 300), ("learner-1", 100), ("learner-1", 210)):
         save(tmp_path / directory, steps)
     with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet; write newest, best, or"):
@@ -192,7 +186,7 @@ def test_the_best_is_the_one_saved_soonest_after_the_best_score(tmp_path: Path) 
     assert read_best(tmp_path) is None
 
 
-def test_learners_in_step_also_keep_the_best_that_all_of_them_have(tmp_path: Path) -> None:
+def test_learners_in_sync_also_keep_the_best_checkpoint_that_all_of_them_have(tmp_path: Path) -> None:
     for directory, steps in (("", 200), ("", 300), ("learner-1", 100), ("learner-1", 200), ("learner-1", 300)):
         save(tmp_path / directory, steps)
     assert best_of_each(tmp_path, in_step=True) == []

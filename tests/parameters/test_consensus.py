@@ -1,4 +1,4 @@
-"""Messages and gradients of learners that mix, compared; and the log of their exchanges, which is always whole."""
+"""How far messages and gradients of gossiping learners differ, and the log of their exchanges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ while True:
 """
 
 
-def test_records_come_back_as_they_were_in_their_order(tmp_path: Path) -> None:
+def test_records_of_the_log_are_read_back_in_order(tmp_path: Path) -> None:
     log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
     log.adopted({3: 7, 63: 2**41})
     log.stepped(0, 0.5)
@@ -47,7 +47,7 @@ def test_records_come_back_as_they_were_in_their_order(tmp_path: Path) -> None:
     assert adopted.time_ns <= stepped.time_ns <= mixed.time_ns <= measured.time_ns
 
 
-def test_a_restarted_learner_goes_on_in_its_file_and_another_run_begins_anew(tmp_path: Path) -> None:
+def test_a_restarted_learner_continues_its_log_and_a_new_run_empties_it(tmp_path: Path) -> None:
     path = tmp_path / "exchanges-0.jsonl"
     for version, anew in ((0, True), (1, False)):
         log = ExchangeLog(path, anew)
@@ -58,7 +58,7 @@ def test_a_restarted_learner_goes_on_in_its_file_and_another_run_begins_anew(tmp
     assert read(path) == []
 
 
-def test_a_line_that_is_not_whole_is_weights_from_elsewhere(tmp_path: Path) -> None:
+def test_an_incomplete_line_of_the_log_is_read_as_an_adoption_of_unknown_weights(tmp_path: Path) -> None:
     path = tmp_path / "exchanges-0.jsonl"
     log = ExchangeLog(path, anew=True)
     log.stepped(0, 1.0)
@@ -73,7 +73,7 @@ def test_a_line_that_is_not_whole_is_weights_from_elsewhere(tmp_path: Path) -> N
     assert (lost.kind, lost.messages, lost.time_ns) == ("adopted", {}, first.time_ns)
 
 
-def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_log_without_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
     log.stepped(0, 1.0)
     with monkeypatch.context() as full:
@@ -84,7 +84,7 @@ def test_a_full_disk_ends_the_log_and_nothing_else(tmp_path: Path, monkeypatch: 
     assert [record.version for record in read(tmp_path / "exchanges-0.jsonl")] == [0]
 
 
-def test_a_writer_that_is_killed_has_written_what_it_did(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_whole_records_of_its_exchanges_in_order(tmp_path: Path) -> None:
     path = tmp_path / "exchanges-0.jsonl"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT)
     deadline_s = time.monotonic() + 40
@@ -107,7 +107,7 @@ def raise_full() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_messages_are_measured_from_the_first_learner() -> None:
+def test_distances_are_measured_from_the_message_of_the_first_learner() -> None:
     messages = {5: np.array([1, 0, 0], np.float32), 2: np.array([0, 2, 0], np.float32)}
 
     def take(learner: int, out: NDArray[np.float32]) -> int:
@@ -120,7 +120,7 @@ def test_messages_are_measured_from_the_first_learner() -> None:
     assert measured.distance == pytest.approx(5**0.5 / 2)
 
 
-def test_cosines_of_gradients() -> None:
+def test_cosines_are_computed_for_each_pair_of_gradients() -> None:
     told = cosines({k: np.array(v, np.float32) for k, v in {2: (0, 3), 0: (1, 0), 1: (-2, -2), 7: (0, 0)}.items()})
     assert told == {
         "0-1": pytest.approx(-(0.5**0.5)),

@@ -1,4 +1,4 @@
-"""Experience between learners: each message once and whole, never waited for, and gathered as its own learner does."""
+"""Rollouts shared by learners: each message is taken once and whole, without waiting, and gathered like own rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.sizes import ROOT
 STEPS = T * GROUPS * ENVS
 
 
-def test_the_newest_rollout_is_taken_once_and_what_was_there_at_first_never(tmp_path: Path) -> None:
+def test_the_newest_rollout_is_taken_once_and_one_from_before_the_start_never(tmp_path: Path) -> None:
     one, played = experience(tmp_path, 1, 2), parts(tmp_path / "blocks")
     fill(played, 7)
     one.post(0, played, version=9)
@@ -41,7 +41,7 @@ def test_the_newest_rollout_is_taken_once_and_what_was_there_at_first_never(tmp_
     assert other.metrics() == {"foreign_steps": 0, "foreign_messages_refused": 0}
 
 
-def test_a_learner_takes_what_its_in_peers_have_posted_and_waits_for_none(tmp_path: Path) -> None:
+def test_a_learner_takes_the_rollouts_of_its_in_peers_without_waiting(tmp_path: Path) -> None:
     ring = [experience(tmp_path, learner, 3, graph="ring") for learner in range(3)]
     assert [own.take() for own in ring] == [[], [], []]
     played = parts(tmp_path / "blocks")
@@ -51,7 +51,7 @@ def test_a_learner_takes_what_its_in_peers_have_posted_and_waits_for_none(tmp_pa
     assert [[float(rows["reward"][0, 0]) for rows in own.take()] for own in ring] == [[], [0.0], [1.0]]
 
 
-def test_a_message_has_room_for_some_environments_others_each_time(tmp_path: Path) -> None:
+def test_a_message_with_room_for_few_environments_has_other_ones_each_time(tmp_path: Path) -> None:
     one, other = (experience(tmp_path, learner, 2, environments=4) for learner in (1, 0))
     played, seen = parts(tmp_path / "blocks"), set()
     fill(played, 0)
@@ -72,7 +72,7 @@ def test_a_message_has_room_for_some_environments_others_each_time(tmp_path: Pat
     assert len(seen) > ENVS
 
 
-def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+def test_a_message_with_numbers_that_are_not_finite_is_refused(tmp_path: Path) -> None:
     one, other, played = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2), parts(tmp_path / "blocks")
     other.take()
     fill(played, 1)
@@ -82,7 +82,7 @@ def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     assert other.metrics() == {"foreign_steps": 0, "foreign_messages_refused": 1}
 
 
-def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(tmp_path: Path) -> None:
+def test_rows_of_other_learners_are_gathered_as_their_own_learner_gathers_them(tmp_path: Path) -> None:
     one, other = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2)
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
     mine, theirs = parts(tmp_path / "mine"), parts(tmp_path / "theirs")
@@ -110,7 +110,7 @@ def test_others_rows_are_gathered_beside_the_own_as_their_learner_gathers_them(t
     assert torch.equal(both.reward[:, GROUPS * ENVS :], whole.batch.reward / own.returns.deviation)
 
 
-def test_others_rows_that_are_too_old_are_not_learned_from(tmp_path: Path) -> None:
+def test_rows_of_other_learners_that_are_too_old_are_not_learned_from(tmp_path: Path) -> None:
     one, other = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2)
     rollouts = Rollouts(Segment.create(tmp_path / "rollouts", rollouts_fields()))
     mine, theirs = parts(tmp_path / "mine"), parts(tmp_path / "theirs")
@@ -128,7 +128,7 @@ def test_others_rows_that_are_too_old_are_not_learned_from(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("place", ["experience.made", "experience.posted"])
-def test_a_death_while_posting_leaves_the_message_before_or_the_new_one(tmp_path: Path, place: str) -> None:
+def test_a_death_while_posting_leaves_the_old_or_the_new_message(tmp_path: Path, place: str) -> None:
     one, other, played = experience(tmp_path, 1, 2), experience(tmp_path, 0, 2), parts(tmp_path / "blocks")
     other.take()
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""Headers of frames between processes: what is read back, what is none, and the sizes that docs/nodes.md has."""
+"""Headers of frames between processes: reading them back, refusing others, and the sizes in docs/nodes.md."""
 
 from __future__ import annotations
 
@@ -38,10 +38,12 @@ def test_the_numbers_of_a_header_are_read_back(header: FrameHeader) -> None:
     ],
     ids=["short", "another format", "another version", "another run", "empty"],
 )
-def test_a_frame_of_something_else_is_none(header: FrameHeader, spoil: Callable[[bytes, FrameHeader], bytes]) -> None:
+def test_a_frame_that_is_cut_or_of_another_format_version_or_run_is_refused(
+    header: FrameHeader, spoil: Callable[[bytes, FrameHeader], bytes]
+) -> None:
     assert header.unpack(RUN, spoil(header.pack(RUN, *NUMBERS[header]), header)) is None
 
 
-def test_sizes_are_those_of_the_page_about_nodes() -> None:
+def test_sizes_of_headers_are_those_in_docs_nodes() -> None:
     assert (HUB.size, MAILBOX.size, SHARD.size) == (56, 48, 88)
     assert (MAILBOX_ROW_BYTES, SHARD_ROW_BYTES) == (40, 112)

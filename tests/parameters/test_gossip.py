@@ -1,4 +1,4 @@
-"""Learners that mix their weights, against literal matrices; who waits, who joins, and kill -9 of a peer."""
+"""Gossip: mixing compared with literal matrices, waiting, refused messages, joining, and kill -9 of a peer."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 class Matrices:
-    """The same by the book: weights and newest messages of all learners are the rows of one matrix, [2n, size].
+    """A slow reference: weights and newest messages of all learners are the rows of one matrix, [2n, size].
 
     A row is a sum of the first weights and of every local step, each with a coefficient. An exchange multiplies the
     coefficients by a matrix that copies a learner's weights to its message, and then by one that mixes.
@@ -127,7 +127,7 @@ class Matrices:
         return self.coefficients[: self.count] @ np.stack(self.changes)
 
     def learn(self, who: int, gradient: torch.Tensor) -> None:
-        """One local step, the same wherever it is taken from, and its exchange."""
+        """One local step, which does not depend on the weights, and its exchange."""
         alone = self.alone[who]
         alone.parameters.zero_()
         alone.step(gradient.clone(), [RATE])
@@ -150,8 +150,8 @@ class Matrices:
 
 @settings(max_examples=examples(40))
 @given(st.sampled_from(GRAPHS), st.lists(st.integers(0, 3), min_size=1, max_size=24), st.integers(0, 100))
-def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph, turns, seed):
-    """And nobody waits, no message is used twice by anybody, and the optimizers know nothing of one another."""
+def test_weights_equal_those_of_the_matrices_in_any_order_of_steps(tmp_path_factory, graph, turns, seed):
+    """No learner waits or uses a message twice, and each optimizer keeps a state of its own."""
     run = Run(tmp_path_factory.mktemp("g"))
     learners = [run.learner(rank, range(4), graph) for rank in range(4)]
     slow = Matrices(graph, 4)
@@ -162,7 +162,7 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
         found = np.stack([exchange.weights.numpy() for exchange in learners])
         np.testing.assert_allclose(found, slow.weights, rtol=1e-5, atol=1e-6)
         assert learners[who].counts.total == (10 * (number + 1), number + 1)
-    assert slow.coefficients[:, 0] == pytest.approx(1.0)  # what all began with is in all of them, once
+    assert slow.coefficients[:, 0] == pytest.approx(1.0)  # the initial weights are in each row, once
     assert slow.coefficients.min() >= 0.0 and slow.coefficients.max() <= 1.0 + 1e-9
     for who, exchange in enumerate(learners):
         for peer in range(4):
@@ -173,7 +173,7 @@ def test_in_any_order_weights_are_what_the_matrices_say(tmp_path_factory, graph,
 
 
 class InStep:
-    """A mailbox by which all go step by step: nobody mixes before all have posted, nor posts before all have mixed."""
+    """A mailbox in lock-step: no learner mixes before all have posted, nor posts before all have mixed."""
 
     def __init__(self, mailbox, barrier: threading.Barrier) -> None:
         self._mailbox, self._barrier = mailbox, barrier
@@ -188,7 +188,7 @@ class InStep:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(run: Run, graph: GraphSettings) -> None:
+def test_rounds_in_lock_step_multiply_the_weights_by_the_mixing_matrix(run: Run, graph: GraphSettings) -> None:
     count, rollouts = 4, 6
     barrier = threading.Barrier(count, timeout=30)
     learners = [run.learner(rank, range(count), graph) for rank in range(count)]
@@ -218,7 +218,7 @@ def test_in_rollouts_the_mean_moves_as_the_mixing_matrix_says(run: Run, graph: G
 # Waiting --------------------------------------------------------------------------------------------------------------
 
 
-def test_beyond_its_patience_a_learner_waits_for_the_message(run: Run) -> None:
+def test_a_learner_waits_for_a_message_once_max_staleness_is_reached(run: Run) -> None:
     looks = []
 
     def alive() -> bool:
@@ -239,7 +239,7 @@ def test_beyond_its_patience_a_learner_waits_for_the_message(run: Run) -> None:
     assert told["learner_wait_s"] > 0.0
 
 
-def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next(run: Run) -> None:
+def test_a_learner_stops_waiting_for_a_peer_that_has_gone_and_mixes_with_the_next(run: Run) -> None:
     """On a ring 1 -> 2 -> 3 without 2 the in-peer of 3 is 1, which has a message."""
     members, looks = [0, 1, 2, 3], []
 
@@ -257,7 +257,7 @@ def test_a_learner_waits_no_longer_for_one_that_has_gone_and_mixes_with_the_next
     assert len(looks) == 3
     assert run.mixed(3) == [{1: 0}]
     members[:] = [3]
-    learn(waiting)  # with nobody it is alone
+    learn(waiting)  # alone, it does not wait
 
 
 def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(run: Run) -> None:
@@ -269,7 +269,7 @@ def test_a_learner_that_is_told_to_end_ends_its_step_without_mixing(run: Run) ->
 
 
 @pytest.mark.parametrize("rule", ["momentum", "nesterov"])
-def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_adopted(run: Run, rule: str) -> None:
+def test_an_outer_optimizer_follows_the_mean_and_restarts_where_weights_are_adopted(run: Run, rule: str) -> None:
     outer = OuterSettings(rule=rule, learning_rate=0.7, momentum=0.5)  # type: ignore[arg-type]
     first, second = run.joined(2, outer=outer)
     local, expected = run.learner(2, [2]), start()
@@ -277,7 +277,7 @@ def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_a
     slow = Outer(outer, expected[:PARAMETERS])
     learn(first)
     learn(local)
-    slow.step(expected[:PARAMETERS].copy_(local.weights[:PARAMETERS]))  # nobody had posted yet
+    slow.step(expected[:PARAMETERS].copy_(local.weights[:PARAMETERS]))  # no learner had posted yet
     torch.testing.assert_close(first.weights[:PARAMETERS], expected[:PARAMETERS])
     learn(second)
     learn(first)  # now with the second's
@@ -289,7 +289,7 @@ def test_an_outer_optimizer_follows_the_mean_and_begins_anew_where_weights_are_a
 # What is not mixed ----------------------------------------------------------------------------------------------------
 
 
-def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(run: Run) -> None:
+def test_an_exchange_comes_after_each_local_steps_steps_also_across_batches(run: Run) -> None:
     (exchange,), posted = run.joined(1, local_steps=3), []
     for gradient in gradients_of(7):
         learn(exchange, gradient)
@@ -298,7 +298,7 @@ def test_exchanges_come_every_so_many_steps_of_one_batch_or_of_several(run: Run)
 
 
 def travelled(run: Run, monkeypatch: pytest.MonkeyPatch, **keys: object) -> float:
-    """How far two learners come that post half a step apart and see the same gradients, beside one that is alone."""
+    """Return how far two learners go that post half a step apart, relative to one alone with the same gradients."""
     clock = [0]
     monkeypatch.setattr(time, "monotonic_ns", lambda: clock[0])
     alone, both = run.learner(2, [2]), run.joined(2, **keys)
@@ -312,10 +312,10 @@ def travelled(run: Run, monkeypatch: pytest.MonkeyPatch, **keys: object) -> floa
     return (far[1] + far[2]) / 2 / far[0]
 
 
-def test_messages_that_are_half_a_step_old_take_a_fifth_of_the_way_back_unless_carried_forward(
+def test_messages_half_a_step_old_cost_a_fifth_of_the_progress_unless_age_corrected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At d = 1/2 it is 1 / (1 + d / 2)."""
+    """At an age of d steps the progress is 1 / (1 + d / 2)."""
     with closing(Run(tmp_path / "gala")) as run:
         assert travelled(run, monkeypatch) == pytest.approx(0.8, abs=0.03)
     with closing(Run(tmp_path / "corrected")) as run:
@@ -323,7 +323,7 @@ def test_messages_that_are_half_a_step_old_take_a_fifth_of_the_way_back_unless_c
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(run: Run, bad: float) -> None:
+def test_a_step_that_is_not_finite_changes_no_weights_and_its_gradient_is_not_kept(run: Run, bad: float) -> None:
     exchange = run.learner(0, [0], gradient_every=1)
     assert exchange.metrics() == {
         "exchanges": 0,
@@ -336,10 +336,10 @@ def test_a_step_that_is_not_finite_changes_no_weights_and_is_not_kept(run: Run, 
     assert not exchange.step(torch.ones(PARAMETERS), [RATE], usable=False).taken
     assert torch.equal(exchange.weights, start())
     shown = Published(Segment.open(run.folder / "gradients-0"))
-    assert shown.version == 0  # of the second, whose loss alone was not finite
+    assert shown.version == 0  # the second gradient, of which only the loss was not finite
 
 
-def test_statistics_are_combined_alone_and_mixed_with_the_weights(run: Run) -> None:
+def test_statistics_are_merged_by_each_learner_and_mixed_with_the_weights(run: Run) -> None:
     learners = run.joined(2)
     for exchange, moments in zip(learners, (2.0, 4.0), strict=True):
         exchange.merge(torch.full((STATISTICS,), moments), lambda statistics, moments: statistics.copy_(moments))
@@ -348,7 +348,7 @@ def test_statistics_are_combined_alone_and_mixed_with_the_weights(run: Run) -> N
     assert learners[1].weights[PARAMETERS:].tolist() == [3.0, 3.0]
 
 
-def test_every_so_many_updates_the_gradient_is_kept_as_it_came(run: Run) -> None:
+def test_every_gradient_every_updates_the_unclipped_gradient_is_kept(run: Run) -> None:
     (exchange,), kept = run.joined(1, gradient_every=3), []
     gradients = 100.0 * gradients_of(7)
     for gradient in gradients:
@@ -357,7 +357,7 @@ def test_every_so_many_updates_the_gradient_is_kept_as_it_came(run: Run) -> None
     np.testing.assert_array_equal(kept, gradients[[0, 0, 0, 3, 3, 3, 6]].numpy())
 
 
-def test_the_log_says_how_far_each_step_and_each_mixing_moved(run: Run) -> None:
+def test_the_log_has_the_distance_that_each_step_and_each_mixing_moved_the_weights(run: Run) -> None:
     learners = run.joined(2)
     learn(learners[0])
     step = float(torch.linalg.vector_norm(learners[0].weights - start()))
@@ -372,7 +372,7 @@ def test_the_log_says_how_far_each_step_and_each_mixing_moved(run: Run) -> None:
     assert [record.norm for record in told] == pytest.approx([step, 0.0, 0.0], rel=1e-5, abs=1e-6)
 
 
-def test_gradients_are_compared_by_the_first_learner_there_is(run: Run) -> None:
+def test_the_first_present_learner_compares_the_gradients_of_all(run: Run) -> None:
     members = [0, 1, 2]
     learners = [run.learner(rank, members, gradient_every=1) for rank in range(3)]
     for exchange, gradient in zip(learners, ([1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [-3, 0, 0, 0, 0]), strict=True):
@@ -388,19 +388,19 @@ def test_gradients_are_compared_by_the_first_learner_there_is(run: Run) -> None:
 # Coming and going -----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_resumed_goes_on_with_each_learners_own_weights(run: Run) -> None:
+def test_a_resumed_run_continues_with_each_learners_own_weights(run: Run) -> None:
     early, late = (run.learner(rank, range(2)) for rank in range(2))
     assert early.join(1000, 100)[:2] == (1000, 100)
     learn(early)
     late.weights += 7.0
     mine = late.weights.clone()
-    assert late.join(1020, 102)[:2] == (1030, 103)  # the most that anybody began with, and what was done since
+    assert late.join(1020, 102)[:2] == (1030, 103)  # the most with which a learner began, and what was done since
     assert torch.equal(late.weights, mine)
     assert early.counts.total == (1030, 103)
     assert [record.kind for record in run.records(1)] == ["adopted"]
 
 
-def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(run: Run) -> None:
+def test_a_killed_learner_comes_back_with_the_mean_of_its_in_peers(run: Run) -> None:
     learners = run.joined(3)
     for exchange, gradient in zip(learners, gradients_of(3), strict=True):
         learn(exchange, gradient)
@@ -419,7 +419,7 @@ def test_one_that_was_killed_comes_back_with_the_mean_of_its_in_peers(run: Run) 
 
 
 @pytest.mark.parametrize("point", ["shared_counts.claimed", "gossip.posted", "record.written"])
-def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(run: Run, point: str) -> None:
+def test_a_rollout_that_may_have_reached_other_learners_is_not_learned_from_again(run: Run, point: str) -> None:
     learners = [run.learner(rank, range(2)) for rank in range(2)]
     for exchange in learners:
         assert exchange.join(0, 0).position is None
@@ -430,7 +430,7 @@ def test_a_rollout_of_which_others_may_have_something_is_not_learned_from_again(
     assert again.join(0, 0, position_of(again)) == Joined(20, 2, Position(2, 0))
 
 
-def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_counted_once(run: Run) -> None:
+def test_a_rollout_that_reached_no_other_learner_is_learned_from_again_and_counted_once(run: Run) -> None:
     first = run.learner(0, range(2), local_steps=5)
     first.join(0, 0)
     learn(first)
@@ -442,7 +442,7 @@ def test_a_rollout_of_which_nobody_was_shown_anything_is_learned_again_and_count
     assert again.counts.total == (20, 2)
 
 
-def test_one_that_is_attached_takes_the_weights_of_its_in_peer(run: Run) -> None:
+def test_an_attached_learner_takes_the_weights_of_its_in_peer(run: Run) -> None:
     members = [0, 1]
     learners = [run.learner(rank, members, RING, learners=2) for rank in range(2)]
     for exchange, gradient in zip(learners, gradients_of(2), strict=True):
@@ -457,7 +457,7 @@ def test_one_that_is_attached_takes_the_weights_of_its_in_peer(run: Run) -> None
     assert run.records(0)[-1].messages == {2: 0}  # the ring has closed over it
 
 
-def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(run: Run) -> None:
+def test_a_restarted_learner_that_finds_no_messages_continues_from_its_own_checkpoint(run: Run) -> None:
     run.learner(0, range(2)).join(0, 0)
     again = run.learner(0, range(2))
     again.weights += 1.0
@@ -467,7 +467,7 @@ def test_one_that_finds_no_messages_goes_on_from_its_own_checkpoint(run: Run) ->
 
 @pytest.mark.parametrize("by_sockets", [False, True])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30, -1e30])
-def test_a_poisoned_peer_is_refused_named_and_counted(run: Run, by_sockets: bool, bad: float) -> None:
+def test_messages_of_a_poisoned_peer_are_refused_named_and_counted(run: Run, by_sockets: bool, bad: float) -> None:
     said = list[str]()
     first, second, poisoned = (
         run.learner(rank, [0, 1, 2], alive=lambda: True, warn=warn, by_sockets=by_sockets)
@@ -504,7 +504,7 @@ def test_a_newcomer_adopts_no_poisoned_weights(run: Run) -> None:
     assert "trainer-1" in said[0]
 
 
-def test_with_poisoned_peers_alone_a_learner_goes_on_with_its_own_weights(run: Run) -> None:
+def test_a_learner_with_only_poisoned_peers_continues_with_its_own_weights(run: Run) -> None:
     only, bad = run.joined(2, max_staleness=0, alive=lambda: True)
     bad.mailbox.post(np.full(SIZE, np.nan, np.float32))
     learn(only)
@@ -557,7 +557,7 @@ while True:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(180)  # each peer loads torch, on a machine that may be busy
-def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(run: Run) -> None:
+def test_a_learner_goes_on_without_a_killed_peer_and_mixes_again_when_it_is_back(run: Run) -> None:
     members = [0, 1]
     exchange = run.learner(0, members)
     exchange.join(0, 0)
@@ -583,7 +583,7 @@ def test_a_peer_that_is_killed_is_missed_by_nobody_and_comes_back(run: Run) -> N
         before = len(used())
         for _ in range(50):
             learn(exchange, torch.zeros(PARAMETERS))
-        assert len(used()) <= before + 1  # of what it had posted last
+        assert len(used()) <= before + 1  # its last message
         assert torch.isfinite(exchange.weights).all()
         members[:] = [0]
         learn(exchange)

@@ -1,4 +1,4 @@
-"""Gossip from machine to machine: who may speak, what is lost or repeated, and counts without shared memory."""
+"""Gossip between machines: accepted senders, lost and repeated messages, and counts without shared memory."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def learner(
     max_staleness: int | None = None,
     graph: Literal["ring", "none"] = "ring",
 ) -> Gossip:
-    """A learner on a machine of its own: nothing in this folder is another's."""
+    """A learner on a machine of its own, whose folder no other learner uses."""
     folder.mkdir(exist_ok=True)
     if not (folder / "counts").exists():
         Segment.create(folder / "counts", counts_fields(64)).close()
@@ -97,7 +97,7 @@ def learner(
     return made
 
 
-def test_near_the_end_each_batch_is_told_at_once(
+def test_near_the_end_of_a_run_each_batch_is_reported_to_the_others_at_once(
     tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
 ) -> None:
     one, other = made = [learner(tmp_path / str(rank), listing, rank, (0, 1)) for rank in range(2)]
@@ -112,7 +112,7 @@ def test_near_the_end_each_batch_is_told_at_once(
     until(lambda: other.learned(1_000) == 40)
 
 
-def test_near_the_end_is_where_others_have_learned_as_much_since_their_last_message_as_this_learner(
+def test_a_learner_assumes_that_others_learned_as_much_since_their_last_message_as_itself(
     tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
 ) -> None:
     made = [learner(tmp_path / str(rank), listing, rank, (0, 1), local_steps=50) for rank in range(2)]
@@ -131,10 +131,10 @@ def test_near_the_end_is_where_others_have_learned_as_much_since_their_last_mess
     until(lambda: other.learned(1_700) == 1_310)
 
 
-def test_near_the_end_batches_are_told_before_the_first_exchange_too(
+def test_near_the_end_of_a_run_batches_are_reported_also_before_the_first_exchange(
     tmp_path: Path, listing: Listing, opened: list[SocketMailbox | Gossip]
 ) -> None:
-    """Learners whose first exchange would come after the end of the run each learned all of its steps."""
+    """Once, if the first exchange came after the end of the run, each learner learned all of its steps."""
     made = [learner(tmp_path / str(rank), listing, rank, (0, 1), incarnation=rank, local_steps=50) for rank in range(2)]
     opened += made
     for each in made:
@@ -147,7 +147,7 @@ def test_near_the_end_batches_are_told_before_the_first_exchange_too(
 
 
 @pytest.mark.parametrize("rounds", [0, 7])
-def test_a_run_ends_later_by_what_others_learned_while_their_counts_travelled(
+def test_a_run_exceeds_its_end_by_the_steps_that_are_learned_while_counts_travel(
     tmp_path: Path, opened: list[Gossip], rounds: int
 ) -> None:
     made = [learner(tmp_path / str(rank), Listing(), rank, (0, 1)) for rank in range(2)]  # they do not find each other
@@ -182,7 +182,7 @@ def waiting_learner(folder: Path, listing: Listing, rank: int, ends: Event) -> G
 
 @contextmanager
 def waiting(made: Sequence[Gossip], ends: Event, claimed: int) -> Iterator[None]:
-    """Let two learners learn: in the block both wait for the other's message, after it they get two and go on."""
+    """Let two learners learn; in the block both wait for the other's message, after it both learn two batches."""
     done = [0, 0]
 
     def learn_until(rank: int) -> None:
@@ -205,10 +205,10 @@ def waiting(made: Sequence[Gossip], ends: Event, claimed: int) -> Iterator[None]
 
 
 @pytest.mark.timeout(40)
-def test_learners_that_wait_send_their_messages_to_those_whose_addresses_come_later(
+def test_learners_that_wait_send_their_messages_to_peers_whose_addresses_come_later(
     tmp_path: Path, opened: list[Gossip]
 ) -> None:
-    """Each has sent its message to nobody, and waited forever for the other's."""
+    """Once each learner sent its message to nobody, and waited forever for the other's."""
     listings, ends = [Listing(), Listing()], Event()
     made = [waiting_learner(tmp_path, listings[rank], rank, ends) for rank in range(2)]
     opened += made
@@ -221,10 +221,10 @@ def test_learners_that_wait_send_their_messages_to_those_whose_addresses_come_la
 
 
 @pytest.mark.timeout(40)
-def test_messages_that_were_lost_with_their_connections_are_sent_again_by_learners_that_wait(
+def test_learners_that_wait_send_messages_again_that_were_lost_with_their_connections(
     tmp_path: Path, opened: list[Gossip], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both messages of an exchange were lost, and both learners waited forever."""
+    """Once both messages of an exchange were lost, and both learners waited forever."""
     monkeypatch.setattr("actorlearn.parameters.mailbox.AGAIN_S", 0.5)
     listing, ends = Listing(), Event()
     made = [waiting_learner(tmp_path, listing, rank, ends) for rank in range(2)]
@@ -260,7 +260,9 @@ def test_a_message_goes_from_port_to_port(listing: Listing, opened: list[SocketM
     assert (out == 4).all()
 
 
-def test_one_that_dials_before_it_is_listed_gets_in_once_it_is(listing: Listing, opened: list[SocketMailbox]) -> None:
+def test_a_learner_that_connects_early_is_heard_once_it_is_listed(
+    listing: Listing, opened: list[SocketMailbox]
+) -> None:
     opened.append(mailbox(listing, 0, ()))
     other = Listing()
     opened.append(mailbox(other, 1, (0,)))
@@ -274,7 +276,7 @@ def test_one_that_dials_before_it_is_listed_gets_in_once_it_is(listing: Listing,
     until(lambda: opened[1].post(weights(2)) >= 0 and opened[0].version(1) >= 0)
 
 
-def test_an_earlier_incarnation_is_heard_no_more_and_the_new_one_is_found(
+def test_an_earlier_incarnation_is_no_longer_heard_and_the_new_one_is(
     listing: Listing, opened: list[SocketMailbox]
 ) -> None:
     reader, former = mailbox(listing, 0, (1,)), mailbox(listing, 1, (0,))
@@ -296,7 +298,9 @@ def frame(sender: int = 1, version: int = 5, run: bytes = b"", rows: int = 0) ->
     return MAILBOX.pack(run, sender, version, rows, zlib.crc32(content)) + content
 
 
-def test_a_foreign_run_and_anothers_name_are_dropped(listing: Listing, opened: list[SocketMailbox]) -> None:
+def test_messages_of_another_run_or_with_another_name_are_dropped(
+    listing: Listing, opened: list[SocketMailbox]
+) -> None:
     reader = mailbox(listing, 0, ())
     opened.append(reader)
     own, other = listing.trainer(1).run, Listing("another").trainer(1).run
@@ -317,7 +321,7 @@ def test_a_foreign_run_and_anothers_name_are_dropped(listing: Listing, opened: l
     deeds=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2)), max_size=30),
     order=st.randoms(use_true_random=False),
 )
-def test_whatever_is_lost_or_repeated_totals_are_those_of_what_was_heard(
+def test_totals_are_right_whatever_counts_are_lost_repeated_or_reordered(
     tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[int, int, int]], order
 ) -> None:
     folder = tmp_path_factory.mktemp("c")
@@ -343,7 +347,7 @@ def test_whatever_is_lost_or_repeated_totals_are_those_of_what_was_heard(
     assert {each.total for each in counts} == {(102 + done, 12 + len(deeds))}
 
 
-def test_rows_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+def test_impossible_rows_of_counts_are_ignored(tmp_path: Path) -> None:
     Segment.create(tmp_path / "counts", counts_fields(4)).close()
     counts = SharedCounts(Segment.open(tmp_path / "counts"), 0)
     for row in ((-1, 1, 1, 1, 1), (4, 1, 1, 1, 1), (1, -1, 1, 1, 1), (1, 1, 1, 1 << 60, 1)):
@@ -386,7 +390,7 @@ def test_learners_on_two_machines_mix_as_those_on_one_do(
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_message_that_is_not_finite_is_counted_and_mixed_by_nobody(
+def test_a_message_that_is_not_finite_is_counted_and_not_mixed(
     tmp_path: Path, listing: Listing, opened: list[Gossip], bad: float
 ) -> None:
     own, poisoned = (learner(tmp_path / f"far-{rank}", listing, rank, range(2)) for rank in range(2))
@@ -399,7 +403,7 @@ def test_a_message_that_is_not_finite_is_counted_and_mixed_by_nobody(
     assert own.metrics()["messages_refused"] == 1
 
 
-def test_those_who_mix_nothing_of_a_learner_hear_its_counts(
+def test_learners_that_do_not_mix_a_learners_weights_still_hear_its_counts(
     tmp_path: Path, listing: Listing, opened: list[Gossip]
 ) -> None:
     made = [learner(tmp_path / f"far-{rank}", listing, rank, range(3)) for rank in range(3)]  # 2 -> 0 -> 1 -> 2
@@ -417,7 +421,7 @@ def test_those_who_mix_nothing_of_a_learner_hear_its_counts(
 
 
 @pytest.mark.parametrize("graph", ["ring", "none"])
-def test_a_learner_that_comes_back_on_another_machine_goes_on_from_what_others_know_of_it(
+def test_a_learner_restarted_on_another_machine_continues_from_what_others_know_of_it(
     graph: Literal["ring", "none"], tmp_path: Path, listing: Listing, opened: list[Gossip]
 ) -> None:
     stays, goes = (learner(tmp_path / f"far-{rank}", listing, rank, range(2), graph=graph) for rank in range(2))

@@ -1,4 +1,4 @@
-"""The hub's barriers: whatever is lost, repeated or late, everybody gets the same answer, or hears who is gone."""
+"""The hub's barriers: whatever is lost, repeated or late, all learners get the same answer, or hear of a loss."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def come(barrier: int, *numbers: int, vector: Any = None, among: int = 0, genera
     added=st.booleans(),
     without=st.sets(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=3),
 )
-def test_at_every_barrier_is_everybody_however_frames_travel(
+def test_all_learners_get_the_contributions_of_all_however_frames_are_lost_or_repeated(
     learners: int, seed: int, added: bool, without: set[tuple[int, int]]
 ) -> None:
-    """``without``: ranks that bring no vector to a barrier, at which nobody then gets any."""
+    """``without``: a rank that brings no vector to a barrier, at which no learner then gets vectors."""
     chance = random.Random(seed)
     hub, among = Hub(learners, 7), ((1 << learners) - 1) * added
     at, heard, travelling = (
@@ -84,7 +84,7 @@ def test_at_every_barrier_is_everybody_however_frames_travel(
                 assert vectors.shape == expected.shape
 
 
-def test_a_sum_is_of_those_that_take_part() -> None:
+def test_a_sum_is_over_the_ranks_that_take_part() -> None:
     rows = [np.float32([rank + 1]).tobytes() for rank in range(3)]
     assert np.frombuffer(add(rows, 0b101), np.float32).tolist() == [4.0]
     answer = HubFrame(CONTRIBUTION, 0, 1, 0, content_of((1,)) * 3 + np.arange(6).tobytes())
@@ -94,9 +94,9 @@ def test_a_sum_is_of_those_that_take_part() -> None:
 
 
 @pytest.mark.parametrize("how", ["gone", "left"])
-def test_one_that_has_not_come_and_is_gone_is_missed_by_all_who_wait(how: str) -> None:
+def test_a_learner_that_is_gone_before_it_arrives_is_missed_by_all_that_wait(how: str) -> None:
     hub = Hub(3, 0)
-    assert hub.miss([2]) == {}  # nobody waits
+    assert hub.miss([2]) == {}  # no learner waits
     hub.take(0, come(1))
     if how == "left":
         hub.take(2, HubFrame(LEFT, 0, 0))
@@ -106,7 +106,7 @@ def test_one_that_has_not_come_and_is_gone_is_missed_by_all_who_wait(how: str) -
     assert hub.take(2, come(1))[2].kind == LOST  # it cannot come back to this generation
 
 
-def test_one_that_has_arrived_and_died_is_missed_at_the_next_barrier() -> None:
+def test_a_learner_that_dies_after_it_arrived_is_missed_at_the_next_barrier() -> None:
     hub = Hub(2, 0)
     hub.take(1, come(1, 5))
     assert hub.miss([1]) == {}
@@ -116,7 +116,7 @@ def test_one_that_has_arrived_and_died_is_missed_at_the_next_barrier() -> None:
     assert hub.miss([1])[0].kind == LOST
 
 
-def test_who_may_still_ask_for_the_last_answer() -> None:
+def test_the_hub_knows_who_has_not_acknowledged_the_last_answer() -> None:
     hub = Hub(3, 0)
     for rank in range(3):
         hub.take(rank, come(1))
@@ -126,7 +126,7 @@ def test_who_may_still_ask_for_the_last_answer() -> None:
     assert hub.unacknowledged([]) == [2] and hub.unacknowledged([2]) == []
 
 
-def test_other_generations_and_different_contributions() -> None:
+def test_the_hub_ignores_other_generations_and_answers_unequal_vectors_with_lost() -> None:
     hub = Hub(2, 3)
     assert hub.take(0, come(1, generation=2)) == {}
     hub.take(0, come(1, generation=3, vector=np.zeros(3)))
@@ -150,7 +150,7 @@ def test_a_contribution_that_cannot_be_used_is_dropped(among: int, content: byte
 
 
 @given(st.binary(max_size=HUB.size + 8))
-def test_other_bytes_are_no_frame(body: bytes) -> None:
+def test_other_bytes_are_no_frame_and_a_frame_is_read_back(body: bytes) -> None:
     assert decode(RUN, body) is None
     good = encode(RUN, HubFrame(CONTRIBUTION, 3, 5, 0b11, body))
     assert decode(RUN, good) == HubFrame(CONTRIBUTION, 3, 5, 0b11, body)

@@ -1,5 +1,4 @@
-"""Learners in lock-step from machine to machine: the same bits as through shared memory, and nobody is waited for in
-vain."""
+"""Barriers between machines: the same bits as through shared memory, and no endless wait for a lost learner."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def opened() -> Iterator[list[HubBarrier]]:
         list(threads.map(lambda each: each.close(), made))
 
 
-def test_all_hear_the_same_and_sums_have_the_same_bits(listing: Listing, opened: list[HubBarrier]) -> None:
+def test_all_learners_get_the_same_numbers_and_sums_bit_for_bit(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 3)
     vectors = np.random.default_rng(0).normal(size=(3, SIZE)).astype(np.float32)
 
@@ -96,7 +95,7 @@ def test_the_hub_answers_its_own_learner_last(
     assert answered == [trainer_id(rank).socket_id for rank in (1, 2, 0)]
 
 
-def test_one_that_is_listed_no_more_is_missed_and_the_others_go_on_in_a_new_generation(
+def test_a_learner_no_longer_listed_is_missed_and_the_others_go_on_in_a_new_generation(
     listing: Listing, opened: list[HubBarrier]
 ) -> None:
     taken = places(listing, 3)
@@ -141,7 +140,7 @@ def test_a_hub_that_fails_ends_its_learner_which_others_then_miss(
             second.result(20)
 
 
-def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(listing: Listing, opened: list[HubBarrier]) -> None:
+def test_all_get_the_last_answer_though_the_hubs_learner_leaves(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 3)
     with ThreadPoolExecutor(3) as threads:
 
@@ -154,7 +153,7 @@ def test_one_that_leaves_is_missed_and_the_last_answers_come_to_all(listing: Lis
         assert list(threads.map(attend, opened)) == [3, 3, 3]
 
 
-def test_a_link_that_is_cut_between_barriers_is_waited_for(listing: Listing, opened: list[HubBarrier]) -> None:
+def test_learners_wait_for_a_link_that_is_cut_between_barriers(listing: Listing, opened: list[HubBarrier]) -> None:
     opened += places(listing, 2)
     other, hub = sorted(listing.order.endpoints, key=lambda each: each.address is not None)
     assert hub.address is not None
@@ -175,7 +174,7 @@ def test_a_link_that_is_cut_between_barriers_is_waited_for(listing: Listing, ope
             place.close()
 
 
-def test_one_that_is_told_to_end_waits_no_longer_unless_it_stays(listing: Listing, opened: list[HubBarrier]) -> None:
+def test_a_learner_that_is_told_to_end_stops_waiting_at_the_hub(listing: Listing, opened: list[HubBarrier]) -> None:
     ends = threading.Event()
     opened += places(listing, 2, alive=lambda: not ends.is_set())
     with ThreadPoolExecutor(2) as threads:
@@ -227,7 +226,7 @@ def test_learners_on_several_machines_have_the_same_weights_as_those_on_one(tmp_
 @pytest.mark.parametrize("learners", [2, 3])
 @pytest.mark.parametrize("brought", ["nothing", "moments", "gradients"])
 def test_bytes_of_an_update_are_those_of_its_barriers(learners: int, brought: str) -> None:
-    """What is brought to the agreement needs no barrier of its own."""
+    """Moments or gradients that are brought to the agreement need no barrier of their own."""
     listing, barriers = Listing(), {"nothing": 3, "moments": 2, "gradients": 1}[brought]
     exchanges = [sync_learner(rank, learners, Path(), listing) for rank in range(learners)]
     moments, gradients = torch.zeros(3, dtype=torch.float64), torch.ones(PARAMETERS)
@@ -266,10 +265,10 @@ def test_a_vector_that_is_too_long_for_the_hub_is_refused(listing: Listing, open
         opened[1].gather(np.zeros(most + 1))
 
 
-def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
+def test_a_learner_that_waits_for_the_hubs_learner_ends_when_the_hub_closes(
     listing: Listing, opened: list[HubBarrier]
 ) -> None:
-    """It waits for the hub's learner, which does not come, and stays though it is told to end."""
+    """It waits for the hub's learner, which does not come, although it is told to end."""
     opened += places(listing, 2, alive=lambda: False)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(opened[1].exchange, [], np.zeros(3, np.float32), [0, 1])
@@ -281,7 +280,7 @@ def test_a_learner_that_waits_for_the_last_one_is_told_when_the_hub_closes(
 
 @pytest.mark.parametrize("renewed", [False, True], ids=["no other hub", "hub of the next generation"])
 @pytest.mark.timeout(20)
-def test_a_learner_that_comes_after_the_hub_has_closed_is_told(
+def test_a_learner_that_comes_after_the_hub_has_closed_gets_an_error(
     listing: Listing, opened: list[HubBarrier], renewed: bool
 ) -> None:
     """The hub's learner has begun the next generation before this learner knows of it, and still lives."""

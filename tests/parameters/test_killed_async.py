@@ -1,4 +1,4 @@
-"""Learners that share a store, one of which is killed wherever it can be: no update of it is in a chunk twice."""
+"""A learner of a shared store is killed at each failpoint: each of its updates is in each chunk once."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ ROLLOUTS, MINIBATCHES, STEPS = 4, 2, 10
 LEARNERS = 2
 RMSPROP = named.optimizer(decay=0.0, accumulator_init=0.0, epsilon=1e-30, clip_norm=0.0)
 ADAM = named.optimizer(name="adam", betas=(0.0, 0.0), epsilon=1e-30, clip_norm=0.0)
-"""Neither remembers anything: a step by a gradient of ones is the learning rate."""
+"""Both optimizers are without memory: a step by a gradient of ones is the learning rate."""
 POINTS = ("store.written", "store.committed", "record.written", "record.committed", "driver.passed", "driver.settled")
 
 
 def rate(learner: int, rollout: int, minibatch: int) -> float:
-    """One bit of a float32 for each update there is, so that a sum of them says which were made."""
+    """One bit of a float32 for each update, so that a sum of them tells which were made."""
     return 2.0 ** -(1 + minibatch + MINIBATCHES * (rollout + ROLLOUTS * learner))
 
 
 @dataclass
 class Driver:
-    """A trainer's part around the exchange; its account, rollout and steps, outlives it."""
+    """A trainer around an exchange; its account, of rollouts and steps, outlives a kill."""
 
     path: Path
     learner: int
@@ -51,7 +51,7 @@ class Driver:
     local_steps: int = 1
     account: list[int] | NDArray[np.int64] = field(default_factory=lambda: [0, 0])
     heard: list[list[int]] = field(default_factory=list)
-    """Places it was told to go on from, each time it was begun again."""
+    """The counts that the store gave back to it, at each restart."""
     exchange: Async = field(init=False)
 
     @property
@@ -78,7 +78,7 @@ class Driver:
         self.account[:] = position
 
     def learn(self) -> None:
-        """A rollout."""
+        """Learn a rollout."""
         self.exchange.agree(STEPS, MINIBATCHES, Position(self.learned, self.used))
         self.exchange.merge(torch.tensor([rate(self.learner, self.learned, 0)]), lambda own, theirs: own.add_(theirs))
         for minibatch in range(MINIBATCHES):
@@ -90,7 +90,7 @@ class Driver:
 
 
 class Told(Carried):
-    """Counts that a store keeps, and says again to a learner that is begun again."""
+    """Counts that a store keeps and gives back to a restarted learner."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -103,7 +103,7 @@ class Told(Carried):
 
 
 def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int) -> tuple[dict[str, int], Any]:
-    """All rollouts of both learners in turn, the first killed as `kill` says; hits by name, and the drivers."""
+    """Let both learners learn in turn, the first being killed at `kill`; return hits of failpoints, and the drivers."""
     vectors = 1 if optimizer.name == "rmsprop" else 2
     fields = store_fields(PARAMETERS, vectors, STATISTICS, LEARNERS)
     drivers = [
@@ -112,7 +112,7 @@ def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int)
     ]
     turn = drivers[0]
     with armed(kill, lambda: turn is drivers[0]) as arms:
-        for _ in range(ROLLOUTS + 2):  # one that is killed needs a turn more
+        for _ in range(ROLLOUTS + 2):  # a killed learner needs one more turn
             for turn in drivers:
                 try:
                     if not hasattr(turn, "exchange"):
@@ -126,7 +126,7 @@ def run(folder: Path, kill: str, optimizer: OptimizerSettings, local_steps: int)
 
 
 def bits(sum_: float, learner: int, every: int = 1) -> list[int]:
-    """Number of times that each update of a learner is in a sum, by rollout; `every`: only the first of so many."""
+    """The rollout of each update of a learner that is in a sum; `every`: the distance of the minibatches looked at."""
     whole = int(sum_ * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))
     places = [(r, m) for r in range(ROLLOUTS) for m in range(0, MINIBATCHES, every)]
     return [r for r, m in places if whole & int(rate(learner, r, m) * 2 ** (LEARNERS * ROLLOUTS * MINIBATCHES))]
@@ -137,7 +137,7 @@ MERGED = sum(rate(k, r, 0) for k in range(LEARNERS) for r in range(ROLLOUTS))
 
 
 def kills(optimizer: OptimizerSettings, local_steps: int, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Every time that the first learner comes to each of the points."""
+    """Yield a kill and a folder for each time that the first learner comes to each of the points."""
     folder.mkdir()
     hits, drivers = run(folder, "", optimizer, local_steps)
     for driver in drivers:
@@ -149,7 +149,7 @@ def kills(optimizer: OptimizerSettings, local_steps: int, folder: Path) -> Itera
             yield f"{name}=raise@{nth}", where
 
 
-def test_wherever_a_learner_is_killed_each_of_its_updates_is_in_each_chunk_once(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_failpoint_each_update_is_in_each_chunk_once(tmp_path: Path) -> None:
     tried = 0
     for kill, folder in kills(RMSPROP, 1, tmp_path / "runs"):
         tried += 1
@@ -167,10 +167,10 @@ def test_wherever_a_learner_is_killed_each_of_its_updates_is_in_each_chunk_once(
 
 
 @pytest.mark.parametrize("local_steps", [2, 3, 5])
-def test_local_steps_that_died_with_their_learner_are_told_and_no_other_is_lost(
+def test_local_steps_lost_with_a_killed_learner_are_not_counted_and_no_other_is_lost(
     tmp_path: Path, local_steps: int
 ) -> None:
-    """Of a rollout that is partly in the store all steps are used."""
+    """A rollout that is partly in the store counts as used with all its steps."""
     for kill, folder in kills(ADAM, local_steps, tmp_path / "runs"):
         _, drivers = run(folder, kill, ADAM, local_steps)
         for driver in drivers:
@@ -191,7 +191,7 @@ def test_local_steps_that_died_with_their_learner_are_told_and_no_other_is_lost(
 
 
 def killed(folder: Path, kill: str) -> int:
-    """Fork a learner that learns all its rollouts, or is killed; what it ended by."""
+    """Fork a learner that learns all its rollouts, or is killed; return its exit status."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     account = np.memmap(folder / "account", np.int64, "r+", shape=(2,))
@@ -204,7 +204,7 @@ def killed(folder: Path, kill: str) -> int:
 
 
 def main(folder: Path) -> None:
-    """Kill a learner at each point, begin it again, and look at what came of it; the locks are those of the dead."""
+    """Kill a learner at each point, restart it, and check the store, whose locks the dead learner may have held."""
     seen = dict.fromkeys(POINTS, 0)
     for name in POINTS:
         for nth in range(1, 100):
@@ -231,7 +231,7 @@ def main(folder: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(180)  # it loads torch, on a machine that may be busy
-def test_kills_by_the_kernel_are_the_same(tmp_path: Path) -> None:
+def test_after_a_sigkill_at_any_failpoint_each_update_is_in_each_chunk_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.parameters.test_killed_async", str(tmp_path)]
     kills, least = map(int, subprocess.check_output(command).split())
     assert kills > 80 and least >= ROLLOUTS

@@ -1,7 +1,7 @@
-"""Learners of mode sync with a hub, of whom one dies anywhere: every gradient is in the weights once, or not.
+"""Learners of mode sync with a hub, one of which dies anywhere: no gradient is in the survivors' weights twice.
 
-Real exchanges and a real hub, without sockets. Each gradient and each rollout's moments have a cell of the weights of
-their own, from which a step takes 1. So the weights of the survivors say which are in them, and how often.
+Exchanges and hub are real, without sockets. Each gradient, and the moments of each rollout, have a cell of the weights
+of their own, from which a step takes 1. So the weights of the survivors tell which are in them, and how often.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class EndedError(Exception):
 
 @dataclass
 class Plan:
-    """What is to happen."""
+    """The steps of all learners, and who dies or drains when."""
 
     steps: Sequence[int]
     """Optimizer steps of each rollout of each learner."""
     moments: bool
     victim: int
     dies_at: int
-    """Number of the victim's events at which it dies; the hub dies with its learner."""
+    """Number of the event at which the victim dies; the hub dies with its learner."""
     answers: int
-    """Number of answers, after which the hub dies with its learner, if that is the victim."""
+    """If the victim is the hub's learner: number of answers after which both die."""
     drains: tuple[int, int] | None
-    """Learner that leaves, and the rollout before which it does."""
+    """The learner that drains, and the rollout before which it does."""
     died: list[str] = field(default_factory=list)
     """Where the victim has died."""
 
@@ -80,7 +80,7 @@ class Plan:
 
 @dataclass
 class WatchedHub:
-    """The barriers of a generation, and who has died."""
+    """The hub of a generation, without sockets, and the learners that have died."""
 
     learners: list[int]
     generation: int
@@ -158,7 +158,7 @@ class WatchedHub:
 
 
 class Place(HubBarrier):
-    """A learner's place at such a hub."""
+    """A learner's place at a ``WatchedHub``."""
 
     def __init__(self, hub: WatchedHub, learner: int) -> None:
         self.hub, self.learner = hub, learner
@@ -169,7 +169,7 @@ class Place(HubBarrier):
         self.arrivals += 1
         self.hub.come(self.learner, "before it comes")
         frame = HubFrame(CONTRIBUTION, self.hub.generation, self.arrivals, among, content)
-        for _ in range(2):  # everything is said twice
+        for _ in range(2):  # each message is sent twice
             self.hub.send(self.learner, frame)
         self.hub.come(self.learner, "while it waits")
         answer = self.hub.wait(self.learner, self.arrivals)
@@ -182,7 +182,7 @@ class Place(HubBarrier):
 
 
 class AtHub(Sync):
-    """The exchange, in such a place."""
+    """The exchange of mode sync, at a ``WatchedHub``."""
 
     def __init__(self, hub: WatchedHub, learner: Learner) -> None:
         self.hub = hub
@@ -233,11 +233,11 @@ class Life:
                 return
             self._update(exchange, hub)
         if not self.over:
-            exchange.barrier.gather_numbers([])  # so that no learner ends before all are so far
+            exchange.barrier.gather_numbers([])  # so that no learner ends before all have come here
             self.over = True
 
     def _update(self, exchange: AtHub, hub: WatchedHub) -> None:
-        """As ``Learning.update`` does."""
+        """Learn from a rollout as ``Learning.update`` does."""
         rollout, used = self.position
         total, done = self.plan.steps_of(self.number, rollout), self.consumed.done(self.number, rollout)
         moments = torch.zeros(MOMENTS, dtype=torch.float64)
@@ -270,7 +270,7 @@ class Life:
         return gradient
 
     def told(self) -> Tensor:
-        """The weights that its table says it has."""
+        """The weights that this learner must have by its own table."""
         expected = torch.zeros(CELLS + MOMENTS)
         for learner in range(LEARNERS):
             position = self.consumed.position(learner)
@@ -287,7 +287,7 @@ class Life:
 
 
 def live(plan: Plan) -> list[Life]:
-    """The survivors of a plan, when all have come to their end."""
+    """Carry out a plan until all learners have ended; return the survivors."""
     hubs, ended = dict[int, WatchedHub](), set[int]()
     lock = threading.Lock()
 
@@ -322,7 +322,7 @@ PLANS = st.builds(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(PLANS)
-def test_whoever_dies_anywhere_the_others_have_every_gradient_once_and_say_which(plan: Plan) -> None:
+def test_after_a_death_anywhere_the_survivors_have_each_gradient_once_and_know_which(plan: Plan) -> None:
     survivors = live(plan)
     event(f"dies {''.join(plan.died) or 'nowhere'}")
     assert len(survivors) == LEARNERS - len(plan.died)

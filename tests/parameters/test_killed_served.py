@@ -1,4 +1,4 @@
-"""Learners and parameter servers that are killed by the kernel: of K-of-N no change is missed, none applied twice."""
+"""Learners and parameter servers that get SIGKILL: with a quorum, no change is missed and none is applied twice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.parameters.witness import Witness, made_of
 LEARNERS_POINTS = ("served.clipped", "server_lines.sent", "server_lines.answered", "served.stepped")
 """Before a gradient is sent; sent and not answered; answered, by one server or all; answered and not settled."""
 SERVERS_POINTS = ("parameter_server.changed", "parameter_server.kept", "parameter_server.answered")
-"""A version that is nowhere but in the dead process; in its memory and not answered; answered, to some or all."""
+"""Before a version is in shared memory; in it and not answered; answered, to some learners or all."""
 
 
 def worlds(quorum: int, nths: tuple[int, ...]) -> list[str]:
-    """A world for each point and number, and two in which several die."""
+    """A world for each failpoint and hit, and two in which several processes die."""
     learners = [f"{quorum},trainer-1:{point}=kill@{nth}" for point in LEARNERS_POINTS for nth in nths]
     servers = [f"{quorum},parameter_server-{nth % 2}:{point}=kill@{nth}" for point in SERVERS_POINTS for nth in nths]
     after = [f"trainer-{n}:{point}=kill@{6 + 8 * n}" for n, point in enumerate(LEARNERS_POINTS)]
@@ -30,7 +30,7 @@ def worlds(quorum: int, nths: tuple[int, ...]) -> list[str]:
 
 
 def judged(folder: Path, wanted: list[str]) -> list[dict[str, int]]:
-    """What became of worlds, each of which was found in order."""
+    """Run worlds, which must be found in order; return the counts of each."""
     command = [sys.executable, "-m", "tests.parameters.killed_served", str(folder), *wanted]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30 + 8 * len(wanted))
     assert done.returncode == 0, done.stderr
@@ -52,13 +52,13 @@ def test_wherever_a_learner_or_a_server_is_killed_each_change_is_applied_once_or
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("quorum", [2, 3, 4])
-def test_at_any_of_many_moments(tmp_path: Path, quorum: int) -> None:
+def test_after_a_kill_at_many_moments_each_change_is_applied_once_or_dropped(tmp_path: Path, quorum: int) -> None:
     wanted = worlds(quorum, (1, 2, 4, 7, 12, 20, 33))
     found = judged(tmp_path, wanted)
     assert [world["deaths"] for world in found] == [world.count("=kill@") for world in wanted]
 
 
-def test_a_learner_that_came_when_the_others_had_left_has_lost_no_change(tmp_path: Path) -> None:
+def test_the_judge_finds_changes_that_were_applied_or_lost_without_being_counted(tmp_path: Path) -> None:
     world = World(tmp_path, 3, {})
     (tmp_path / "answers-3").touch()
     versions = torch.zeros(CELLS)
@@ -70,7 +70,7 @@ def test_a_learner_that_came_when_the_others_had_left_has_lost_no_change(tmp_pat
         world.judge_changes(versions, LearnerRow(handled=1), 0, 3)
 
 
-def test_a_witness_has_seen_what_was_applied_twice() -> None:
+def test_a_witness_finds_a_change_that_was_applied_twice() -> None:
     """Two learners of two changes each; the first change of both makes version 1, that of the second also version 2."""
     witness = Witness(4)
     both = torch.tensor([0.5, 0.0, 0.5, 0.0])

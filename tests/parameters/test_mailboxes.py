@@ -1,4 +1,4 @@
-"""Promises of any mailbox: the newest message, whole, without waiting; with real processes and kill -9."""
+"""Any mailbox gives the newest message, whole and without waiting, also while real processes are killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = 64
 
 
 def content(mailbox: Mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
-    """Version and count of a peer's message that is here; whole, and its peer's own."""
+    """Version and count of a peer's newest message; fails if it is torn or another peer's."""
     out = np.full(size, np.nan, np.float32)
     version = mailbox.take(peer, out)
     assert (out == out[0]).all()
@@ -41,7 +41,7 @@ def content(mailbox: Mailbox, peer: int, size: int = SMALL) -> tuple[int, int]:
 
 
 class MailboxContract:
-    """Inherited by the tests of each mailbox."""
+    """Tests that every kind of mailbox passes."""
 
     kind = ""
 
@@ -52,9 +52,9 @@ class MailboxContract:
         for mailbox in opened:
             mailbox.close()
 
-    def test_before_the_first_message_there_is_none(self, mailboxes: list[Mailbox]) -> None:
+    def test_before_the_first_message_the_version_is_minus_1(self, mailboxes: list[Mailbox]) -> None:
         out = np.full(SMALL, 7, np.float32)
-        for peer in (1, 2, LEARNERS):  # the last one is nobody
+        for peer in (1, 2, LEARNERS):  # there is no such learner as the last
             assert mailboxes[0].version(peer) == mailboxes[0].take(peer, out) == -1
         assert (out == 7).all()
 
@@ -65,25 +65,25 @@ class MailboxContract:
         assert mailboxes[0].version(1) == version
         assert mailboxes[0].version(2) == -1
 
-    def test_versions_count_the_own_messages_one_by_one(self, mailboxes: list[Mailbox]) -> None:
+    def test_versions_of_own_messages_count_up_by_one(self, mailboxes: list[Mailbox]) -> None:
         versions = [mailboxes[0].post(tattooed(0, count, SMALL)) for count in range(5)]
         assert versions == list(range(versions[0], versions[0] + 5)) and versions[0] >= 0
 
-    def test_what_is_posted_may_be_changed_afterwards(self, mailboxes: list[Mailbox]) -> None:
+    def test_weights_may_be_changed_after_they_are_posted(self, mailboxes: list[Mailbox]) -> None:
         weights = tattooed(1, 1, SMALL)
         version = mailboxes[1].post(weights)
         weights.fill(np.nan)
         until(lambda: mailboxes[0].version(1) == version)
         assert content(mailboxes[0], 1) == (version, 1)
 
-    def test_many_messages_to_those_who_do_not_look_leave_the_newest(self, mailboxes: list[Mailbox]) -> None:
+    def test_of_many_unread_messages_a_reader_gets_the_newest(self, mailboxes: list[Mailbox]) -> None:
         for count in range(1000):
             version = mailboxes[2].post(tattooed(2, count, SMALL))
         for reader in mailboxes[:2]:
             until(lambda reader=reader: reader.version(2) == version)
             assert content(reader, 2) == (version, 999)
 
-    def test_a_learner_that_comes_late_gets_what_is_posted_then(self, tmp_path: Path) -> None:
+    def test_a_learner_that_comes_late_gets_the_next_message(self, tmp_path: Path) -> None:
         first = KINDS[self.kind](tmp_path, 0, size=SMALL)
         first.post(tattooed(0, 1, SMALL))
         late = KINDS[self.kind](tmp_path, 1, size=SMALL)
@@ -106,7 +106,7 @@ class MailboxContract:
             writer.close()
         reader.close()
 
-    def test_weights_of_another_size_are_refused_by_whoever_posts_them(self, mailboxes: list[Mailbox]) -> None:
+    def test_posting_weights_of_another_size_is_refused(self, mailboxes: list[Mailbox]) -> None:
         with pytest.raises(ValueError):
             mailboxes[0].post(np.zeros(SMALL + 1, np.float32))
 
@@ -135,12 +135,12 @@ class MailboxContract:
                     newest[peer] = version
 
         with self.posting(tmp_path, 2, 0):
-            for incarnation in range(2):  # the second is the first one's successor, whose versions go on
+            for incarnation in range(2):  # the second continues the versions of the first
                 with self.posting(tmp_path, 1, incarnation):
                     read(30)
         assert content(reader, 1, SIZE)[0] >= newest[1]
         reader.close()
-        for left in tmp_path.glob("*.sock"):  # of those who were killed; a run removes the folder
+        for left in tmp_path.glob("*.sock"):  # of the killed processes; a run removes the folder
             left.unlink()
 
     @pytest.mark.timeout(120)
@@ -195,7 +195,7 @@ class TestSharedMailbox(MailboxContract):
 
     kind = "shared"
 
-    def test_a_message_outlives_who_posted_it(self, tmp_path: Path) -> None:
+    def test_a_message_outlives_the_mailbox_that_posted_it(self, tmp_path: Path) -> None:
         writer = KINDS["shared"](tmp_path, 1, size=SMALL)
         version = writer.post(tattooed(1, 3, SMALL))
         writer.close()
@@ -206,7 +206,7 @@ class TestSharedMailbox(MailboxContract):
 
 @pytest.fixture(scope="module")
 def reader_of_bytes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SocketMailbox]:
-    """One for many examples."""
+    """One mailbox for all examples."""
     mailbox = socket_mailbox(tmp_path_factory.mktemp("m"), 0, size=SMALL)
     yield mailbox
     mailbox.close()
@@ -225,17 +225,17 @@ class TestSocketMailbox(MailboxContract):
 
     @pytest.fixture
     def line(self, tmp_path: Path, reader: SocketMailbox) -> Iterator[Push]:
-        """A line of somebody else to the reader."""
+        """A socket of another sender, connected to the reader."""
         with closing(Push(address(tmp_path, 0))) as line:
             yield line
 
     @staticmethod
     def frame(sender: int = 1, version: int = 5) -> bytes:
-        """A message that somebody else made by this project's rules."""
+        """A valid message, made without a mailbox."""
         content = tattooed(1, 5, SMALL).tobytes()
         return MAILBOX.pack(bytes(16), sender, version, 0, zlib.crc32(content)) + content
 
-    def test_a_message_by_the_rules_is_taken(self, reader: SocketMailbox, line: Push) -> None:
+    def test_a_valid_message_is_taken(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame())
         until(lambda: reader.version(1) == 5)
         assert content(reader, 1) == (5, 5) and reader.dropped == 0
@@ -252,7 +252,7 @@ class TestSocketMailbox(MailboxContract):
         ],
         ids=["empty", "short", "header alone", "sender", "version -1", "one bit"],
     )
-    def test_what_is_no_message_is_dropped_and_counted(
+    def test_an_invalid_message_is_dropped_and_counted(
         self, reader: SocketMailbox, line: Push, spoil: Callable[[bytes], bytes]
     ) -> None:
         line.send(spoil(self.frame()))
@@ -268,7 +268,7 @@ class TestSocketMailbox(MailboxContract):
         until(lambda: reader.dropped == 1)
         assert reader.version(1) == 5
 
-    def test_a_version_beyond_all_mutes_its_sender_for_a_few_messages(self, reader: SocketMailbox, line: Push) -> None:
+    def test_a_huge_version_mutes_its_sender_for_only_a_few_messages(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame(version=2**62))
         until(lambda: reader.version(1) == 2**62)
         for number in range(1, CONTRADICTIONS + 2):
@@ -277,7 +277,7 @@ class TestSocketMailbox(MailboxContract):
         assert reader.version(1) == CONTRADICTIONS + 1
         assert reader.dropped == CONTRADICTIONS - 1
 
-    def test_a_late_or_repeated_message_contradicts_nothing(self, reader: SocketMailbox, line: Push) -> None:
+    def test_late_or_repeated_messages_do_not_lower_the_version(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame(version=100))
         until(lambda: reader.version(1) == 100)
         for count in range(1, 3 * CONTRADICTIONS):
@@ -285,10 +285,10 @@ class TestSocketMailbox(MailboxContract):
             until(lambda count=count: reader.dropped == count)
         assert reader.version(1) == 100
 
-    def test_one_that_is_too_large_never_comes_in_and_the_next_does(self, reader: SocketMailbox, line: Push) -> None:
+    def test_a_too_large_message_is_not_received_and_the_next_one_is(self, reader: SocketMailbox, line: Push) -> None:
         line.send(self.frame() + b"x" * (1 << 20))
 
-        def good_comes() -> bool:  # zmq has parted with the line, which takes a moment to be made anew
+        def good_comes() -> bool:  # zmq has closed the connection and takes a moment to reconnect
             line.send(self.frame())
             return reader.version(1) == 5
 
@@ -296,10 +296,10 @@ class TestSocketMailbox(MailboxContract):
 
     @settings(max_examples=examples(200))
     @given(st.lists(st.binary(max_size=MAILBOX.size + 4 * SMALL + 4), max_size=3))
-    def test_any_frames_are_dropped_without_an_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
+    def test_random_frames_are_dropped_without_error(self, reader_of_bytes: SocketMailbox, frames: list[bytes]) -> None:
         assert not reader_of_bytes.keep(frames)
 
-    def test_strangers_and_half_messages_do_no_harm(self, reader: SocketMailbox, tmp_path: Path) -> None:
+    def test_bytes_of_a_stranger_do_not_disturb_messages(self, reader: SocketMailbox, tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(f"{tmp_path}/messages-0.sock")
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
@@ -307,17 +307,17 @@ class TestSocketMailbox(MailboxContract):
                 line.send(self.frame())
                 until(lambda: reader.version(1) == 5)
 
-    def test_the_endpoint_is_its_owners_alone_and_goes_with_it(self, tmp_path: Path) -> None:
+    def test_the_socket_file_is_accessible_to_its_owner_only_and_removed_on_close(self, tmp_path: Path) -> None:
         mailbox = socket_mailbox(tmp_path, 0)
         assert (tmp_path / "messages-0.sock").stat().st_mode & 0o077 == 0
         mailbox.close()
         assert not (tmp_path / "messages-0.sock").exists()
 
-    def test_an_endpoint_that_is_none_is_named(self, tmp_path: Path) -> None:
+    def test_the_error_about_an_endpoint_that_cannot_be_bound_names_it(self, tmp_path: Path) -> None:
         with pytest.raises(ChannelError, match="nowhere"):
             socket_mailbox(tmp_path / "nowhere", 0)
 
-    def test_lines_follow_those_who_are_there(self, tmp_path: Path) -> None:
+    def test_messages_go_to_the_peers_that_are_present_at_the_time(self, tmp_path: Path) -> None:
         there = [0, 1]
         mailbox = socket_mailbox(tmp_path, 0, size=SMALL, peers=lambda: there)
         reader = socket_mailbox(tmp_path, 2, size=SMALL, peers=lambda: ())
@@ -335,7 +335,7 @@ class TestSocketMailbox(MailboxContract):
         reader.close()
 
     @pytest.mark.parametrize("counted", [False, True])
-    def test_telling_counts_replaces_no_weights_that_were_not_sent_yet(self, tmp_path: Path, counted: bool) -> None:
+    def test_sending_counts_does_not_replace_weights_that_are_not_sent_yet(self, tmp_path: Path, counted: bool) -> None:
         def opened(learner: int) -> SocketMailbox:
             counts = None
             if counted:
@@ -348,7 +348,7 @@ class TestSocketMailbox(MailboxContract):
         told: dict[int, SharedCounts] = {}
         sockets = ByLearner(Ipc(f"{tmp_path}/messages.sock"))
         writer = opened(0)
-        version = writer.post(tattooed(0, 3, SMALL))  # nobody listens yet, so the line holds the message
+        version = writer.post(tattooed(0, 3, SMALL))  # there is no reader yet, so the socket keeps the message
         if counted:
             told[0].add(0, 20, 1)
         writer.tell_counts()

@@ -1,4 +1,4 @@
-"""Graphs of learners: in-peers by hand, row sums always, and measure_mixing against closed forms and slow searches."""
+"""Graphs of learners: in-peers and row sums, and measure_mixing against closed forms and slow searches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ memberships = st.sets(st.integers(0, 63), min_size=1, max_size=12).map(sorted)
         (GraphSettings(name="lists", lists=((2, 1), (), (0,))), (0, 2, 7), 0, [(2,), (0,), ()]),
     ],
 )
-def test_in_peers(
+def test_in_peers_are_those_written_by_hand(
     graph: GraphSettings, members: tuple[int, ...], exchange: int, expected: list[tuple[int, ...]]
 ) -> None:
     assert [in_peers(graph, members, member, exchange) for member in members] == expected
@@ -82,7 +82,7 @@ def test_matchings_differ_between_exchanges_and_seeds() -> None:
 
 
 @pytest.mark.parametrize("learners", [1, 2, 3, 4, 7, 16])
-def test_facts_of_a_ring_are_the_closed_form(learners: int) -> None:
+def test_the_mixing_of_a_ring_equals_the_closed_form(learners: int) -> None:
     told = measure_mixing(GraphSettings(), learners)
     # circulant: the eigenvalues are (1 + w) / 2 over the n-th roots of unity w, of modulus |cos(pi j / n)|
     expected = 0.0 if learners <= 2 else math.cos(math.pi / learners)
@@ -92,7 +92,7 @@ def test_facts_of_a_ring_are_the_closed_form(learners: int) -> None:
 
 
 @pytest.mark.parametrize("learners", [2, 4, 8, 16])
-def test_a_turning_exponential_graph_agrees_exactly_after_one_period(learners: int) -> None:
+def test_the_varying_exponential_graph_agrees_exactly_after_one_period(learners: int) -> None:
     told = measure_mixing(GraphSettings(name="exponential-varying"), learners)
     assert (told.period, told.in_degree, told.spectral_radius) == (learners.bit_length() - 1, (1, 1), 0.0)
     assert told.doubly_stochastic and told.connected_within == told.period  # even and odd meet in one exchange of it
@@ -118,14 +118,14 @@ def test_without_mixing_differences_stay() -> None:
     assert measure_mixing(GraphSettings(name="none"), 4) == (1, True, (0, 0), None, pytest.approx(1.0), True)
 
 
-def test_a_learner_that_only_speaks_is_followed_by_the_others() -> None:
+def test_a_learner_without_in_peers_is_followed_by_the_others() -> None:
     told = measure_mixing(GraphSettings(name="lists", lists=((), (0,), (1,))), 3)
     assert told.connected_within is None and told.spectral_radius == pytest.approx(0.5)
     assert not told.doubly_stochastic and told.in_degree == (0, 1)
 
 
 @given(st.lists(st.lists(st.integers(0, 4), max_size=4), min_size=5, max_size=5))
-def test_strong_connection_is_that_of_a_search(drawn: list[list[int]]) -> None:
+def test_a_graph_connects_in_one_exchange_if_a_search_reaches_all_from_each(drawn: list[list[int]]) -> None:
     lists = tuple(tuple(sorted(set(peers) - {learner})) for learner, peers in enumerate(drawn))
 
     def reached(start: int) -> set[int]:
@@ -141,7 +141,7 @@ def test_strong_connection_is_that_of_a_search(drawn: list[list[int]]) -> None:
 
 
 @given(graphs.filter(lambda graph: graph.name != "random-matching"), st.integers(2, 8))
-def test_the_spectral_radius_is_that_of_the_whole_product(graph: GraphSettings, learners: int) -> None:
+def test_the_spectral_radius_equals_that_of_the_product_of_all_matrices(graph: GraphSettings, learners: int) -> None:
     told = measure_mixing(graph, learners)
     product = np.eye(learners)
     for exchange in range(told.period):
@@ -162,7 +162,7 @@ def test_the_spectral_radius_is_that_of_the_whole_product(graph: GraphSettings, 
         {"name": "lists", "lists": [[-1], [0]]},
     ],
 )
-def test_settings_refuse_graphs_there_are_not(wrong: dict[str, object]) -> None:
+def test_settings_of_impossible_graphs_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError, match="graph."):
         msgspec.convert(wrong, GraphSettings)
 
@@ -175,7 +175,7 @@ def test_every_pair_meets_in_the_long_run_of_matchings() -> None:
 
 @pytest.mark.parametrize("members", [(0,), (0, 2), (1, 2, 5), (0, 1, 2, 3, 4, 6)])
 @pytest.mark.parametrize("name", [name for name in GRAPHS if name != "lists"])
-def test_neighbours_are_those_of_all_exchanges(name: str, members: tuple[int, ...]) -> None:
+def test_neighbours_are_the_in_peers_of_all_exchanges(name: str, members: tuple[int, ...]) -> None:
     graph = GraphSettings(name=name, peers=2)
     for learner in members:
         ever = {peer for exchange in range(200) for peer in in_peers(graph, members, learner, exchange)}
@@ -185,7 +185,7 @@ def test_neighbours_are_those_of_all_exchanges(name: str, members: tuple[int, ..
 @pytest.mark.parametrize(("graph", "others"), [("ring", 1 / 2), ("complete", 3 / 4), ("none", 0.0)])
 @pytest.mark.parametrize("age", [0, 1, 2, 8])
 def test_old_messages_slow_learners_that_all_go_the_same_way(graph: str, others: float, age: int) -> None:
-    """Each goes 1 a round and mixes what all were ``age`` rounds before."""
+    """Each learner moves by 1 a round and mixes the weights that the others had ``age`` rounds before."""
     matrix = mixing_matrix(GraphSettings(name=graph), range(4), 0)
     own = np.diag(np.diag(matrix))
     seen = [np.zeros(4)]
@@ -196,7 +196,7 @@ def test_old_messages_slow_learners_that_all_go_the_same_way(graph: str, others:
     assert (seen[-1] - seen[500]).mean() / 500 == pytest.approx(speed(others, age), rel=1e-3)
 
 
-def test_what_came_after_a_message_is_a_share_of_the_way_since_the_exchange_before() -> None:
+def test_progress_since_a_message_is_its_share_of_the_time_between_two_exchanges() -> None:
     shares = [progress_since(posted, 100, 200) for posted in (None, 50, 100, 150, 200, 250)]
     assert shares == [0.0, 1.0, 1.0, 0.5, 0.0, 0.0]
     assert progress_since(5, 7, 7) == 0.0

@@ -1,4 +1,4 @@
-"""Each mode says all that is asked of it, and nothing outside asks for its name."""
+"""Specs of the modes of several learners: names, settings, segments, keys and rules."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def asked(optimizer: str = "adam", gossip: GossipSettings | None = None, **learn
         *(("async", 2, "async"), ("gossip", 1, "gossip"), ("gossip", 9, "gossip")),
     ],
 )
-def test_a_topology_with_one_learner_in_mode_sync_is_one_that_is_alone(asked_as: str, learners: int, name: str) -> None:
+def test_one_learner_in_mode_sync_is_alone_and_other_modes_stay(asked_as: str, learners: int, name: str) -> None:
     assert MODES.asked_for(asked_as, learners) is MODES.spec(name)
 
 
-def test_parameter_servers_are_asked_for_where_there_are_any() -> None:
+def test_mode_async_with_parameter_servers_is_mode_served() -> None:
     assert MODES.asked_for("async", 2, 1) is MODES.asked_for("async", 1, 3) is MODES.spec("served")
     assert MODES.asked_for("sync", 2, 1) is MODES.spec("sync")
 
 
 @every_mode
-def test_a_mode_tells_its_learners_what_its_own_exchange_reads(mode: ModeSpec) -> None:
+def test_a_mode_makes_the_settings_that_its_own_exchange_reads(mode: ModeSpec) -> None:
     told = [mode.exchange(learner, 0, asked(), FOLDERS) for learner in range(2)]
     assert all(type(settings) is mode.settings and mode_of(settings) is mode for settings in told)
     assert mode.in_step == (told[0].together > 0)
 
 
 @every_mode
-def test_what_a_learner_opens_is_laid_out(mode: ModeSpec) -> None:
+def test_each_segment_that_a_learner_opens_is_in_its_modes_layout(mode: ModeSpec) -> None:
     for transport in ("shm", "zmq"):
         wanted = asked(gossip=GossipSettings(transport=transport, gradient_every=5))  # type: ignore[arg-type]
         settings = mode.exchange(1, 0, wanted, FOLDERS)
@@ -65,7 +65,7 @@ def test_a_key_that_some_modes_read_is_unread_in_the_others(mode: ModeSpec) -> N
     assert not mode.unread("learners.count")
 
 
-def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
+def test_rules_of_a_mode_are_checked_in_that_mode_only() -> None:
     several = asked("rmsprop", local_steps=2)
     lists = asked(gossip=GossipSettings(graph=[[]]))
     refused = {mode.name: [*mode.refusals(several), *mode.refusals(lists)] for mode in MODES.specs()}
@@ -75,6 +75,6 @@ def test_rules_of_a_mode_are_asked_in_that_mode_alone() -> None:
     }
 
 
-def test_modes_are_known_without_torch() -> None:
+def test_the_table_of_modes_does_not_import_torch() -> None:
     said = "import sys, actorlearn.parameters.modes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", said], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A mode of somebody else's: its exchange and its spec, with one line of entry points; two learners learn in it."""
+"""A mode of another package, registered by one entry point: its plan, its keys, and a run of two learners."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command line of somebody who has installed the package."""
+    """Run a command with the package installed."""
     environment = {**os.environ, "PYTHONPATH": f"{package}:{ROOT}"}
     command = [sys.executable, "-m", "actorlearn", *map(str, words)]
     return subprocess.run(
@@ -130,7 +130,7 @@ def actorlearn(package: Path, *words: str | Path) -> subprocess.CompletedProcess
     )
 
 
-def test_a_plan_has_the_mode_that_a_package_brings_and_its_section(package: Path) -> None:
+def test_a_plan_has_the_mode_of_a_package_and_its_section(package: Path) -> None:
     checked = actorlearn(package, "check", "catch.yaml", *TWO, "--json")
     assert checked.returncode == 0, checked.stderr
     topology = json.loads(checked.stdout)["topology"]
@@ -138,7 +138,7 @@ def test_a_plan_has_the_mode_that_a_package_brings_and_its_section(package: Path
     assert "gossip" not in topology
 
 
-def test_keys_of_modes_are_refused_as_others_are(package: Path) -> None:
+def test_wrong_keys_of_modes_are_refused_with_a_hint(package: Path) -> None:
     expected = {
         "mode=averagin": "must be async or averaging or gossip or sync; did you mean averaging?",
         "averaging.every_updates=2": "mode sync does not use this key; mode averaging does",
@@ -152,7 +152,7 @@ def test_keys_of_modes_are_refused_as_others_are(package: Path) -> None:
     assert [text for text, part in zip(said, expected.values(), strict=True) if part not in text] == []
 
 
-def test_who_changes_the_mode_is_told_which_keys_of_the_file_nobody_reads(package: Path) -> None:
+def test_the_section_of_a_mode_is_dropped_if_another_mode_is_chosen(package: Path) -> None:
     whole = f"{TOPOLOGY}\nmode: averaging\naveraging: {{every_updates: 8}}\n"
     own, changed = map(msgspec.yaml.decode, parsed_with(package, whole, [KEYS, [*KEYS, "mode=gossip"]]))
     assert own["averaging"] == {"every_updates": 8}
@@ -160,7 +160,7 @@ def test_who_changes_the_mode_is_told_which_keys_of_the_file_nobody_reads(packag
 
 
 @pytest.mark.timeout(120)
-def test_two_learners_train_in_the_mode_that_a_package_brings(package: Path) -> None:
+def test_two_learners_train_in_the_mode_of_a_package(package: Path) -> None:
     done = actorlearn(package, "run", "catch.yaml", *TWO, "total_steps=8_000", "--run-dir", "run")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (package / "run" / "metrics.jsonl").read_text().splitlines()]

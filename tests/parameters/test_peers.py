@@ -1,4 +1,4 @@
-"""Learners as their trainer sees them, without others: whether a long pass goes on, and what ends a wait."""
+"""A trainer's link to the other learners: joining them, waiting and leaving. No other learner runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.identities import peer
 
 
 class Told(Control):
-    """The child's end of a line: keeps the warnings that are said, and has whatever order a test gives."""
+    """A trainer's line to the supervisor that keeps its warnings and has the order that a test gives."""
 
     def __init__(self, own: str) -> None:
         super().__init__(None, peer(own), "run-1")
@@ -63,7 +63,7 @@ class Scene:
 @pytest.mark.parametrize("leaving", [[], ["trainer-1"]])
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("alive", [False, True])
-def test_the_exchange_decides_when_a_pass_is_broken_off_and_who_is_to_end_at_once_asks_nobody(
+def test_the_exchange_decides_whether_a_pass_goes_on_unless_the_process_is_to_end_at_once(
     phase: str, leaving: list[str], others: bool, alive: bool
 ) -> None:
     asked: list[bool] = []
@@ -95,10 +95,10 @@ def test_a_pass_that_counts_nothing_before_its_end_is_given_time_to_finish(monke
     assert not goes_on(18.0, "run")
 
 
-def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(
+def test_a_new_list_of_learners_ends_joining_but_no_wait_of_a_learner_that_has_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or whoever waits for a slower one would end when a third that was killed comes back."""
+    """Otherwise a learner that waits for a slower one would end when a killed third one comes back."""
     first = [peer("trainer-0.0"), peer("trainer-1.0")]
     second = [*first, peer("trainer-2.1")]
     scene = Scene("trainer-1.0", sync(tmp_path))
@@ -127,8 +127,8 @@ def test_another_list_breaks_off_joining_and_no_wait_of_who_is_joined(
     assert not made[-1].alive()
 
 
-def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Path) -> None:
-    """A peer that dies twice within the life of this one: the list of those who are left is the same both times."""
+def test_a_learner_that_is_left_alone_again_does_not_join_the_barrier_of_before(tmp_path: Path) -> None:
+    """If a peer dies twice, the list of the learners left is the same both times."""
     scene = Scene("trainer-0.0", sync(tmp_path))
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
     newer = tmp_path / "learners.10.of-others"
@@ -141,7 +141,7 @@ def test_who_is_left_alone_a_second_time_meets_nobody_it_met_before(tmp_path: Pa
         barriers = [path.name for path in tmp_path.glob("learners.*") if path != newer]
         assert barriers and {name.split(".")[1] for name in barriers} == {
             str(generation)
-        }  # nothing is left of those before
+        }  # the earlier ones are removed
     assert newer.exists()
     scene.peers.exchange.close()
 
@@ -155,10 +155,10 @@ def test_a_learner_that_leaves_the_others_tells_the_supervisor(tmp_path: Path) -
     assert scene.control.left
 
 
-def test_who_finds_no_room_to_join_the_others_says_so_once_and_tries_again(
+def test_a_learner_without_memory_to_join_the_others_warns_once_and_tries_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run with several learners ended one of them when /dev/shm was full while another came back."""
+    """Once a run lost a learner because /dev/shm was full when another one came back."""
     scene = Scene("trainer-0.0", sync(tmp_path))
     scene.control.give([peer("trainer-0.0")])
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()

@@ -32,11 +32,11 @@ def make(tmp_path: Path) -> Published:
     return Published(Segment.create(tmp_path / "weights", weights_fields(SIZE)))
 
 
-def test_nothing_published_is_nothing_to_fetch(tmp_path: Path) -> None:
+def test_before_the_first_version_there_is_nothing_to_fetch(tmp_path: Path) -> None:
     assert make(tmp_path).fetch(np.zeros(SIZE, np.float32)) is None
 
 
-def test_what_is_still_there_of_some_versions_is_copied(tmp_path: Path) -> None:
+def test_versions_that_are_still_in_a_slot_are_copied(tmp_path: Path) -> None:
     published = Published(Segment.create(tmp_path / "weights", weights_fields(2)))
     for version in range(SLOTS + 2):
         published.publish(np.full(2, version, np.float32), env_steps=10 * version)
@@ -46,7 +46,7 @@ def test_what_is_still_there_of_some_versions_is_copied(tmp_path: Path) -> None:
     }
 
 
-def test_the_newest_is_fetched_once(tmp_path: Path) -> None:
+def test_the_newest_version_is_fetched_once(tmp_path: Path) -> None:
     published = make(tmp_path)
     out = np.zeros(SIZE, np.float32)
     for version in range(5):
@@ -87,7 +87,7 @@ def test_no_read_is_torn_while_a_writer_loops_nor_after_its_kill(
     assert versions > kills
 
 
-def test_a_writer_killed_between_any_two_stores_leaves_the_last_version_readable(tmp_path: Path) -> None:
+def test_a_writer_killed_while_it_writes_leaves_the_last_version_readable(tmp_path: Path) -> None:
     published = make(tmp_path)
     published.publish(np.full(SIZE, 0, np.float32), 0)
     published.publish(np.full(SIZE, 1, np.float32), 1)
@@ -122,7 +122,7 @@ def test_a_wanted_version_that_is_being_written_over_gives_way_to_the_newest(tmp
     assert published.fetch(out, wanted=0) == (2, 2) and (out == 2).all()
 
 
-def test_versions_of_a_resumed_run_go_on_after_those_of_its_earlier_life(tmp_path: Path) -> None:
+def test_versions_of_a_resumed_run_go_on_after_those_before_it(tmp_path: Path) -> None:
     published = make(tmp_path)
     published.go_on_after(41)
     assert published.version == -1  # nothing is there to be read before it is published

@@ -1,4 +1,4 @@
-"""Learners whose weights parameter servers keep: one alone is exactly Alone, and no change is missed or made twice."""
+"""Learners with parameter servers: one learns exactly as in mode alone; no change is missed or made twice."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def gradients_of(count: int) -> Tensor:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("servers", [1, 3])
-def test_one_learner_is_exactly_a_learner_alone(serving: Start, optimizer: OptimizerSettings, servers: int) -> None:
+def test_one_learner_learns_exactly_as_one_alone(serving: Start, optimizer: OptimizerSettings, servers: int) -> None:
     expected = start()
     (one,) = joined(serving(optimizer, servers=servers))
     learner = Learner(optimizer, expected, torch.zeros(PARAMETERS))
@@ -180,7 +180,7 @@ def test_a_gradient_that_is_not_finite_is_not_sent(serving: Start) -> None:
 
 @pytest.mark.parametrize(("servers", "shards"), [(1, 4), (2, 4), (3, 3)])
 @pytest.mark.parametrize(("wire", "each"), [("float32", 4), ("bfloat16", 2)])
-def test_bytes_of_an_update_are_those_of_the_arithmetic(
+def test_an_update_moves_the_computed_number_of_bytes(
     serving: Start, wire: str, each: int, servers: int, shards: int
 ) -> None:
     (one,) = joined(serving(servers=servers, learners=3), wire=wire)
@@ -197,7 +197,7 @@ def test_bytes_of_an_update_are_those_of_the_arithmetic(
     assert (moved["bytes_sent"], moved["bytes_received"]) == (servers * (SHARD.size + SHARD_ROW_BYTES), 0)
 
 
-def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serving: Start) -> None:
+def test_learners_that_learn_at_once_make_each_change_once_and_count_the_same(serving: Start) -> None:
     members = joined(serving(learners=3, servers=2), 3)
 
     def learn(member: Member) -> None:
@@ -213,7 +213,7 @@ def test_learners_at_the_same_time_make_each_change_once_and_count_the_same(serv
         assert member.exchange.metrics()["staleness_max"] < 60
 
 
-def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start) -> None:
+def test_near_the_end_of_a_run_a_learner_asks_what_the_others_have_learned(serving: Start) -> None:
     one, other = joined(serving(learners=2), 2)
     one.learn(torch.ones(PARAMETERS))
     other.learn(torch.ones(PARAMETERS))
@@ -225,7 +225,7 @@ def test_near_the_end_a_learner_asks_what_the_others_have_learned(serving: Start
 
 
 @pytest.mark.parametrize("machine", [False, True])
-def test_a_server_that_is_killed_among_requests_loses_no_change_and_makes_none_twice(
+def test_a_server_that_is_killed_between_requests_loses_no_change_and_makes_none_twice(
     serving: Start, machine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The promise holds if both learners offer their weights before this limit, also on a machine that is busy.
@@ -280,7 +280,7 @@ def test_steps_are_counted_once_if_a_learner_that_moved_fills_a_server_alone(
     assert other.exchange.agree(0, 0, other.position, True)[:2] == (147, 21)
 
 
-def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None:
+def test_a_killed_learner_continues_where_it_stood_and_makes_no_change_twice(serving: Start) -> None:
     one, other = joined(serving(learners=2, servers=2), 2)
     for _ in range(3):
         one.learn(torch.ones(PARAMETERS))
@@ -301,11 +301,11 @@ def test_a_learner_that_is_killed_goes_on_where_it_stood(serving: Start) -> None
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (7 * 7, 7)
 
 
-def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(serving: Start) -> None:
+def test_a_learner_that_moved_continues_after_its_changes_that_the_servers_have(serving: Start) -> None:
     (one,) = joined(serving())
     for _ in range(5):
         one.learn(torch.ones(PARAMETERS))
-    one.exchange.pull()  # which also tells what the message after the last change may not have
+    one.exchange.pull()  # which also sends the counts that the message after the last change may lack
     one.die()
     one.position = Position(1, 7)  # that of its newest checkpoint
     one.join()
@@ -315,7 +315,7 @@ def test_a_learner_that_moved_continues_after_what_the_servers_have_of_it(servin
 
 
 @pytest.mark.parametrize("begun", [0, -1], ids=["restarted", "moved without its replay"])
-def test_a_learner_that_is_killed_learns_no_minibatch_from_its_replay_again(serving: Start, begun: int) -> None:
+def test_a_killed_learner_learns_no_minibatch_of_its_replay_again(serving: Start, begun: int) -> None:
     (one,) = joined(serving())
     one.replay.begun = 0
     for _ in range(5):
@@ -341,7 +341,7 @@ def test_servers_of_a_resumed_run_begin_with_the_checkpoint(serving: Start) -> N
     assert one.exchange.agree(0, 0, one.position, True)[:2] == (637, 91)
 
 
-def test_who_is_told_to_end_waits_for_no_server_and_saves_what_it_has(
+def test_a_learner_that_is_told_to_end_waits_for_no_server_and_saves_the_state_it_has(
     serving: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("actorlearn.parameters.served.STATE_S", 0.3)
@@ -354,7 +354,7 @@ def test_who_is_told_to_end_waits_for_no_server_and_saves_what_it_has(
     assert one.exchange.state()["square"].shape == (PARAMETERS,)
 
 
-def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start) -> None:
+def test_learners_of_a_quorum_have_the_same_weights_after_each_version(serving: Start) -> None:
     members = joined(serving(learners=2, quorum=2), 2)
     for _ in range(3):
         in_threads(*(lambda each=member: each.learn(torch.ones(PARAMETERS)) for member in members))  # type: ignore[misc]
@@ -364,7 +364,7 @@ def test_of_a_quorum_all_have_the_same_weights_after_each_version(serving: Start
 
 @pytest.mark.timeout(30)
 def test_with_a_quorum_the_moments_of_each_learner_are_merged_at_once(serving: Start) -> None:
-    """A mean of moments is no moment, and a learner that took fewer steps than the other waited forever to merge."""
+    """A mean of moments is no moment, and once a learner that took fewer steps waited forever to merge."""
     members = joined(serving(learners=2, quorum=2), 2)
     observations = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
     expected = start()[PARAMETERS:]
@@ -378,7 +378,7 @@ def test_with_a_quorum_the_moments_of_each_learner_are_merged_at_once(serving: S
         assert torch.equal(member.weights[PARAMETERS:], expected)
 
 
-def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_of_both(
+def test_a_server_reports_its_versions_and_warns_of_a_straggler_and_of_a_stranger(
     serving: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "SURE_S", 0.5)  # three reports of this test take 1.5 s
@@ -415,6 +415,6 @@ def test_a_server_reports_its_versions_their_straggler_and_a_stranger_and_warns_
     lines.close()
 
 
-def test_the_mode_says_that_it_is_async() -> None:
+def test_mode_served_is_asked_for_as_async_and_works_across_nodes() -> None:
     assert SERVED.asked_as == "async" and SERVED.across_nodes and SERVED.central
     assert Present().stays

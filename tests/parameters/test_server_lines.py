@@ -1,4 +1,4 @@
-"""A learner's lines to parameter servers: what a broken connection lost is sent again soon, of every shard."""
+"""A learner's lines to parameter servers: requests lost with a connection are sent again soon, for each shard."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RUN = bytes(16)
 
 
 class Broken:
-    """A dealer whose first messages are lost with their connection, one in the middle of them, and later ones answered.
+    """A dealer that loses its first messages with the connection, and answers the later ones.
 
-    Stands for the endpoints of a run, too, in which there is one server.
+    It also stands for the endpoints of a run with one server.
     """
 
     run = RUN

@@ -1,4 +1,4 @@
-"""Settings of an exchange: what is refused, and that JSON says all of it."""
+"""Settings of exchanges: which are refused, and reading them back from JSON."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ GOSSIP = {
         (r"unknown field `learners`", {"mode": "alone", "learners": 2}),
     ],
 )
-def test_what_no_exchange_has_is_refused_by_name(rule: str, given: dict[str, Any]) -> None:
+def test_wrong_settings_of_an_exchange_are_refused_by_name(rule: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=rule):
         MODES.read(given)
 
 
 @pytest.mark.parametrize("given", [{"mode": "alone"}, SYNC, ASYNC, GOSSIP])
-def test_settings_come_back_from_json_as_they_were(given: dict[str, Any]) -> None:
+def test_settings_are_read_back_from_json(given: dict[str, Any]) -> None:
     settings = MODES.read(given)
     assert MODES.read(msgspec.json.decode(msgspec.json.encode(settings))) == settings
     assert settings.mode == given["mode"]
 
 
-def test_only_messages_that_travel_are_listened_for() -> None:
+def test_only_an_exchange_through_sockets_listens_at_an_endpoint() -> None:
     messages = {"shm": ByLearner(Shm("/dev/shm/messages")), "ipc": ByLearner(Ipc("/tmp/messages.sock"))}
     told = {"rank": 3, "learners": 2, "counts": Shm(path="counts"), "graph": GraphSettings()}
     assert GossipExchangeSettings(messages=messages["shm"], **told).listens is None  # type: ignore[arg-type]

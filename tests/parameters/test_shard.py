@@ -74,7 +74,7 @@ class Asker:
         self.request, self.empty = 1, False
 
     def again(self) -> None:
-        """Be killed and started again: what it was given is lost, and it goes on with the change it was making."""
+        """Be killed and restarted: the weights that it was given are lost, and it repeats the change it was making."""
         self.known, self.version, self.table, self.request = (
             torch.zeros_like(self.known),
             0,
@@ -110,7 +110,7 @@ class Asker:
 
 
 class World:
-    """Learners, a shard, and a network that does as it pleases."""
+    """Learners, a shard, and a network that loses, repeats and reorders messages."""
 
     def __init__(self, learners: int, quorum: int = 0) -> None:
         self.askers = [Asker(number, learners) for number in range(learners)]
@@ -198,7 +198,7 @@ def test_a_change_is_applied_once_whatever_is_lost_repeated_late_or_killed(
 
 @hypothesis_settings(max_examples=examples(200))
 @given(st.integers(1, 3), histories("kill machine"))
-def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_learner_was_given(
+def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_of_a_learner(
     learners: int, history: list[tuple[str, int]]
 ) -> None:
     world = lived(World(learners), history)
@@ -207,7 +207,7 @@ def test_a_shard_whose_machine_died_is_filled_with_the_newest_weights_that_a_lea
 
 @hypothesis_settings(max_examples=examples(100))
 @given(st.integers(1, 4), st.integers(1, 4), histories("kill server", "kill learner"))
-def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
+def test_with_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
     world = lived(World(learners, quorum), history)
@@ -225,7 +225,7 @@ def test_of_a_quorum_each_gradient_is_averaged_once_or_dropped_and_counted(
 
 @hypothesis_settings(max_examples=examples(100))
 @given(st.integers(1, 4), st.integers(1, 4), histories("kill machine"))
-def test_of_a_quorum_whose_machine_died_no_gradient_is_missed_either(
+def test_with_a_quorum_no_gradient_is_missed_if_the_shards_machine_dies(
     quorum: int, learners: int, history: list[tuple[str, int]]
 ) -> None:
     world = lived(World(learners, quorum), history)
@@ -261,7 +261,7 @@ def change(number: int, values: Tensor, version: int = 0, rate: float = 0.01, wi
 
 
 @pytest.mark.parametrize("settings", OPTIMIZERS)
-def test_changes_are_the_optimizers_steps_one_after_the_other(settings: object) -> None:
+def test_changes_equal_steps_of_the_optimizer_one_after_the_other(settings: object) -> None:
     start = torch.linspace(-1, 1, SIZE)
     expected, own = start.clone(), start.clone()
     alone = Alone(AloneExchangeSettings(), Learner(settings, expected, torch.zeros(SIZE)))  # type: ignore[arg-type]
@@ -281,14 +281,14 @@ def test_changes_are_the_optimizers_steps_one_after_the_other(settings: object) 
     assert shard.content().scalars.tolist() == again.content().scalars.tolist()
 
 
-def test_staleness_is_the_changes_by_others_since_the_weights_were_given() -> None:
+def test_staleness_is_the_number_of_changes_since_the_weights_were_given() -> None:
     shard = filled(counting(SIZE))
     for number, (learner, version) in enumerate([(0, 0), (1, 0), (0, 1), (0, 3)]):
         shard.take(learner, change(number, torch.ones(SIZE), version), 0.0)
     assert shard.staleness == {0: 2, 1: 2}
 
 
-def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_not_fit_too() -> None:
+def test_gradients_that_are_not_finite_and_requests_that_do_not_fit_change_no_weights() -> None:
     shard = filled(counting(SIZE))
     before = shard.content().vectors[0].clone()
     ((_, answer),) = shard.take(0, change(1, torch.full((SIZE,), torch.nan)), 0.0).items()
@@ -307,7 +307,7 @@ def test_a_gradient_that_is_not_finite_is_passed_over_and_a_request_that_does_no
     assert short.take(0, change(0, torch.ones(SIZE))._replace(rates=()), 0.0) == {}
 
 
-def test_what_a_learner_tells_is_in_every_answer() -> None:
+def test_every_answer_has_the_newest_row_of_each_learner() -> None:
     shard = filled(counting(SIZE))
     own = new_table(1)
     row = LearnerRow(written=4, rollouts_learned=3, used=600, updates=3, began=0, counts=(7, 8))
@@ -361,7 +361,7 @@ def test_a_quorum_takes_the_first_gradients_of_a_version_and_drops_the_rest() ->
     assert [LearnerRow.of(row).dropped for row in shard.table.tolist()] == [0, 1, 0]
 
 
-def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_waited() -> None:
+def test_a_shard_reports_who_completed_its_versions_and_how_long_the_others_had_waited() -> None:
     shard = filled(counting(SIZE), learners=3, quorum=3)
     for version in (0, 1):
         for learner, now_s in ((0, 1.0), (2, 1.5), (0, 7.0), (1, 9.0)):  # the first sends its gradient again
@@ -371,7 +371,7 @@ def test_a_quorum_says_who_completed_its_versions_and_how_long_the_others_had_wa
     assert shard.stragglers.metrics() == {"straggler": 1, "straggler_share": 1.0, "straggler_wait_s": 15.0}
 
 
-def test_a_quorum_waits_for_those_that_are_listed_whether_or_not_they_have_come_before() -> None:
+def test_a_quorum_waits_for_listed_learners_whether_or_not_they_have_sent_anything() -> None:
     shard = filled(counting(SIZE), learners=3, quorum=3)
     shard.take(0, change(0, torch.ones(SIZE)), 0.0)
     shard.take(1, change(0, torch.ones(SIZE)), 0.0)
@@ -398,7 +398,7 @@ def test_statistics_are_merged_as_by_a_learner_alone() -> None:
         assert torch.equal(sent(answer).values, expected)
 
 
-def test_bytes_are_those_of_the_arithmetic_and_bfloat16_halves_them() -> None:
+def test_frames_have_the_computed_number_of_bytes_and_bfloat16_halves_the_values() -> None:
     shard = filled(counting(1000), learners=4)
     head = len(encode(RUN, ShardFrame(PULL, 0)))
     for wire, each in ((0, 4), (BFLOAT16, 2)):
@@ -412,7 +412,7 @@ def test_bytes_are_those_of_the_arithmetic_and_bfloat16_halves_them() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 10, 90, 105])
-def test_bytes_that_are_no_frame_are_none(cut: int) -> None:
+def test_a_cut_frame_and_a_frame_of_another_run_are_refused(cut: int) -> None:
     body = encode(RUN, ShardFrame(CHANGE, 0, values=torch.ones(3), table=new_table(1)))
     assert decode(RUN, body[:cut]) is None and decode(bytes(16), body) is None
     assert decode(RUN, body) is not None
@@ -426,7 +426,7 @@ def test_bytes_that_are_no_frame_are_none(cut: int) -> None:
         *((11 * SHARD_NUMBERS + 7, 0, 2, 5), (100 * SHARD_NUMBERS, 9, 3, MOST_SHARDS)),
     ],
 )
-def test_shards_are_equal_parts_and_the_statistics(
+def test_shards_are_equal_parts_of_the_parameters_and_one_for_the_statistics(
     parameters: int, statistics: int, servers: int, of_each: int
 ) -> None:
     sharding = Sharding(parameters, statistics, servers)
@@ -442,14 +442,14 @@ def test_shards_are_equal_parts_and_the_statistics(
 
 
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1, 1e39])
-def test_a_request_with_an_impossible_learning_rate_is_no_request(rate: float) -> None:
+def test_a_request_with_an_impossible_learning_rate_is_refused(rate: float) -> None:
     asked = ShardFrame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1, rate), values=torch.ones(SIZE))
     assert decode(RUN, encode(RUN, asked)) is None
 
 
 @hypothesis_settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=8), st.integers(0, 400))
-def test_any_bytes_are_a_frame_or_none_and_a_shard_outlives_them(changed: list[tuple[int, int]], cut: int) -> None:
+def test_a_shard_survives_frames_with_random_bytes(changed: list[tuple[int, int]], cut: int) -> None:
     asked = ShardFrame(CHANGE, 3, 1, 5, 0, table=new_table(1), rates=(0.1,), values=torch.ones(SIZE))
     body = bytearray(encode(RUN, asked))
     for place, value in changed:

@@ -68,13 +68,13 @@ def test_chunks_cover_the_vector_once_in_order_and_statistics_are_the_last(tmp_p
     assert len(store.spans) == chunks + 1
 
 
-def test_the_plan_can_count_the_bytes(tmp_path: Path) -> None:
+def test_the_bytes_of_a_store_are_known_before_it_is_made(tmp_path: Path) -> None:
     path = make(tmp_path)
     numbers = SLOTS * 2 * (PARAMETERS + STATISTICS) * 4
     assert numbers < path.stat().st_size == segment_bytes(store_fields(PARAMETERS, 1, STATISTICS, 2)) < numbers + 32_768
 
 
-def test_a_chunk_that_is_held_is_passed_by(tmp_path: Path) -> None:
+def test_a_learner_takes_other_chunks_first_while_one_is_locked(tmp_path: Path) -> None:
     path = make(tmp_path)
     ours, theirs = bind(path, 0), bind(path, 1)
     order = []
@@ -90,7 +90,7 @@ def test_a_chunk_that_is_held_is_passed_by(tmp_path: Path) -> None:
     ours.close(), theirs.close()
 
 
-def test_who_waits_for_a_lock_shows_signs_of_life(tmp_path: Path) -> None:
+def test_a_learner_that_waits_for_a_lock_beats(tmp_path: Path) -> None:
     path = make(tmp_path)
     theirs = bind(path, 1)
     held = theirs.locked([0])
@@ -109,7 +109,7 @@ def test_who_waits_for_a_lock_shows_signs_of_life(tmp_path: Path) -> None:
     ours.close(), theirs.close()
 
 
-def test_what_is_not_committed_changes_nothing(tmp_path: Path) -> None:
+def test_a_write_that_is_not_committed_changes_nothing(tmp_path: Path) -> None:
     store = bind(make(tmp_path))
     with store.locked([1]) as chunk:
         store.spare(chunk)[:] = 7.0  # and then it is killed
@@ -120,7 +120,7 @@ def test_what_is_not_committed_changes_nothing(tmp_path: Path) -> None:
     store.close()
 
 
-def test_counts_add_up_over_learners_and_what_was_there_before(tmp_path: Path) -> None:
+def test_counts_are_the_sum_over_learners_and_the_counts_at_the_start(tmp_path: Path) -> None:
     path = make(tmp_path)
     first, second = bind(path, 0), bind(path, 1)
     assert not first.filled

@@ -1,4 +1,4 @@
-"""Who makes the others wait, told from how long each was busy."""
+"""Waiting times of learners, and the straggler, which is found from how long each was busy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actorlearn.parameters.waits import NAME_EVERY_S, SURE_AFTER, SURE_S, Stragg
 
 
 class Clock:
-    """A clock that goes when told to."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_ns = 10**12
@@ -36,7 +36,7 @@ def test_time_is_either_busy_or_waited(monkeypatch: pytest.MonkeyPatch) -> None:
     assert times.metrics()["learner_wait_s"] == 0.0
 
 
-def test_the_straggler_is_who_cost_the_others_most() -> None:
+def test_the_straggler_is_the_learner_that_cost_the_others_most() -> None:
     times = Waits(3)
     for busy_ns in ([5, 9, 4], [5, 9, 8], [5, 9, 4], [6, 2, 5]):
         times.count(np.array(busy_ns) * 10**9)
@@ -45,21 +45,21 @@ def test_the_straggler_is_who_cost_the_others_most() -> None:
     assert times.metrics() == {"learner_wait_s": 0.0, "straggler": 0, "straggler_share": 0.0, "straggler_wait_s": 0.0}
 
 
-def test_a_learner_alone_waits_for_nobody() -> None:
+def test_a_learner_alone_reports_no_wait_for_a_straggler() -> None:
     times = Waits(1)
     times.count(np.array([5]))
     assert times.metrics()["straggler_wait_s"] == 0.0
 
 
-def test_the_straggler_of_a_quorum_is_who_completed_it_and_the_wait_is_from_the_one_before() -> None:
+def test_the_straggler_of_a_quorum_completed_it_and_the_wait_is_since_the_one_before() -> None:
     stragglers = Stragglers(4)
     stragglers.count({0: 1.0, 2: 1.5, 1: 4.0})
-    stragglers.count({3: 9.0})  # waits for nobody
+    stragglers.count({3: 9.0})  # does not wait
     told = stragglers.metrics()
     assert (told["straggler"], told["straggler_share"], told["straggler_wait_s"]) == (1, 0.5, 2.5)
 
 
-def test_the_noise_of_a_few_seconds_names_no_straggler_however_often_it_is_reported() -> None:
+def test_a_straggler_is_named_only_after_sure_s_seconds_however_frequent_reports_are() -> None:
     now_s = [0.0]
     warnings = StragglerWarnings(lambda: now_s[0])
 
@@ -71,7 +71,7 @@ def test_the_noise_of_a_few_seconds_names_no_straggler_however_often_it_is_repor
     assert [bool(each) for each in said] == [number + 1 == 2 * SURE_S for number in range(40)]
 
 
-def test_a_straggler_is_named_once_it_is_sure_and_not_all_the_time() -> None:
+def test_a_straggler_is_named_after_several_reports_in_a_row_and_then_only_now_and_then() -> None:
     now_s = [0.0]
     warnings = StragglerWarnings(lambda: now_s[0])
 

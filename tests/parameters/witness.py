@@ -1,4 +1,4 @@
-"""A shard's numbers that say which changes each version was made of, whatever the shard says of itself."""
+"""An update rule whose numbers tell which changes each version of a shard was made of."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 class Witness:
-    """Counts in cells, of which each change has one of its own, with a 1 in it.
+    """An update rule for changes that each have a 1 in a cell of their own.
 
-    The weights have each change's share of its version. The state, which is kept with them, has a vector with the
-    version that each cell was changed for, an idle one, and the number of versions; as many as Adam's.
+    The weights have each change's share of its version. The state has as many parts as Adam's: a vector with the
+    version in which each cell was changed, an unused vector, and the number of versions.
     """
 
     rates = 0
@@ -37,9 +37,9 @@ class Witness:
 
 
 def made_of(weights: Tensor, versions: Tensor, cells_of_each: int) -> dict[int, list[int]]:
-    """The learners whose changes each version was made of; fails where a change has another share than a mean gives it.
+    """The learners whose changes each version was made of; fails if the share of a change is not that of a mean.
 
-    A change that was applied twice has a larger share, or changes for which its version had no room have smaller ones.
+    A change that was applied twice has a larger share; a mean over more changes than the version has, smaller ones.
     """
     cells: dict[int, list[int]] = defaultdict(list)
     for cell in torch.nonzero(weights).flatten().tolist():

@@ -1,4 +1,4 @@
-"""Simulators that are interrupted anywhere and go on in others, under a schedule that is drawn."""
+"""Simulators that are interrupted anywhere and continued by others, under a random schedule."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Simulator:
 
 
 class Play:
-    """A run, from its start or from where another one stood."""
+    """A run, from its start or continued from another run."""
 
     def __init__(self, folder: Path, configuration: tuple[int, int, str, bool], before: Play | None = None) -> None:
         groups, blocks, self.reset, self.local = self.configuration = configuration
@@ -91,7 +91,7 @@ class Play:
         self.batching = Batching(0, 0.0)
         account.rollouts_learned = before.learned if before else 0
         self.digests = list(before.digests) if before else [1]
-        """Digests of what has been learned, by version of the weights, the last being the newest."""
+        """Digests of all that has been learned, one for each version of the weights."""
         self.rollouts.published(0, 0, 0)
         if before:
             self.rollouts.restore(before.rollouts.state(before.learned))
@@ -104,7 +104,7 @@ class Play:
         return self.members.next
 
     def event(self, random: np.random.Generator, learn: bool = True) -> None:
-        """Let somebody, drawn, do what they can do now."""
+        """Let a random simulator, the inference server or the trainer do what it can do now."""
         who = random.integers(MEMBERS + 1 + learn)
         if who < MEMBERS:
             for group in self.simulators[who].groups:
@@ -144,7 +144,7 @@ class Play:
         self.members.open_next()
 
     def interrupted(self, random: np.random.Generator) -> Play:
-        """Take snapshots, of some later than of others, and go on from them in another run."""
+        """Take a snapshot of each simulator, at different times, and continue from them in another run."""
         number = self.rollouts.ask(self.learned)
         waiting = list(self.simulators)
         while waiting:

@@ -1,4 +1,4 @@
-"""A gathered rollout is an object: what was gathered says all that is counted of it, however often it is gathered."""
+"""Gathered rollouts: stale steps, counts and running returns, however often a rollout is gathered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rollouts(folder: Path) -> Rollouts:
     return Rollouts(Segment.create(folder / "rollouts", rollouts_fields()))
 
 
-def test_stale_steps_are_left_out_and_counted_once_it_is_over(tmp_path: Path) -> None:
+def test_stale_steps_are_left_out_and_counted_once_when_the_rollout_is_finished(tmp_path: Path) -> None:
     parts, account = played(tmp_path), Account(Segment.create(tmp_path / "account", account_fields()))
     gatherer, counts = Gatherer(rollouts(tmp_path), "cpu", most_lag=2), TrainerCounts(account, Episodes())
     account.rollouts_learned = ROLLOUT
@@ -52,7 +52,7 @@ def test_stale_steps_are_left_out_and_counted_once_it_is_over(tmp_path: Path) ->
     assert (counts.episodes.finished, counts.episodes.mean()) == (ENVS, 2.0 * (T - 1))
 
 
-def test_returns_that_scale_rewards_go_on_only_from_a_rollout_that_was_learned(tmp_path: Path) -> None:
+def test_running_returns_that_scale_rewards_advance_only_when_a_rollout_is_learned(tmp_path: Path) -> None:
     parts, scale = played(tmp_path), RewardScale(0.9)
     gatherer = Gatherer(rollouts(tmp_path), "cpu", rewards=scale)
     before = scale.state()

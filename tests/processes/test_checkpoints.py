@@ -1,4 +1,4 @@
-"""Checkpoints that are ordered, made at the end, or not taken by the disk."""
+"""A trainer's checkpoints: on order, at the end, after the best score, and on a full disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.processes.told import Told
 
 
 class Scene:
-    """Checkpoints of a learner that has one weight and whose simulators are not asked where they stand."""
+    """Checkpoints of a learner that has one weight and whose simulators take no snapshots."""
 
     def __init__(self, folder: Path, keep: int = 5) -> None:
         numbers = {"run_dir": str(folder), "checkpoint_keep": keep}
@@ -61,13 +61,13 @@ def full_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "save", full_at_first)
 
 
-def test_an_order_is_saved_once_and_named(scene: Scene) -> None:
+def test_an_ordered_checkpoint_is_saved_once_and_reported_with_its_order(scene: Scene) -> None:
     for saves in (0, 1, 1, 3):
         scene.at(7).save_as_ordered(saves)
     assert scene.control.saved == [(7, 1), (7, 3)]
 
 
-def test_the_last_one_is_not_saved_again_unless_something_has_changed(scene: Scene) -> None:
+def test_the_last_checkpoint_is_not_saved_again_unless_something_has_changed(scene: Scene) -> None:
     scene.at(7).save_now()
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
@@ -82,7 +82,7 @@ def test_the_last_one_is_not_saved_again_unless_something_has_changed(scene: Sce
 
 
 @pytest.mark.usefixtures("full_once")
-def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were_learned_since(scene: Scene) -> None:
+def test_a_checkpoint_that_finds_the_disk_full_is_warned_of_and_saved_at_the_end(scene: Scene) -> None:
     scene.at(7).save_now()
     (warned,) = scene.control.said
     assert isinstance(warned, Warned)
@@ -94,7 +94,7 @@ def test_one_that_finds_no_room_is_told_and_made_at_the_end_though_no_steps_were
     assert newest(scene.settings.checkpoints).state["env_steps"] == 7
 
 
-def test_the_one_saved_soonest_after_the_best_score_is_due_and_kept(tmp_path: Path) -> None:
+def test_the_first_checkpoint_after_the_best_score_is_due_and_kept(tmp_path: Path) -> None:
     scene = Scene(tmp_path, keep=1)
 
     def kept() -> list[int]:

@@ -66,7 +66,7 @@ def test_rates_are_of_the_time_since_the_last_report(scene: Scene) -> None:
     assert (row["env_steps_per_s"], row["frames_per_s"]) == (2.0, 8.0)
 
 
-def test_steps_that_a_restarted_trainer_has_dropped_before_are_in_no_rate(scene: Scene) -> None:
+def test_steps_dropped_before_a_restart_of_the_trainer_are_in_no_rate(scene: Scene) -> None:
     scene.counts.account.steps.dropped["rolled_back"] += 5000
     scene.in_flight = 60  # a rollout is complete, and so is learned from without waiting
     scene.reports.begin()
@@ -101,7 +101,7 @@ def test_counts_are_totals_and_frames_are_steps_of_the_game(scene: Scene) -> Non
     assert (row["loss"], row["episodes"], row["episodes_in_mean"], row["episode_return_mean"]) == (0.5, 0, 0, None)
 
 
-def test_one_is_due_every_so_often(scene: Scene) -> None:
+def test_a_report_is_due_report_every_s_seconds_after_the_last(scene: Scene) -> None:
     for now_s, due in ((101.9, False), (102.0, True)):
         scene.now_s = now_s
         assert scene.reports.due is due
@@ -110,9 +110,7 @@ def test_one_is_due_every_so_often(scene: Scene) -> None:
     assert not scene.reports.due
 
 
-def test_steps_of_the_first_rollout_are_reported_a_second_after_its_begin_and_then_as_often_as_others(
-    scene: Scene,
-) -> None:
+def test_steps_of_the_first_rollout_are_reported_after_a_second_and_then_periodically(scene: Scene) -> None:
     assert scene.wait(130.0, 0, complete=0) == [], "no simulator plays yet"
     assert scene.wait(140.0, 0) + scene.wait(140.9, 4) == []
     (row,) = scene.wait(141.0, 4)
@@ -123,7 +121,7 @@ def test_steps_of_the_first_rollout_are_reported_a_second_after_its_begin_and_th
     assert len(scene.wait(143.0, 12)) == 1
 
 
-def test_that_no_step_is_made_is_reported_after_two_seconds(scene: Scene) -> None:
+def test_a_rollout_without_any_step_is_reported_after_two_seconds(scene: Scene) -> None:
     assert scene.wait(140.0, 0) + scene.wait(141.9, 0) == []
     (row,) = scene.wait(142.0, 0)
     assert (row["update_steps_made"], row["steps_made_per_s"]) == (0, 0.0) and "update_in_s" not in row

@@ -1,4 +1,4 @@
-"""Start-state decorrelation: how far each environment has come, and that the seeds alone say it."""
+"""Start-state decorrelation: how many actions each environment takes, and that only the seeds decide it."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_each_environment_has_taken_a_number_of_actions_drawn_uniformly() -> Non
     assert abs(row.observation[:, 1].sum() / steps_of(row).sum() - 1.0) < 0.1, "the mean of actions 0, 1 and 2"
 
 
-def test_the_seeds_decide_and_nothing_else() -> None:
+def test_only_the_seeds_decide_where_the_environments_stand() -> None:
     one, again, other = (decorrelated(f"{__name__}:Steps", MOST, generator_seed=seed) for seed in (1, 1, 2))
     for name in ("observation", "reward", *FLAGS):
         np.testing.assert_array_equal(getattr(one, name), getattr(again, name), err_msg=name)
     assert (one.observation != other.observation).any()
 
 
-def test_none_is_a_reset() -> None:
+def test_decorrelation_by_no_steps_is_a_reset() -> None:
     row = decorrelated(f"{__name__}:Steps", 0)
     assert not row.observation.any()
     assert row.first.all() and not (row.reward.any() or row.terminated.any() or row.truncated.any())
@@ -83,7 +83,7 @@ def test_no_rollout_begins_with_a_game_that_is_over() -> None:
     np.testing.assert_array_equal(row.first, steps_of(row) == 0)
 
 
-def test_a_caller_breathes_after_every_step() -> None:
+def test_decorrelation_returns_to_its_caller_after_every_step() -> None:
     with opened(named.env(id=f"{__name__}:Steps"), (1,)) as env:
         row = poisoned_row(env.spec, 1)
         seen = [int(row.observation[0, 0]) for _ in decorrelate(env, row, 1000, [3])]
@@ -92,7 +92,7 @@ def test_a_caller_breathes_after_every_step() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("env_id", ["ALE/Breakout-v5", "actorlearn.envs.catch:Catch"])
-def test_the_games_of_the_project(env_id: str) -> None:
+def test_decorrelation_of_breakout_and_catch_is_reproducible_and_differs_by_environment(env_id: str) -> None:
     rows = [decorrelated(env_id, 30, (3, 11, 12)) for _ in range(2)]
     np.testing.assert_array_equal(rows[0].observation, rows[1].observation)
     assert len({picture.tobytes() for picture in rows[0].observation}) == 3

@@ -1,4 +1,4 @@
-"""Evaluation plays exactly the games it was asked for, each from start to end."""
+"""Evaluation: whole games as many as asked for, the weights that are played, and when."""
 
 import signal
 from pathlib import Path
@@ -39,7 +39,7 @@ CARTPOLE = named.env(id="CartPole-v1")
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 8, 11])
-def test_exactly_as_many_whole_games_as_asked_for(episodes: int) -> None:
+def test_exactly_as_many_whole_games_are_played_as_asked_for(episodes: int) -> None:
     steps = 0
     scores = []
     for score in play(policy(), CARTPOLE, episodes, greedy=False, seed=1):
@@ -104,13 +104,13 @@ def test_random_numbers_depend_on_the_moment_and_on_nothing_else() -> None:
     assert not torch.equal(other.choose(observation, moment=6)["action"], first)
 
 
-def test_moments_and_seeds_are_spread_over_all_bits() -> None:
+def test_mixed_seeds_and_moments_seldom_collide_in_32_bits() -> None:
     drawn = {mix(seed, moment) for seed in range(40) for moment in range(500)}
     assert len(drawn) > 19_980  # of 20,000: a few meet by chance in 32 bits
     assert all(0 <= number < 2**32 for number in drawn)
 
 
-def test_summary_of_scores() -> None:
+def test_a_summary_has_mean_deviation_extremes_and_all_scores() -> None:
     assert summary([1.0, 3.0]) == {
         "episodes": 2,
         "mean": 2.0,
@@ -146,7 +146,7 @@ def test_learners_are_followed_as_they_come_and_go(tmp_path: Path) -> None:
     assert list(learners.weights()[1]) == ["trainer-12"]
 
 
-def test_weights_that_a_restarted_trainer_has_made_anew_are_opened_anew(tmp_path: Path) -> None:
+def test_the_new_segment_of_a_restarted_trainer_is_opened(tmp_path: Path) -> None:
     """A learner that moves to another node and back leaves a mapping of removed weights behind."""
     learners = PublishedWeights(ByLearner(Shm(str(tmp_path / "weights"))))
     published(tmp_path, 1).publish(np.full(3, 1.0, np.float32), env_steps=10)
@@ -158,7 +158,7 @@ def test_weights_that_a_restarted_trainer_has_made_anew_are_opened_anew(tmp_path
     assert learners.env_steps == 20 and list(learners.weights()[1]) == ["trainer-1"]
 
 
-def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
+def test_learners_that_share_a_segment_of_weights_are_one_policy(tmp_path: Path) -> None:
     published(tmp_path, 0).publish(np.full(3, 4.0, np.float32), env_steps=10)
     learners = PublishedWeights(Shm(str(tmp_path / "weights-0")))
     learners.follow([peer("trainer-0.0"), peer("trainer-1.0")])
@@ -166,7 +166,7 @@ def test_learners_with_the_same_weights_are_one(tmp_path: Path) -> None:
 
 
 def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: list[ProcessId]) -> list[Message]:
-    """What an evaluator of learners with equal weights says when it is told to play the final weights of these."""
+    """Run an evaluator that is ordered to play the final weights of these learners; return its messages."""
     monkeypatch.setattr(evaluator, "set_policy", lambda _: True)  # the test's own scheduling class stays
     Segment.create(tmp_path / "progress", progress_fields(len(SECTIONS))).close()
     before, router = signal.getsignal(signal.SIGTERM), Router(Ipc(f"{tmp_path}/control"))
@@ -203,7 +203,7 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: list[Proce
     return [message for message in said if isinstance(message, Evaluated | Warned | Finished)]
 
 
-def test_an_evaluator_that_finds_no_final_weights_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluator_that_finds_no_final_weights_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warned, over = scored(tmp_path, monkeypatch, [peer("trainer-0.0")])
     assert isinstance(warned, Warned) and isinstance(over, Finished)
     said = "the final weights were not evaluated, because this machine has none; `actorlearn eval RUN` evaluates them"
@@ -223,7 +223,7 @@ def test_learners_with_equal_weights_are_one_policy_whoever_of_them_finished(
 
 
 def test_of_learners_with_equal_weights_the_newest_are_played(tmp_path: Path) -> None:
-    """One of them may have made an update before another has published it."""
+    """A learner may have made an update that another one has not yet published."""
     learners = PublishedWeights(ByLearner(Shm(str(tmp_path / "weights"))), own_weights=False)
     for learner, env_steps in ((0, 10), (1, 20), (2, 20)):
         published(tmp_path, learner).publish(np.full(3, env_steps, np.float32), env_steps=env_steps)
@@ -232,7 +232,7 @@ def test_of_learners_with_equal_weights_the_newest_are_played(tmp_path: Path) ->
     assert {name: flat.tolist() for name, flat in learners.weights()[1].items()} == {"trainer-1": [20.0] * 3}
 
 
-def test_weights_that_are_not_on_this_machine_are_opened_once_they_are(tmp_path: Path) -> None:
+def test_weights_that_are_not_on_this_machine_yet_are_opened_once_they_are(tmp_path: Path) -> None:
     secondary = Shm(str(tmp_path / "weights-0"))
     assert open_if_there(None) is open_if_there(secondary) is None
     learners = PublishedWeights(secondary)
@@ -244,7 +244,7 @@ def test_weights_that_are_not_on_this_machine_are_opened_once_they_are(tmp_path:
     assert there is not None and there.env_steps == learners.env_steps == 10
 
 
-def test_several_learners_play_and_so_does_their_average() -> None:
+def test_the_weights_of_several_learners_and_their_average_are_played() -> None:
     one, other = torch.tensor([1.0, 2.0]), torch.tensor([3.0, -2.0])
     assert list(players({"trainer-0": one})) == [AVERAGE]
     assert players({"trainer-0": one})[AVERAGE].tolist() == [1.0, 2.0]
@@ -254,7 +254,7 @@ def test_several_learners_play_and_so_does_their_average() -> None:
 
 
 def played(schedule: EvaluationSchedule, *looks: int) -> list[int]:
-    """Of the steps seen by an evaluator those it plays."""
+    """Return which of these steps, seen one after the other, an evaluator plays."""
     found = []
     for env_steps in looks:
         if schedule.due(env_steps):
@@ -273,14 +273,14 @@ def test_evaluations_stay_on_the_multiples_however_late_each_is() -> None:
     ]
 
 
-def test_an_evaluator_that_comes_back_waits_for_the_next_multiple() -> None:
+def test_a_restarted_evaluator_waits_for_the_next_multiple() -> None:
     assert played(EvaluationSchedule(100), 140, 196, 204) == [204]
     resumed = EvaluationSchedule(100)
-    assert played(resumed, 1_340, 1_396) == []  # the first weights there are: what the trainer has restored
+    assert played(resumed, 1_340, 1_396) == []  # the weights that the trainer has restored
     assert played(resumed, 1_404) == [1_404]
 
 
-def test_without_a_period_the_last_weights_alone_are_played() -> None:
+def test_without_a_period_only_the_last_weights_are_played() -> None:
     schedule = EvaluationSchedule(None)
     assert played(schedule, 0, 104, 10**12) == []
     assert schedule.due(10**12 + 1, last=True)
@@ -292,4 +292,4 @@ def test_the_last_weights_are_played_once_wherever_they_fall() -> None:
     assert schedule.due(151, last=True)
     schedule.note_played(151)
     assert not schedule.due(151, last=True)
-    assert not EvaluationSchedule(100).due(0, last=True)  # of which nobody has learned anything
+    assert not EvaluationSchedule(100).due(0, last=True)  # the initial weights

@@ -84,14 +84,14 @@ def test_best_median_and_worst_are_kept_as_whole_games(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("episodes", "words"), [(1, {"best"}), (2, {"best", "worst"}), (9, {"best", "median", "worst"})]
 )
-def test_a_game_is_kept_once(tmp_path: Path, episodes: int, words: set[str]) -> None:
+def test_a_game_that_is_both_best_and_worst_is_kept_once(tmp_path: Path, episodes: int, words: set[str]) -> None:
     kept, *_ = films_of(tmp_path, episodes, side=257)
     assert set(kept) == words
     assert len(list((tmp_path / "films").glob("*.mp4"))) == len(words)
     assert pictures(kept["best"].file).shape[1:] == (258, 260, 3)
 
 
-def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unfinished_film_leaves_no_file(tmp_path: Path) -> None:
     films = pytest.importorskip("actorlearn.processes.films", exc_type=ImportError).Films
     with films(tmp_path / "films" / "000", 30.0) as camera:
         camera.see(np.zeros((4, 4, 3), np.uint8), 0)
@@ -102,7 +102,7 @@ def test_what_was_not_finished_leaves_nothing(tmp_path: Path) -> None:
     ("kwargs", "said"),
     [({"shown": False}, "does not return uint8"), ({"side": -9}, "ValueError: negative dimensions")],
 )
-def test_environments_that_show_nothing_are_named(kwargs: dict[str, Any], said: str) -> None:
+def test_the_error_about_an_environment_without_pictures_names_it(kwargs: dict[str, Any], said: str) -> None:
     recording = Recording(folder="/nowhere", pictures_per_s=30.0)
     env = named.env(id=COUNTDOWN, kwargs=kwargs)
     with pytest.raises(ValueError, match=rf"^env.id: .*Countdown' cannot be rendered: .*{said}"):
@@ -111,7 +111,7 @@ def test_environments_that_show_nothing_are_named(kwargs: dict[str, Any], said: 
     check_recording(named.env(id=COUNTDOWN), recording)
 
 
-def test_beside_the_films_all_games_are_listed_and_those_filmed_step_by_step(tmp_path: Path) -> None:
+def test_games_json_lists_all_games_and_each_step_of_the_filmed_ones(tmp_path: Path) -> None:
     kept, *_ = films_of(tmp_path, 5)
     games = json.loads((tmp_path / "films" / "games.json").read_text())
     assert [(game["environment"], game["score"], game["steps"]) for game in games] == [
@@ -127,7 +127,7 @@ def test_beside_the_films_all_games_are_listed_and_those_filmed_step_by_step(tmp
     assert all("trace" not in game for game in games[1::2])
 
 
-def test_scores_are_not_lost_where_games_cannot_be_shown_to_the_end(tmp_path: Path) -> None:
+def test_scores_are_kept_if_rendering_fails_within_a_game(tmp_path: Path) -> None:
     kept, scores, failure = films_of(tmp_path, 5, until=2)
     assert sorted(scores) == [3.0, 4.0, 5.0, 6.0, 7.0]
     assert kept == {} and failure.endswith("cannot be rendered: RuntimeError: the screen went dark")
@@ -164,7 +164,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_games_of_each_family_are_filmed_as_they_are_drawn(family: str, tmp_path: Path) -> None:
+def test_films_show_the_rendered_pictures_of_each_family_of_environments(family: str, tmp_path: Path) -> None:
     package, section = FAMILIES[family]
     if find_spec(package) is None or (family == "MinAtar" and find_spec("minatar") is None):
         pytest.skip(f"{package} is not installed")

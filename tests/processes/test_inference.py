@@ -1,4 +1,4 @@
-"""Which rows are answered together: all of a timestep, or whoever is there."""
+"""Which rows an inference server answers together: all of a timestep, or those that wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEADLINE_MS = 20.0
 
 
 class Clock:
-    """Seconds that pass when they are told to."""
+    """A clock that the test sets."""
 
     now_s = 100.0
 
@@ -41,7 +41,7 @@ def act(asked: list[tuple[Blocks, int, int]]) -> None:
         blocks.mark_acted(group, timestep, 0)
 
 
-def test_all_of_a_timestep_are_awaited(members: list[Blocks]) -> None:
+def test_the_rows_of_all_members_at_a_timestep_are_awaited(members: list[Blocks]) -> None:
     rows = [observe(blocks, 0) for blocks in members[:2]]
     assert due_rows(members, 0) == []
     assert list(Batching(0, 0.0).batches(members)) == []
@@ -50,8 +50,8 @@ def test_all_of_a_timestep_are_awaited(members: list[Blocks]) -> None:
     assert list(Batching(0, 0.0).batches(members)) == [rows]
 
 
-def test_members_that_are_admitted_while_they_are_looked_at_are_answered_together(members: list[Blocks]) -> None:
-    """Found by tests/interleavings: one was seen before it was admitted, the others when they had begun the rollout."""
+def test_members_that_are_admitted_while_they_are_read_are_answered_together(members: list[Blocks]) -> None:
+    """Found by tests/interleavings: one member was read before its admission, the others after they had begun."""
 
     class JustAdmitted(Blocks):
         looked_at = False
@@ -68,7 +68,7 @@ def test_members_that_are_admitted_while_they_are_looked_at_are_answered_togethe
     assert due_rows([late, *members[1:]], 0) == [(late, 0, 0), *rows[1:]]
 
 
-def test_rows_of_any_member_group_and_timestep_wait(members: list[Blocks]) -> None:
+def test_waiting_rows_may_be_of_any_member_group_and_timestep(members: list[Blocks]) -> None:
     act([observe(members[0], 1)])
     rows = [observe(members[0], 1), observe(members[2], 0), observe(members[2], 1)]
     assert [timestep for _, _, timestep in rows] == [1, 0, 0]
@@ -91,7 +91,7 @@ def test_a_batch_is_answered_when_it_is_full(members: list[Blocks]) -> None:
     )
 
 
-def test_rows_that_have_waited_long_enough_are_answered(members: list[Blocks]) -> None:
+def test_rows_are_answered_when_the_oldest_has_waited_until_the_deadline(members: list[Blocks]) -> None:
     clock = Clock()
     turns = Batching(3 * ENVS, DEADLINE_MS, clock)
     assert turns.sleep_ms(50) == 50, "nothing waits"
@@ -123,6 +123,6 @@ def test_the_deadline_of_a_member_that_has_gone_is_forgotten(members: list[Block
     assert list(turns.batches(members[1:])) == []
 
 
-def test_without_a_deadline_what_is_there_is_answered(members: list[Blocks]) -> None:
+def test_without_a_deadline_waiting_rows_are_answered_at_once(members: list[Blocks]) -> None:
     row = observe(members[0], 0)
     assert list(Batching(3 * ENVS, 0.0, Clock()).batches(members)) == [[row]]

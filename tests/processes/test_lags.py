@@ -11,7 +11,7 @@ from actorlearn.processes.counts import Lags
 
 
 @given(st.lists(st.lists(st.integers(0, 12), max_size=20), max_size=6))
-def test_the_row_is_what_a_list_of_all_lags_says(batches: list[list[int]]) -> None:
+def test_the_row_of_a_histogram_equals_that_of_a_list_of_all_lags(batches: list[list[int]]) -> None:
     lags = Lags()
     for batch in batches:
         lags.add(np.array(batch, np.int64))

@@ -1,4 +1,4 @@
-"""Prints of a process of a run: into its log, or nowhere, but never an error."""
+"""What a process of a run prints goes into its log, and is dropped without an error if the disk is full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recurrent network's state on its way through blocks: what is learned from is what was acted on."""
+"""The state of a recurrent network in blocks: the learner computes the outputs that acting computed."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Short(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 @pytest.mark.parametrize(("groups", "blocks"), [(1, 1), (2, 1), (2, 2)])
 @pytest.mark.parametrize("recurrence", ["lstm", "gru"])
-def test_the_learners_outputs_are_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
+def test_the_learners_outputs_equal_those_of_acting(tmp_path: Path, recurrence: str, groups: int, blocks: int) -> None:
     """Over many rollouts, with games that begin and end in the middle, and the bootstrap row that opens the next one.
 
-    By PPO, which keeps the value and the action's probability.
+    With PPO, which records the value and the action's log-probability.
     """
     model = named.model(name="mlp", hidden_sizes=[6], recurrence=recurrence, recurrent_size=SIZE)
     learner = learning(model, name="ppo")
@@ -115,7 +115,7 @@ def test_parts_of_a_batch_are_whole_environments_with_their_state(recurrence: st
         torch.testing.assert_close(learner.network.outputs(whole.environments(chosen))["value"], value[:, chosen])
 
 
-def test_an_evaluation_remembers_its_games_and_forgets_between_them() -> None:
+def test_an_evaluation_keeps_the_state_within_a_game_and_resets_it_between_games() -> None:
     learner = learning(named.model(name="mlp", recurrence="gru", recurrent_size=1))
     policy = Policy(learner.settings.policy, "cpu", seed=5, stream=0)
     seen: list[tuple[list[bool], Tensor]] = []

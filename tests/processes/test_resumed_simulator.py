@@ -1,4 +1,4 @@
-"""A simulator's process that is killed within a rollout, and another one that goes on from where it said that it stood.
+"""A simulator that is killed within a rollout, and its successor, which continues from its snapshot.
 
 The process is a real one, started by hand without a supervisor; trainer and inference server are played by the test.
 """
@@ -85,7 +85,7 @@ class Run:
             self.blocks.mark_acted(0, timestep, 7)
 
     def learned(self, rollout: int) -> bytes:
-        """A complete rollout."""
+        """Wait for a complete rollout; return its bytes without the actions."""
         wait_for(lambda: self.blocks.completed(0) > rollout)
         return b"".join(
             self.blocks.block(name, 0, rollout).tobytes() for name in self.blocks.columns if name != "action"
@@ -130,7 +130,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Digest:
         pytest.param(2 * HORIZON, marks=pytest.mark.nightly),
     ],
 )
-def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, whole: Digest, timestep: int) -> None:
+def test_a_killed_simulators_successor_continues_from_its_snapshot(
+    tmp_path: Path, whole: Digest, timestep: int
+) -> None:
     """Before the first row of a rollout, in its middle, and after its last."""
     run = Run(tmp_path / "before")
     with run.process():
@@ -150,7 +152,7 @@ def test_a_killed_simulators_successor_goes_on_where_it_stood(tmp_path: Path, wh
         assert played + on.play(1, 3) == whole
 
 
-def test_a_simulator_that_cannot_go_on_starts_from_its_seeds(tmp_path: Path, whole: Digest) -> None:
+def test_a_simulator_with_a_damaged_snapshot_starts_from_its_seeds(tmp_path: Path, whole: Digest) -> None:
     (tmp_path / "damaged.npz").write_bytes(b"PK")
     run = Run(tmp_path / "run", resumes=str(tmp_path / "damaged.npz"))
     with run.process():

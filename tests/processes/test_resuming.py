@@ -1,4 +1,4 @@
-"""Checkpoints that a trainer takes up: its own things, and from the newest of all those that learners share."""
+"""What a trainer restores: its own state, and with a store the shared state of the newest checkpoint of any learner."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save(run_dir: Path, learner: int, env_steps: int) -> Path:
     return checkpoint.save(directory, env_steps, tensors, state, keep=9)
 
 
-def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: Path) -> None:
+def test_whoever_fills_a_store_takes_the_newest_checkpoint_of_any_learner(tmp_path: Path) -> None:
     save(tmp_path, 0, 40), save(tmp_path, 1, 50)
     for learner, own in ((0, 40), (1, 50)):
         saved, warnings = open_checkpoint(settings(tmp_path, learner, "async"), lambda: None)
@@ -58,7 +58,7 @@ def test_a_store_is_filled_from_the_newest_of_all_whoever_comes_first(tmp_path: 
 
 
 @pytest.mark.parametrize("mode", ["alone", "sync", "gossip"])
-def test_others_go_on_with_their_own(tmp_path: Path, mode: str) -> None:
+def test_learners_without_a_store_resume_from_their_own_checkpoints(tmp_path: Path, mode: str) -> None:
     save(tmp_path, 0, 40), save(tmp_path, 1, 50)
     saved, _ = open_checkpoint(settings(tmp_path, 0, mode), lambda: None)
     assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
@@ -86,7 +86,7 @@ def test_a_learner_that_only_saved_its_first_weights_takes_those_of_the_first_le
     assert (saved.state["rollouts_learned"], saved.state["account"]) == (0, {})
 
 
-def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_named_and_a_restart_at_step_0_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 0, 0), save(tmp_path, 0, 20)
     beats: list[int] = []
     (save(tmp_path, 0, 30) / "tensors.safetensors").write_bytes(b"")
@@ -103,8 +103,8 @@ def test_the_damaged_one_is_named_and_a_fresh_start_is_refused(tmp_path: Path) -
         open_checkpoint(settings(tmp_path, 0, "alone"), lambda: None)
 
 
-def test_another_is_taken_where_a_peer_replaces_what_was_chosen(tmp_path: Path) -> None:
-    """A learner that lives keeps one checkpoint, and saves the next while this one looks at its own."""
+def test_another_checkpoint_is_taken_if_a_peer_removes_the_chosen_one(tmp_path: Path) -> None:
+    """A running learner that keeps one checkpoint saves the next while this learner reads its own."""
     save(tmp_path, 0, 40)
     chosen = save(tmp_path, 1, 50)
     beats: list[int] = []

@@ -1,8 +1,8 @@
-"""The words that say whose turn it is, under random schedules: simulators come, go and die; nothing is used twice.
+"""The rollout protocol under random schedules: simulators come, go and die, and no transition is used twice.
 
-Simulators, inference and batches are the real classes over real segments in one process; only the environment is
-replaced, by a ledger whose observation says who saw it and when, and the schedule is drawn by hypothesis. The network
-is replaced by one that counts: its state is the number of rows of a game that it has seen.
+Simulators, inference and batches are the real classes over real segments in one process. The environment is a ledger
+whose observation tells who saw it and when. The network is one whose state is the number of rows of a game that it has
+seen. Hypothesis draws the schedule.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Ledger:
         self.identity = (member, group)
         self.waits = reset == "wait"
         self.void = np.zeros(ENVS, np.bool_)
-        """Those whose game has ended in this block, and which play on for nothing."""
+        """Environments whose game has ended in this block; their next steps in it are not learned from."""
         self.steps_taken = 0
         """Since the first rollout began."""
         self.games = np.zeros(ENVS, np.int64)
@@ -183,11 +183,11 @@ class Protocol(RuleBasedStateMachine):
         self.batching = Batching(batch_rows, DEADLINE_S * 1000, lambda: self.now_s) if batch_rows else None
         self.at_once = named.algorithm(max_policy_lag=most).open_rollouts(blocks)
         self.gone: dict[str, Simulator] = {}
-        """Those that have ended and whose segments are still there."""
+        """Simulators that have ended and whose segments still exist."""
         self._start_trainer()
         self.begins: dict[Cell, Cell] = {}
         self.ended: list[Simulator] = []
-        """All that have ended."""
+        """All simulators that have ended."""
         self.simulators = [self.one_more() for _ in range(count)]
         self.leaving: list[str] = []
         self.version = 0
@@ -218,7 +218,7 @@ class Protocol(RuleBasedStateMachine):
                 simulator.start()
 
     def tell_who_is_there(self) -> None:
-        """Order as the supervisor does; like that, hear first what has been released."""
+        """Give the trainer an order as the supervisor does, which first hears which members were released."""
         for peer in self.members.released:
             if ended := self.gone.pop(peer, None):
                 ended.member.segment.file.unlink()
@@ -267,7 +267,7 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(killed=st.sampled_from(["", "released", "committed"]))
     def learn(self, killed: str = "") -> None:
-        """Learn a rollout, or pass over one; the trainer may be killed when it has committed half of that, or all."""
+        """Learn from a rollout, or pass over one; the trainer may be killed before or after it commits that."""
         parts = self.members.parts()
         if parts is None:
             self.members.unblock()
@@ -343,7 +343,7 @@ class Protocol(RuleBasedStateMachine):
         self._end(simulator)
         self.simulators.append(self.one_more())
         if unheard:
-            self._start_trainer()  # that learns of it has never known who died
+            self._start_trainer()  # a trainer that has never known the dead simulator
         self.tell_who_is_there()
 
     @rule(died_before_opening=st.booleans())
@@ -409,7 +409,7 @@ Protocol.TestCase.settings = settings(
 
 @pytest.fixture
 def machine(folder: None) -> Protocol:
-    """The machine, to be led by hand through one history."""
+    """The machine, for a history that a test writes by hand."""
     return Protocol()
 
 
@@ -442,7 +442,7 @@ def test_a_member_told_to_leave_before_it_was_admitted_leaves(machine: Protocol)
     assert [simulator.groups[0].advance() for simulator in machine.simulators] == ["observed", "left"]
 
 
-def test_at_the_start_nobody_begins_before_all_are_ready(machine: Protocol) -> None:
+def test_at_the_start_no_simulator_is_admitted_before_all_are_ready(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
     one, other = machine.simulators
     one.start()
@@ -453,7 +453,7 @@ def test_at_the_start_nobody_begins_before_all_are_ready(machine: Protocol) -> N
     assert [simulator.blocks.joined for simulator in machine.simulators] == [0, 0]
 
 
-def test_who_arrives_later_is_not_waited_for(machine: Protocol) -> None:
+def test_a_simulator_that_is_attached_later_is_not_waited_for(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=1)
     machine.get_ready()
     machine.learn()
@@ -474,7 +474,7 @@ def test_who_arrives_later_is_not_waited_for(machine: Protocol) -> None:
     assert (machine.account.rollouts_learned, late.blocks.joined) == (4, 4)
 
 
-def test_only_steps_are_counted_as_lost(machine: Protocol) -> None:
+def test_only_steps_that_were_taken_are_counted_as_unfinished(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=2)
     machine.get_ready()
     machine.learn()
@@ -495,7 +495,7 @@ def play_rollouts(machine: Protocol, rollouts: int) -> None:
         machine.learn()
 
 
-def test_the_reset_of_a_game_is_no_lost_step(machine: Protocol) -> None:
+def test_the_reset_of_a_game_is_not_counted_as_an_unfinished_step(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=1)
     machine.get_ready()
     machine.learn()
@@ -507,7 +507,7 @@ def test_the_reset_of_a_game_is_no_lost_step(machine: Protocol) -> None:
     assert unfinished_steps(simulator.blocks, 0) == 1
 
 
-def test_waiting_games_begin_while_the_trainer_learns_from_the_block_they_ended_in(machine: Protocol) -> None:
+def test_with_reset_wait_games_begin_while_the_trainer_learns_from_the_block_before(machine: Protocol) -> None:
     machine.start(groups=1, blocks=1, count=1, reset="wait")
     machine.get_ready()
     machine.learn()

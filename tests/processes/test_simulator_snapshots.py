@@ -25,7 +25,7 @@ NAMES = ["simulator-0", "simulator-1"]
 
 
 class Stage:
-    """Two simulators at work, as far as their trainer can see, and what they do when it waits for them."""
+    """Two simulators as their trainer sees them, and what they do while it waits for their snapshots."""
 
     def __init__(self, folder: Path, begun: bool = True) -> None:
         """Both have joined the first rollout, if it has begun."""
@@ -47,13 +47,13 @@ class Stage:
         self.waits = 0
 
     def answer(self, number: int, taken: bool = True) -> None:
-        """A simulator writes its file and says so."""
+        """Let a simulator write its file, or refuse, and answer."""
         if taken:
             (self.folder / snapshot_of(NAMES[number])).write_text(f"{NAMES[number]} at {self.rollouts.hold_from}")
         self.blocks[number].mark_held(self.rollouts.hold, taken)
 
     def take(self, *doings: Callable[[], object]) -> str:
-        """Ask for snapshots of rollout 7, with one deed at each look; what is said of them."""
+        """Ask for snapshots of rollout 7, with one of ``doings`` at each look; return why they are not exact."""
         self.doings, self.waits = doings, 0
         self.trained.account.rollouts_learned = 7
         self.snapshots.take()
@@ -69,7 +69,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulator_snapshots, "PATIENCE_S", 0.05)
 
 
-def test_all_of_them_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
+def test_the_snapshots_of_all_simulators_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     for _ in range(2):
         assert stage.take(lambda: stage.answer(1), lambda: stage.answer(0)) == ""
@@ -84,7 +84,7 @@ def test_all_of_them_are_moved_into_the_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_of_one_that_does_not_answer_none_are_taken_and_a_late_answer_is_none_to_the_next(tmp_path: Path) -> None:
+def test_if_one_simulator_does_not_answer_no_snapshot_is_taken_and_its_late_answer_is_ignored(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.take(lambda: stage.answer(0)) == "simulator-1 did not answer within 0.05 s"
     assert "is not exact: simulator-1 did not answer" in stage.snapshots.complaint()
@@ -92,12 +92,12 @@ def test_of_one_that_does_not_answer_none_are_taken_and_a_late_answer_is_none_to
     assert stage.snapshots.put(stage.checkpoint) == {"inexact": stage.snapshots.inexact, "simulators": []}
     stage.snapshots.close()
     assert list(stage.checkpoint.iterdir()) == []
-    stage.blocks[1].mark_held(1, True)  # the one before
+    stage.blocks[1].mark_held(1, True)  # the answer to the request before
     assert stage.take(lambda: stage.answer(0)).startswith("simulator-1 did not answer")
     assert stage.take(lambda: stage.answer(0), lambda: stage.answer(1)) == ""
 
 
-def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> None:
+def test_a_simulator_that_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.take(lambda: stage.answer(0, taken=False)) == "simulator-0 could not take a snapshot"
     died = stage.take(lambda: stage.trained.follow(stage.members[1:], [], stage.members[:1]))
@@ -114,7 +114,7 @@ def test_who_refuses_dies_leaves_or_has_not_begun_is_named(tmp_path: Path) -> No
     assert stage.take() == "no simulator is running"
 
 
-def test_a_change_of_the_simulators_is_no_problem_and_a_later_failure_is_one(tmp_path: Path) -> None:
+def test_snapshots_missing_because_simulators_come_or_leave_are_not_warned_of(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     new = Member(id=process("simulator-2"), segment=Shm(str(tmp_path / "simulator-2.0")))
     make_segment(new.segment.file, SHAPE).close()
@@ -128,7 +128,7 @@ def test_a_change_of_the_simulators_is_no_problem_and_a_later_failure_is_one(tmp
     assert stage.take(*attempts) == "simulator-1 is leaving" and stage.snapshots.complaint() == ""
 
 
-def test_a_snapshot_that_fails_is_warned_of_also_after_a_change(tmp_path: Path) -> None:
+def test_a_snapshot_that_fails_is_warned_of_also_after_a_simulator_has_left(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.blocks[0].leave(9)
     assert stage.take() == "simulator-0 is leaving" and stage.snapshots.complaint() == ""
@@ -137,17 +137,17 @@ def test_a_snapshot_that_fails_is_warned_of_also_after_a_change(tmp_path: Path) 
     assert "is not exact: simulator-0 could not take a snapshot" in stage.snapshots.complaint()
 
 
-def test_a_trainer_that_is_told_to_end_waits_for_nobody(tmp_path: Path) -> None:
+def test_a_trainer_that_is_told_to_end_does_not_wait_for_snapshots(tmp_path: Path) -> None:
     assert Stage(tmp_path).take(lambda: False) == "the trainer was told to end"
 
 
-def test_before_anybody_begins_there_is_nothing_to_take(tmp_path: Path) -> None:
+def test_before_the_first_rollout_no_snapshots_are_asked_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path, begun=False)
     assert stage.take() == "" and stage.waits == stage.rollouts.hold == 0
     assert stage.snapshots.put(stage.checkpoint) == {"inexact": "", "simulators": []}
 
 
-def test_without_a_folder_nobody_is_asked(tmp_path: Path) -> None:
+def test_without_a_folder_no_snapshots_are_asked_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     none = SimulatorSnapshots("", stage.trained, lambda: None, lambda: True)
     none.take()
@@ -155,7 +155,7 @@ def test_without_a_folder_nobody_is_asked(tmp_path: Path) -> None:
     assert none.put(stage.checkpoint) == {"inexact": "checkpoint.exact is false", "simulators": []}
 
 
-def test_a_folder_that_cannot_be_made_or_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_or_a_missing_file_is_the_reason_for_no_snapshots(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     assert stage.take(lambda: stage.answer(0), lambda: stage.blocks[1].mark_held(1, True)) == ""
     said = stage.snapshots.put(stage.checkpoint)
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_made_or_a_file_that_is_missing_is_told(tmp_path
     assert "File exists" in stage.take()
 
 
-def test_what_belongs_to_a_simulator_goes_on_with_its_first_incarnation() -> None:
+def test_values_of_restarted_simulators_are_renamed_to_their_first_incarnations() -> None:
     values = {"simulator-0.2/0": 1, "simulator-0.2/1": 2, "simulator-11.0/0": 3, "simulator-4.0/0": 4}
     found = rekey_to_first(values, [process("simulator-0", 2), process("simulator-11")])
     assert found == {"simulator-0.0/0": 1, "simulator-0.0/1": 2, "simulator-11.0/0": 3}

@@ -1,8 +1,8 @@
-"""Simulators that are interrupted anywhere and go on in others: everything that is learned later is the same.
+"""Snapshots of simulators: a run that is interrupted anywhere and continued by other simulators learns the same.
 
-Simulators, blocks, turns and batches are the real ones in one process; the schedule is drawn. The policy is replaced by
-one whose answers depend on which rows are answered together, in which order, by which weights; the learner by a
-checksum of all that it was given, which is the weights.
+Simulators, blocks, turns and batches are the real ones in one process, under a random schedule. The answers of the
+policy depend on which rows are answered together, in which order, by which weights. The weights are a checksum of all
+batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.processes.interrupted import (
 )
 
 PARTS = 13
-"""All moments to interrupt at; one is gated."""
+"""Number of parts of the moments to interrupt at; the gate runs one part."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +41,11 @@ def configuration(request: pytest.FixtureRequest) -> tuple[int, int, str, bool]:
 
 @pytest.fixture(scope="module")
 def whole(configuration: tuple[int, int, str, bool], tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """The rows that a run learns that nobody interrupts."""
+    """The digests of a run without an interruption."""
     return Play(tmp_path_factory.mktemp("whole"), configuration).finish(np.random.default_rng(1))
 
 
-def test_the_schedule_changes_nothing(
+def test_the_schedule_does_not_change_what_is_learned(
     configuration: tuple[int, int, str, bool], whole: list[int], tmp_path: Path
 ) -> None:
     assert len(set(whole)) == ROLLOUTS + 1
@@ -56,7 +56,7 @@ def test_the_schedule_changes_nothing(
 def test_a_run_that_is_interrupted_anywhere_learns_the_same(
     configuration: tuple[int, int, str, bool], whole: list[int], tmp_path: Path, part: int
 ) -> None:
-    """After any number of events, in several groups at several timesteps; and again soon after that."""
+    """Interrupt a run after any number of events, with groups at different timesteps, and again soon after that."""
     for events in range(part, 140, PARTS):
         random = np.random.default_rng(events)
         play = Play(tmp_path, configuration)
@@ -69,7 +69,7 @@ def test_a_run_that_is_interrupted_anywhere_learns_the_same(
 
 
 class Mute(Ledger):
-    """Has the pair of methods, and does not do what they should."""
+    """An environment whose ``state`` and ``restore`` raise."""
 
     def state(self) -> dict[str, Any]:
         raise ArithmeticError("it forgot")
@@ -78,7 +78,7 @@ class Mute(Ledger):
         raise ArithmeticError("it forgot")
 
 
-def test_an_environment_that_raises_is_told_of_once_and_the_run_goes_on(
+def test_an_environment_that_raises_in_a_snapshot_is_reported_once_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
@@ -95,7 +95,7 @@ def test_an_environment_that_raises_is_told_of_once_and_the_run_goes_on(
     assert not (play.folder / "simulator-0.npz").exists()
 
 
-def test_a_full_disk_is_told_of_and_the_file_before_stays(tmp_path: Path) -> None:
+def test_a_snapshot_that_finds_the_disk_full_is_reported_and_the_next_one_is_written(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     path, simulator = play.folder / "simulator-0.npz", play.simulators[0]
     path.write_bytes(b"before")
@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_of_and_the_file_before_stays(tmp_path: Path) -> Non
     assert simulator.blocks.held == 2 and path.read_bytes()[:2] == b"PK"
 
 
-def test_a_simulator_that_writes_no_snapshots_says_so(tmp_path: Path) -> None:
+def test_a_simulator_without_a_folder_for_snapshots_refuses_and_says_why(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     simulator = play.simulators[0]
     refuses = Snapshots("", simulator.name, simulator.groups, play.rollouts, simulator.blocks)
@@ -116,8 +116,8 @@ def test_a_simulator_that_writes_no_snapshots_says_so(tmp_path: Path) -> None:
     assert "settings.states" in refuses.answer() and simulator.blocks.held == -1
 
 
-def test_a_simulator_that_comes_later_answers_no_request_from_before_it(tmp_path: Path) -> None:
-    """The folder of that request may be gone; what is asked of it later it answers."""
+def test_a_simulator_that_comes_later_does_not_answer_an_earlier_request(tmp_path: Path) -> None:
+    """The folder of that request may be gone. Later requests are answered."""
     play = Play(tmp_path, CONFIGURATIONS[0])
     play.rollouts.ask(play.learned)
     late = Simulator(play, MEMBERS, None)
@@ -126,7 +126,7 @@ def test_a_simulator_that_comes_later_answers_no_request_from_before_it(tmp_path
     assert late.snapshots.due and not late.snapshots.answer() and late.blocks.held == 2
 
 
-def test_a_snapshot_from_a_rollout_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_snapshot_from_a_rollout_that_is_no_longer_in_the_blocks_is_refused(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
     random = np.random.default_rng(0)
     while play.learned < 3:
@@ -136,7 +136,7 @@ def test_a_snapshot_from_a_rollout_that_is_gone_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "of_others", "other_horizon", "env"])
-def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(
+def test_a_damaged_or_unfitting_snapshot_is_refused_and_restores_no_group(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = Play(tmp_path, CONFIGURATIONS[0])
@@ -161,7 +161,7 @@ def test_a_file_that_nobody_can_go_on_from_is_refused_and_the_groups_can_begin(
     assert all(group.saved_place is None for group in groups)
 
 
-def test_who_is_admitted_later_than_it_stood_begins_where_its_environments_are(tmp_path: Path) -> None:
+def test_a_simulator_admitted_after_its_snapshots_rollout_begins_where_its_environments_are(tmp_path: Path) -> None:
     play = Play(tmp_path, CONFIGURATIONS[1])
     random = np.random.default_rng(3)
     while play.learned < 2:

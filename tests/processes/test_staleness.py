@@ -1,4 +1,4 @@
-"""Staleness: what is too old to be learned from, against a loop over all transitions."""
+"""Stale transitions: which are dropped, compared with a loop over all, and how many rollouts are open."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_exactly_the_transitions_that_are_too_old_are_dropped(cells: list[list[t
 
 
 @pytest.mark.parametrize("way", [{}, {"max_policy_lag": 0, "on_policy_lag": "wait"}, {"on_policy_lag": "drop"}])
-def test_nothing_is_dropped_unasked(way: dict[str, Any]) -> None:
+def test_nothing_is_dropped_unless_both_max_policy_lag_and_drop_are_set(way: dict[str, Any]) -> None:
     whole = batch([[(5, True), (10, False), (9, True)]])
     assert mask_stale(whole, named.algorithm(**way).lag_limit) is whole
 

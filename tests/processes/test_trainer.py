@@ -1,4 +1,4 @@
-"""One trainer from its first checkpoint to its last words, with the others played by a thread."""
+"""A trainer from its first checkpoint to its summary; a thread plays the other processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_rollouts_are_learned_published_counted_reported_and_saved(tmp_path: Pat
         5,
         5 * STEPS,
     )
-    assert scene.version == 5  # of the first weights 0, and one of each update
+    assert scene.version == 5  # 0 for the first weights, and one for each update
     assert (scene.account.rollouts_learned, scene.account.steps.used) == (5, 5 * STEPS)
     assert [report.row["env_steps"] for report in scene.all(Report)][:5] == [STEPS * n for n in range(1, 6)]
     assert [saved.env_steps for saved in scene.all(Saved)] == [0, 5 * STEPS]
@@ -72,14 +72,14 @@ def test_steps_of_other_learners_are_learned_from_and_counted_apart(tmp_path: Pa
     assert scene.summary["steps_used"] == scene.summary["env_steps"] == scene.account.steps.used == 5 * STEPS
     assert scene.summary["episodes"] == 0 and scene.summary["updates"] == 5
     foreign = [report.row["foreign_steps"] for report in scene.all(Report)]
-    assert set(foreign) == {0, STEPS} and foreign[0] == 0  # what was there at first is left alone
+    assert set(foreign) == {0, STEPS} and foreign[0] == 0  # rollouts posted before the start are not taken
     (tmp_path / "alone").mkdir()
     alone = Scene(tmp_path / "alone")
     alone.run()
     assert alone.summary["weights_sha256"] != scene.summary["weights_sha256"]
 
 
-def test_it_saves_at_whole_multiples_and_when_asked(tmp_path: Path) -> None:
+def test_a_trainer_saves_at_whole_multiples_and_on_order(tmp_path: Path) -> None:
     scene = Scene(tmp_path, checkpoint_every_steps=2 * STEPS)
     scene.orders[3] = Order(version=2, members=[scene.member], save=1)
     scene.run()
@@ -88,7 +88,7 @@ def test_it_saves_at_whole_multiples_and_when_asked(tmp_path: Path) -> None:
     assert sum(order == 1 for _, order in saved) >= 2 and (4, 1) in saved  # asked for, due, and the last
 
 
-def test_it_saves_by_time_and_learns_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_by_time_does_not_change_what_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "SAVING_SHARE", 0)
     hashes = []
     for name, every_s in (("never", None), ("rarely", 1000.0), ("always", 1e-9)):
@@ -108,7 +108,7 @@ def test_saving_by_time_leaves_most_of_the_time_to_learning(tmp_path: Path, monk
     assert [message.env_steps // STEPS for message in scene.all(Saved)] == [0, 5]
 
 
-def test_told_to_drain_it_saves_and_says_so(tmp_path: Path) -> None:
+def test_a_trainer_that_is_told_to_drain_saves_and_reports_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, total_steps=10**9)
     scene.orders[2] = Order(version=2, phase="drain", members=[scene.member])
     scene.run()
@@ -116,7 +116,7 @@ def test_told_to_drain_it_saves_and_says_so(tmp_path: Path) -> None:
     assert scene.all(Saved)[-1].env_steps == scene.summary["env_steps"] >= 2 * STEPS
 
 
-def test_the_account_of_a_simulator_that_has_gone_is_closed(tmp_path: Path) -> None:
+def test_a_simulator_that_has_gone_is_reported_as_released(tmp_path: Path) -> None:
     scene = Scene(tmp_path, total_steps=10**9)
     scene.orders[2] = Order(version=2, gone=[scene.member])
     scene.last = Order(version=3, phase="drain")
@@ -172,19 +172,19 @@ def test_the_fresh_steps_of_a_partly_stale_rollout_give_statistics(tmp_path: Pat
     assert number == 2 * STEPS + 3 * fresh, "each step that is not too old is in the statistics"
 
 
-def test_resumed_it_goes_on_counting_and_never_publishes_a_version_twice(tmp_path: Path) -> None:
+def test_a_resumed_trainer_continues_its_counts_and_publishes_no_version_twice(tmp_path: Path) -> None:
     first = Scene(tmp_path)
     first.run()
     (tmp_path / "again").mkdir()
     again = Scene(tmp_path / "again", run_dir=str(tmp_path), resume=True, total_steps=8 * STEPS)
     again.run()
     assert (again.summary["env_steps"], again.summary["steps_used"]) == (8 * STEPS, 8 * STEPS)
-    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # what is there is not saved again
+    assert [message.env_steps for message in again.all(Saved)] == [8 * STEPS]  # that of 5 rollouts is not saved again
     assert again.version == 5 + 1 + 3
     assert again.account.rollouts_learned == 8
 
 
-def test_the_mean_of_games_begins_anew_with_another_environment_and_lasts_over_the_next_resume(tmp_path: Path) -> None:
+def test_the_mean_of_games_restarts_with_another_environment_and_lasts_over_the_next_resume(tmp_path: Path) -> None:
     shop = "actorlearn.envs.pickled:Shop"
     lives = [
         ({"env.id": "Catch", "seed": 1}, 1.0),
@@ -203,7 +203,7 @@ def test_the_mean_of_games_begins_anew_with_another_environment_and_lasts_over_t
     assert found == [[ENVS, ENVS, HORIZON], [2 * ENVS, ENVS, 2 * HORIZON], [3 * ENVS, 2 * ENVS, 2 * HORIZON]]
 
 
-def test_a_part_of_a_run_ends_earlier_and_schedules_go_on_to_total_steps(tmp_path: Path) -> None:
+def test_a_run_with_stop_at_steps_ends_there_and_its_schedules_go_on_to_total_steps(tmp_path: Path) -> None:
     part = Scene(tmp_path, total_steps=8 * STEPS, stop_at_steps=2 * STEPS)
     part.run()
     assert (part.summary["env_steps"], part.summary["reason"]) == (2 * STEPS, "total_steps")
@@ -229,20 +229,20 @@ def resumed_without_newest(folder: Path, total_steps: int) -> Scene:
     return scene
 
 
-def test_what_a_dead_trainer_learned_after_its_checkpoint_is_rolled_back(tmp_path: Path) -> None:
+def test_steps_that_a_dead_trainer_learned_after_its_checkpoint_are_rolled_back(tmp_path: Path) -> None:
     scene = resumed_without_newest(tmp_path, 6 * STEPS)
     assert scene.summary["dropped_rolled_back"] == STEPS  # of the checkpoint at 4 rollouts, where 5 were learned
     assert scene.account.rollouts_learned == 7
     assert scene.summary["steps_used"] == 6 * STEPS
 
 
-def test_what_is_rolled_back_after_the_last_update_is_committed(tmp_path: Path) -> None:
+def test_rolled_back_steps_are_committed_also_if_no_update_follows(tmp_path: Path) -> None:
     scene = resumed_without_newest(tmp_path, 4 * STEPS)
     assert scene.summary["steps_used"] == scene.account.steps.used == 4 * STEPS
     assert scene.summary["dropped_rolled_back"] == scene.account.steps.dropped["rolled_back"] == STEPS
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(
+def test_a_checkpoint_that_cannot_be_written_is_warned_of_and_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = checkpoint.save

@@ -1,4 +1,4 @@
-"""The child's end of a line to the supervisor, on which nobody listens."""
+"""A trainer's line to a supervisor that does not exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from actorlearn.wire.messages import Message, Report, Saved
 
 
 class Told(Control):
-    """A trainer's end of a line on which nobody listens: keeps what is said."""
+    """A trainer's line to the supervisor that keeps the messages instead of sending them."""
 
     def __init__(self) -> None:
         super().__init__(None, ProcessId("trainer"), "run-1")
@@ -26,5 +26,5 @@ class Told(Control):
 
     @property
     def saved(self) -> list[tuple[int, int]]:
-        """Steps and order of the checkpoints that were said to be saved."""
+        """Steps and order of the checkpoints that were reported as saved."""
         return [(message.env_steps, message.order) for message in self.said if isinstance(message, Saved)]

@@ -1,4 +1,4 @@
-"""A trainer in this process, and a thread that is all others: its supervisor, and one simulator that plays at once."""
+"""A trainer in this process, and a thread that plays its supervisor and its simulator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Scene:
-    """Segments of one learner in a folder, and who else would be there."""
+    """The segments of one learner in a folder, and the processes around its trainer."""
 
     def __init__(self, folder: Path, made: Learning | None = None, **changed: Any) -> None:
         """``made`` has the network and the algorithm; ``changed`` are keys of the trainer's settings."""
@@ -68,9 +68,9 @@ class Scene:
         """Whether each environment plays one whole game in each rollout."""
         self.said: list[Message] = []
         self.orders: dict[int, Order] = {}
-        """By the rollout that is to be learned next when they are given."""
+        """Orders, by the rollout that is to be learned next when they are sent."""
         self.last: Order | None = None
-        """Given once somebody has been released."""
+        """The order that is sent once a simulator has been released."""
 
     def run(self) -> None:
         """Run a trainer to its end; raises what it raises."""
@@ -87,11 +87,11 @@ class Scene:
         finally:
             over.set()
             others.join()
-            self._hear(router, 200)  # last words may still be on their way
+            self._hear(router, 200)  # the last messages may still be on their way
             router.close()
 
     def all(self, kind: type[M]) -> list[M]:
-        """Messages of a kind that were said."""
+        """The trainer's messages of this kind."""
         return [message for message in self.said if isinstance(message, kind)]
 
     @property
@@ -121,7 +121,7 @@ class Scene:
             self._play_open(rollouts)
 
     def _play_open(self, rollouts: Rollouts) -> None:
-        """Play what is open; the action is 0 wherever."""
+        """Play the next rollout if it is open; all actions are 0."""
         rollout = self.blocks.completed(0)
         if not self.blocks.takes_part(rollout) or rollout >= rollouts.open:
             return

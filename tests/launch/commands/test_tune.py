@@ -6,11 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from launch.commands import tune
 from launch.commands.tune import LAST, Keys, candidates, heats
 from launch.errors import FailedError
 from launch.topology.load import TopologyError, load, parse
+from tests.launch.described import DESCRIPTION
 
 TEXT = "env: {id: CartPole-v1}\nsimulators: {count: 2, envs: 6}"
 
@@ -59,7 +61,7 @@ def test_the_fastest_keys_are_printed_if_they_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
-    monkeypatch.setattr(tune, "describe", lambda _topology: None)
+    monkeypatch.setattr(tune, "describe", lambda _topology: DESCRIPTION)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: 2.0 if "simulators.count=3" in keys else 1.0)
     with pytest.raises(FailedError, match=r"-o /dev/full: cannot be written: No space .*: seed=7 simulators.count=3 "):
         tune.tune(str(tmp_path / "cart.yaml"), ["seed=7"], Path("/dev/full"))
@@ -86,7 +88,7 @@ def test_overrides_that_were_written_to_a_pipe_are_not_proposed_for_a_run(
 def test_no_file_is_written_if_no_candidate_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     (tmp_path / "old.keys").write_text("seed=3\n")
-    monkeypatch.setattr(tune, "describe", lambda _topology: None)
+    monkeypatch.setattr(tune, "describe", lambda _topology: DESCRIPTION)
     monkeypatch.setattr(tune, "rate", lambda *_: 0.0)
     for name in ("new.keys", "old.keys"):
         with pytest.raises(FailedError, match="no candidate"):
@@ -109,14 +111,40 @@ def test_candidates_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkey
     assert set(measured) == {1}
 
 
+@pytest.mark.parametrize(
+    ("text", "given", "why"),
+    [
+        ("env: {id: Pendulum-v1}\nalgorithm: {name: pqn}\n", [], "pqn"),
+        (TEXT, ["inference.count=1", "inference.batch_rows=8", "checkpoint.exact=true"], "checkpoint.exact: true"),
+    ],
+    ids=["algorithm", "exact checkpoints"],
+)
 def test_a_topology_that_check_refuses_is_refused_before_anything_is_measured(
+    text: str, given: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "topology.yaml").write_text(text)
+    monkeypatch.setattr(tune, "rate", lambda *_: pytest.fail("a candidate is measured"))
+    with pytest.raises(TopologyError, match=why):
+        tune.tune(str(tmp_path / "topology.yaml"), given, tmp_path / "tuned.keys")
+    assert not (tmp_path / "tuned.keys").exists()
+
+
+def test_simulators_of_a_game_of_several_agents_have_whole_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pendulum.yaml").write_text("env: {id: Pendulum-v1}\nalgorithm: {name: pqn}\n")
-    monkeypatch.setattr(tune, "rate", lambda *_: pytest.fail("a candidate is measured"))
-    with pytest.raises(TopologyError, match="pqn"):
-        tune.tune(str(tmp_path / "pendulum.yaml"), [], tmp_path / "tuned.keys")
-    assert not (tmp_path / "tuned.keys").exists()
+    (tmp_path / "spread.yaml").write_text("env: {id: CartPole-v1}\nsimulators: {count: 1, envs: 48}\n")
+    monkeypatch.setattr(tune, "describe", lambda _topology: replace(DESCRIPTION, agents=3))
+    monkeypatch.setattr(tune, "begun_cores", lambda: 4)
+    measured = set()
+
+    def rate(path: str, keys: Keys, _seconds: float) -> float:
+        simulators = load(path, keys).simulators
+        measured.add((simulators.envs, simulators.groups))
+        return 1.0
+
+    monkeypatch.setattr(tune, "rate", rate)
+    assert tune.tune(str(tmp_path / "spread.yaml"), [], tmp_path / "tuned.keys") == 0
+    assert measured == {(48, 1), (48, 2), (24, 1), (24, 2), (12, 1), (12, 2), (6, 1), (6, 2)}
 
 
 @pytest.mark.parametrize(
@@ -134,6 +162,7 @@ def test_envpool_is_tried_where_it_plays_the_same_game(
 ) -> None:
     monkeypatch.setattr(tune, "find_spec", lambda _name: object() if installed else None)
     (tmp_path / "topology.yaml").write_text(text)
+    monkeypatch.setattr(tune, "describe", lambda _topology: DESCRIPTION)
     assert tune.other_emulator(str(tmp_path / "topology.yaml"), ()) == keys
 
 
@@ -143,7 +172,7 @@ def test_envpool_is_proposed_only_where_it_is_faster(
 ) -> None:
     path = str(tmp_path / "pong.yaml")
     (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}")
-    monkeypatch.setattr(tune, "describe", lambda _topology: None)
+    monkeypatch.setattr(tune, "describe", lambda _topology: DESCRIPTION)
     monkeypatch.setattr(tune, "rate", lambda _path, keys, _s: envpool if "envpool" in " ".join(keys) else 2.0)
     monkeypatch.setattr(tune, "find_spec", lambda _name: object())
     assert tune.tune(path, [], tmp_path / "tuned.keys") == 0

@@ -110,6 +110,18 @@ def test_the_time_until_a_restarted_trainer_reports_does_not_count_as_an_interva
     assert merged is not None and merged["episode_return_mean"] == B["episode_return_mean"]
 
 
+def test_a_learner_with_long_updates_counts_also_between_its_first_reports_after_a_restart() -> None:
+    rows, merged = LearnerRows(2.0), {}
+    for second in range(0, 240, 2):
+        if second % 20 == 0:
+            rows.add("trainer-1", B, float(second), int(second >= 200))
+        row = rows.add("trainer-0", A, second + 0.01)
+        assert row is not None
+        merged[second] = row["env_steps_per_s"]
+    assert merged[198] == merged[210] == A["env_steps_per_s"] + B["env_steps_per_s"]
+    assert {merged[second] for second in range(100, 240, 2)} == {40.0}
+
+
 def test_a_learner_that_has_left_contributes_only_its_totals() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", B, 0.0)
