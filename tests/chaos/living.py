@@ -64,7 +64,7 @@ class Life:
     head: dict[str, Any] = field(default_factory=dict)
     """The event by which it said where nodes can join."""
     joined: list[str] = field(default_factory=list)
-    """Nodes, in order; one that joined again, again."""
+    """Nodes in the order in which they joined; a node that joined again is there again."""
     lost: list[dict[str, Any]] = field(default_factory=list)
     """Events of lost nodes."""
     screen: int = 0
@@ -94,7 +94,7 @@ class Living:
         self._topology.write_text(topologies.text())
         self._marks: dict[str, Mark] = {}
         self._replacements: list[subprocess.Popen[bytes]] = []
-        """Agents that were started instead of those that had been killed; the engine starts no others."""
+        """Agents that replace killed ones, because the engine starts no others."""
         stage.temporary.mkdir()
         (stage.folder / "screen").touch()
 
@@ -253,7 +253,7 @@ class Living:
 
     @property
     def settled(self) -> bool:
-        """Whether all are up and at work, and over nodes each has a learner that has exchanged with the others."""
+        """Whether all processes work, and over nodes each node has a learner that has exchanged with the others."""
         if not self.all_up or not all(map(self.used_last_ns, self.marked_names)):
             return False
         trainers = [process for process in self.life.processes.values() if process.role == "trainer"]

@@ -25,7 +25,7 @@ class Results:
     """The file of one campaign."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there."""
+        """Read the records of earlier calls."""
         self.path = path
         self.records = _newest(Lines(path).new())
 

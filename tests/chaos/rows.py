@@ -37,7 +37,7 @@ class Rows:
     """Facts about each row, recorded by the processes that made it or learned from it."""
 
     def __init__(self, folder: Path) -> None:
-        """Map what is there."""
+        """Map the files that ``make`` has made."""
         self.folder = folder
         self.kind = self._mapped("kind", np.uint8)
         """NONE until there is such a row."""
@@ -75,7 +75,7 @@ class Rows:
         return np.memmap(self.folder / name, dtype=kind, mode="r+", shape=(SIZE,))
 
     def next(self) -> int:
-        """A number that nobody else has; SIZE when all are taken."""
+        """Return a new number; SIZE when all are taken."""
         if self._next == self._end:
             while not _taken(self.folder / "blocks" / str(self._block)):
                 self._block += 1

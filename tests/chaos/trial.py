@@ -38,7 +38,7 @@ class Broken(RuntimeError):
 
 
 class Attempt:
-    """A trial while it goes on."""
+    """A trial in progress."""
 
     def __init__(self, trial: Trial, stage: Stage, tell: Callable[[str], None]) -> None:
         """Nothing is started yet."""

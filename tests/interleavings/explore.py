@@ -48,7 +48,7 @@ State = tuple[Any, tuple[int, ...], Locks, int]
 
 @dataclass
 class Scenario:
-    """Processes over shared words, and what must hold."""
+    """Processes over shared words, and invariants."""
 
     name: str
     words: Words

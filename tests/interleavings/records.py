@@ -54,7 +54,7 @@ def accounting(*, commits: int = 3, kills: int = 1) -> Scenario:
 
 
 def flushing(*, flushes: int = 3, kills: int = 2) -> Scenario:
-    """A trainer that flushes rollouts into its replay, is killed anywhere, and goes on with what is there.
+    """A trainer that flushes rollouts into its replay, may be killed anywhere, and continues from the last flush.
 
     Invariant: the valid record is of one flush, and complete.
     """

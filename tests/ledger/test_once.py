@@ -231,7 +231,7 @@ def test_the_first_rollout_is_learned_whole_after_a_stop_within_an_update_a_resu
         if next(steps) == 13 * learners:  # the first of the third batch
             world.ask("stop")
             if learners == 1:
-                fibers.pause()  # the order comes; learners in sync wait for each other anyway
+                fibers.pause()  # so that the order arrives; learners in sync wait anyway
         return step(self, *arguments)
 
     def dying(self: Any, *arguments: Any) -> Any:

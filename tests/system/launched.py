@@ -109,7 +109,7 @@ class Launched:
             time.sleep(0.05)
 
     def wait_for_event(self, kind: str, process: str, incarnation: int = 0) -> Event:
-        """The event, when it has come."""
+        """Wait for an event of an incarnation of a process; return it."""
 
         def found() -> Event | None:
             of_process = (e for e in self.new_events(kind) if e["process"] == process)
@@ -137,7 +137,7 @@ class Launched:
             pytest.fail(f"still running after {timeout_s:g} s; {self._told()}", pytrace=False)
 
     def full_speed(self) -> None:
-        """Let a run of the environment ``Paced`` go on as fast as it can."""
+        """Let a run of the environment ``Paced`` run as fast as it can from now on."""
         self.paced.unlink()
 
     def ctrl_c(self) -> None:
@@ -215,12 +215,12 @@ def nodes_of(folder: Path) -> list[str]:
 
 
 def finished(run: Launched) -> dict[str, object]:
-    """The summary of a run that has come to its end, left nothing and lost nobody."""
+    """Return the summary of a run that has finished; it must have left nothing, and no process may have died."""
     return _ended(run, 0, "finished")
 
 
 def learned(run: Launched, score: float) -> dict[str, object]:
-    """The summary of a run that came to this mean score before its steps were used up, and was stopped then."""
+    """Wait until a run has this mean score, and stop it; return its summary, with the checks of ``finished``."""
     run.wait_for_score(score)
     run.ctrl_c()
     return _ended(run, 130, "stopped")

@@ -135,9 +135,7 @@ def living(launched: Start) -> Launched:
     return run
 
 
-def test_a_page_shows_a_run_with_a_killed_process_and_saves_and_stops_it(
-    launched: Start, serve: Any, browser: Any
-) -> None:
+def test_a_page_shows_deaths_of_a_run_and_saves_and_stops_it(launched: Start, serve: Any, browser: Any) -> None:
     run = living(launched)
     desk = serve("--allow-changes")
     seen = Watched(browser.new_page(viewport={"width": 1280, "height": 940}, color_scheme="light"))
@@ -232,9 +230,7 @@ def test_buttons_ask_before_they_change_a_run_and_say_what_was_done(launched: St
     assert seen.complaints == []
 
 
-def test_requests_without_token_are_refused_and_a_desk_changes_no_run_unless_allowed(
-    launched: Start, serve: Any, browser: Any
-) -> None:
+def test_requests_without_a_token_are_refused_and_change_nothing(launched: Start, serve: Any, browser: Any) -> None:
     run = living(launched)
     desk = serve()
     token = desk.token
@@ -664,9 +660,7 @@ def test_rows_that_a_report_changes_are_patched_and_not_replaced(serve: Any, bro
     assert seen.complaints == []
 
 
-def test_the_table_of_processes_can_be_sorted_and_runs_show_their_start(
-    serve: Any, browser: Any, tmp_path: Path
-) -> None:
+def test_the_table_of_processes_sorts_and_runs_show_their_start(serve: Any, browser: Any, tmp_path: Path) -> None:
     again = {**SPAWNED[2], "incarnation": 1, "time_s": 22.0}
     run = written(tmp_path / "watched", DIED, again, started="2026-01-02T12:00:00+00:00")
     seen = Watched(browser.new_context(timezone_id="UTC", viewport={"width": 1280, "height": 940}).new_page())
@@ -758,9 +752,7 @@ def test_a_link_at_the_top_of_a_narrow_page_goes_to_the_list_of_runs(serve: Any,
 
 
 @pytest.mark.smoke
-def test_names_with_markup_are_shown_as_text_and_may_be_long(
-    serve: Any, browser: Any, command: Any, tmp_path: Path
-) -> None:
+def test_names_are_shown_as_text_and_may_be_long(serve: Any, browser: Any, command: Any, tmp_path: Path) -> None:
     markup = "<img src=x onerror=alert(1)>"
     run = written(tmp_path / (markup + "x" * 200), {"kind": "warned", "cause": f"</script>{markup}" * 40})
     topology = run.path / "topology.yaml"
@@ -1246,9 +1238,7 @@ def test_pictures_are_sorted_by_name_and_choices_show_their_values(serve: Any, b
     assert seen.complaints == []
 
 
-def test_a_number_is_written_the_same_everywhere_and_0_without_decimals(
-    serve: Any, browser: Any, tmp_path: Path
-) -> None:
+def test_a_number_is_written_alike_everywhere_and_0_without_decimals(serve: Any, browser: Any, tmp_path: Path) -> None:
     page = Watched(browser.new_page()).page
     page.goto(serve().address)
     page.locator("#connection", has_text="live").wait_for()

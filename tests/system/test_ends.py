@@ -180,7 +180,7 @@ def test_a_long_update_is_no_hang_and_ctrl_c_ends_it(launched: Start) -> None:
     assert run.end() == 130
     assert [e["cause"] for kind in ("silent", "died") for e in run.events(kind)] == []
     assert (run.summary()["status"], run.summary()["env_steps"]) == ("stopped", 0)
-    # The steps of the batch, and of the next rollout: what was learned of it counts none.
+    # The steps of the batch and of the next rollout: a batch that is learned in part counts as in flight.
     assert 0 < run.checkpoint().state["in_flight"] == run.summary()["steps_in_flight"]
     assert run.leftovers() == []
 

@@ -200,7 +200,7 @@ def ray_machines(environment: dict[str, str], temporary: Path) -> Iterator[tuple
     if importlib.util.find_spec("ray") is None:
         pytest.skip("Ray cannot be tried without the package: pip install 'actorlearn[ray]'")
     (temporary / "ray").mkdir()  # where Ray writes its address
-    environment["RAY_worker_niceness"] = "0"  # it is 15 unless told: too little beside whatever else runs here
+    environment["RAY_worker_niceness"] = "0"  # Ray's default of 15 is too slow on a busy machine
     files = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # a short path, because a socket's may have 107 bytes
     with (temporary.parent / "ray.out").open("w") as out:
         cluster = subprocess.Popen(

@@ -117,7 +117,7 @@ def test_learners_in_sync_use_one_learning_rate_even_if_it_follows_sample_sizes(
 
 
 def test_learning_at_a_lag_in_one_process_equals_a_run_with_rollouts_open_ahead(launched: Start) -> None:
-    """Bit for bit: what the suite ``asynchrony`` learns is what runs learn."""
+    """The suite ``asynchrony`` learns the same weights as runs do, bit for bit."""
     keys = ["algorithm.name=ppo", "algorithm.proximal=interpolated", "simulators.envs=8", "total_steps=1500"]
     ahead = ["simulators.count=1", "inference.count=0", "simulators.weights=rollout", "simulators.blocks=3"]
     run = finished(launched("catch", *keys, *ahead))
@@ -185,7 +185,7 @@ def test_each_learner_and_the_average_of_their_weights_are_evaluated(
 
 
 def test_a_restarted_learner_takes_its_neighbours_weights_and_is_soon_as_close_as_before(launched: Start) -> None:
-    """Its own checkpoint is that of the first weights, far from where the others are."""
+    """Its own checkpoint holds the first weights, far from those of the others."""
     three = ["learners.count=3", "simulators.count=1", "mode=gossip", "gossip.gradient_every=100"]
     run = launched("catch", PACED, *three, "total_steps=1_000_000", "checkpoint.every_steps=1_000_000")
 

@@ -23,9 +23,7 @@ DQN = ["algorithm.name=dqn", "algorithm.epsilon_steps=3000", "replay.learning_st
 
 @pytest.mark.parametrize("source", ["info", "observation"])
 @pytest.mark.parametrize("keys", [["algorithm.name=ppo"], DQN], ids=["ppo", "dqn"])
-def test_an_agent_learns_with_action_masks_and_not_without_them(
-    command: Command, tmp_path: Path, keys: list[str], source: str
-) -> None:
+def test_only_agents_with_action_masks_learn(command: Command, tmp_path: Path, keys: list[str], source: str) -> None:
     (tmp_path / "doors.yaml").write_text(TOPOLOGY.replace("SOURCE", source))
 
     def score(mask: str) -> float:

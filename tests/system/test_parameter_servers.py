@@ -63,7 +63,7 @@ def test_a_killed_parameter_server_and_learner_continue_and_the_run_is_resumed(l
         run.wait_for_event("restarted", process, 1)
         goes_on(run)
     counted = run.rows()[-1]
-    assert counted["dropped_rolled_back"] == 0, "what was answered is in the weights"
+    assert counted["dropped_rolled_back"] == 0, "answered gradients are in the weights"
     assert {event["process"] for event in run.events("died")} == {"parameter_server-1", "trainer-0"}
     run.ctrl_c()
     assert run.end() == 130, run.screen()

@@ -86,9 +86,7 @@ OTHER_SHAPES = {
 """Change at a resume -> parts of its refusal."""
 
 
-def test_a_resume_with_other_shapes_is_refused_in_one_line_and_changes_nothing(
-    launched: Start, command: Command
-) -> None:
+def test_a_resume_with_other_shapes_is_refused_and_changes_nothing(launched: Start, command: Command) -> None:
     run = launched("catch", f"env.id={ENVIRONMENTS}:Cropped", "checkpoint.every_steps=200", "checkpoint.keep=9")
     best = run.run_dir / "checkpoints" / "best.json"
     run.wait_for(lambda: best.is_file() and run.events("saved")[5:], "best checkpoint and newer ones")

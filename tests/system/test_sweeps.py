@@ -270,7 +270,7 @@ def test_a_sweep_over_hosts_survives_a_dead_host_and_kills_of_itself_and_a_head(
         served = {host: network.enter(f"n{number}") for number, host in enumerate(hosts[:2], 1)}
         with sshd(tmp_path, served) as options:
             nodes = {"listen": f"{network.head}:0", "hosts": hosts, "command": command_there(environment)}
-            nodes["lease_s"] = 300  # beside others that compute a node may be silent for long
+            nodes["lease_s"] = 300  # on a busy machine a node may be silent for long
             own = {**TINY, "env.id": PACED.partition("=")[2], "nodes": {**nodes, "options": options}}
             vary = {"optimizer.learning_rate": RATES[:2]}
             tried = sweep(vary=vary, seeds=[1, 2], overrides=own, by=network.enter(HEAD))
@@ -366,7 +366,7 @@ def test_the_next_sweep_evaluates_final_weights_whose_evaluation_was_interrupted
 
 def test_a_failed_run_is_reported_and_tried_again_only_if_asked(sweep: Callable[..., Sweep]) -> None:
     ids = ["tests.system.environments:DiesInStep", "actorlearn.envs.catch:Catch"]
-    own = {**TINY, "supervision.restarts": 0}  # or it may come to its end, where restarts are too slow to be too many
+    own = {**TINY, "supervision.restarts": 0}  # or slow restarts may let it come to its end
     tried = sweep(vary={"env.id": ids}, at_once=2, overrides=own)
     assert tried.end() == 1
     ends = {end.trial: end for end in tried.history().ended.values()}
@@ -374,7 +374,7 @@ def test_a_failed_run_is_reported_and_tried_again_only_if_asked(sweep: Callable[
     assert "trainer" in ends[0].error or "simulator" in ends[0].error
     assert ends[0].error in tried.said.read_text()
     before = len(tried.history().starts[0, 1])
-    assert tried.end() == 1, "what has failed is not tried again unasked"
+    assert tried.end() == 1, "a failed run is tried again only with --retry"
     assert len(tried.history().starts[0, 1]) == before
     again = tried.end("--retry")  # a simulator that dies in each third game may come to the end by and by
     assert again == (tried.history().ended[0, 1].status == "failed")
