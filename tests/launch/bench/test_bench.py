@@ -219,7 +219,7 @@ replay: {learning_starts_steps: 1_000_000_000}
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_rate_without_learning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "LEARNING_LIMIT_S", 1.0, raising=False)
+    monkeypatch.setattr(running, "LEARNING_LIMIT_S", 1.0)
     late = ("algorithm.name=dqn", "replay.learning_starts_steps=1_000_000_000")
     with pytest.raises(FailedError, match="learned nothing .* after 1,000,000,000 of each learner: write a smaller"):
         training(SuiteRequest(CATCH, (*SMALL, *late), 1, 1.0))

@@ -175,4 +175,4 @@ def test_real_child_processes_answer_the_questions_of_doctor(monkeypatch: pytest
     monkeypatch.undo()  # the fake answers
     found = findings()
     assert [found[what].verdict for what in ("libzmq", "torch")] == [doctor.OK, doctor.OK]
-    assert "cannot be asked" not in found["scheduler"].found
+    assert "cannot be queried" not in found["scheduler"].found
