@@ -553,6 +553,14 @@ def test_a_learner_that_was_given_up_does_not_keep_others_from_moving(
         assert made.of(ev.Uneven)[0] == ev.Uneven(1, "node-1", why)
 
 
+def limit_room(made: Cluster, monkeypatch: pytest.MonkeyPatch, learners: float) -> None:
+    """Let each node be on a machine of its own that has shared memory for this number of learners."""
+    room = int(learners * need_of(made.plan.topology, made.plan.description).shm_bytes)
+    boots = map(str, itertools.count())
+    monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
+    monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+
+
 def moving(made: Cluster) -> None:
     """Put both learners on node-0, begin to move learner 1 to node-1, and stop the agent of node-0."""
     made.head.placed[1] = "node-0"
@@ -569,10 +577,7 @@ def test_a_learner_restarts_on_its_node_if_the_other_has_no_room_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     with cluster(tmp_path, monkeypatch) as made:
-        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 5 // 2
-        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
-        boots = map(str, itertools.count())  # each node on a machine of its own
-        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        limit_room(made, monkeypatch, 2.5)
         made.begin("node-0", "node-1")
         moving(made)
         checkpoint(tmp_path / "run" / "checkpoints" / "learner-1" / "500")
@@ -649,10 +654,7 @@ def test_learners_that_are_left_out_take_no_room_on_a_node_that_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.lost=leave out") as made:
-        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 3 // 2
-        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
-        boots = map(str, itertools.count())  # each node on a machine of its own
-        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        limit_room(made, monkeypatch, 1.5)
         made.begin("node-0", "node-1")
         for learner in (0, 1):
             start(made, learner)
@@ -663,20 +665,6 @@ def test_learners_that_are_left_out_take_no_room_on_a_node_that_returns(
         made.turn(30)
         made.head.add_learners([2])
         assert made.head.placed[2] == "node-1"
-
-
-def test_a_learner_that_has_waited_for_a_node_is_placed_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
-        made.begin("node-0")
-        made.lose("node-0")
-        start(made, 0, 1)
-        made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
-        made.turn(3)
-        made.agent("node-1")
-        made.turn(6)
-        assert placed(made)[2:] == ["learner 0 on node-1, because node node-0 was lost"]
 
 
 def test_the_summary_of_a_learner_that_moves_is_not_lost(made: Cluster) -> None:
@@ -729,26 +717,27 @@ def test_parameter_servers_stand_on_the_nodes_in_turn_and_stay_where_they_were(
         assert places() == there | {"parameter_server-1": "node-0"}
 
 
-def test_without_a_node_with_room_processes_wait_for_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_wait_for_a_node_with_room_and_their_learner_is_placed_there_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with cluster(tmp_path, monkeypatch, "nodes.count=1", "nodes.listen=127.0.0.1:0") as made:
         made.begin("node-0")
         made.lose("node-0")
         start(made, 0, 1)
+        made.head.do(Start(ProcessId("simulator", 0, 0).again(1), 3))
         made.turn(3)
         assert not made.of(ev.Spawned)
         made.agent("node-1")
         made.turn(6)
-        assert made.started() == [("trainer-0", "node-1")]
+        assert made.started() == [("trainer-0", "node-1"), ("simulator-0", "node-1")]
+        assert placed(made)[2:] == ["learner 0 on node-1, because node node-0 was lost"]
 
 
 def test_a_process_without_a_node_is_started_where_a_learner_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cluster(tmp_path, monkeypatch) as made:
-        room = need_of(made.plan.topology, made.plan.description).shm_bytes * 3 // 2
-        monkeypatch.setattr("launch.nodes.agent.free_bytes", lambda: room)
-        boots = map(str, itertools.count())  # each node on a machine of its own
-        monkeypatch.setattr("launch.nodes.agent.boot_id", lambda: next(boots))
+        limit_room(made, monkeypatch, 1.5)
         made.begin("node-0", "node-1")
         made.lose("node-1")
         start(made, 1, 1)
