@@ -15,6 +15,8 @@ import pytest
 from launch.engines.shells import SCRIPT, ShellEngine, shell, shells_live
 from launch.engines.specs import NodeCommand, node_command
 from launch.topology.schema import NodesSection
+from tests.launch.engines.ends import gone_within
+from tests.runaways import lives
 from tests.waiting import within
 
 KEY = "name a\npublic 00\nsecret 11\nhead 22\n"
@@ -50,14 +52,6 @@ def told(tmp_path: Path) -> tuple[int, Path, str, str]:
     first, _, key = file.read_text().partition("\n")
     pid, folder, mode = first.split()
     return int(pid), Path(folder), mode, key
-
-
-def lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def test_a_node_has_its_key_in_a_file_for_its_user_alone_and_leaves_nothing(node: NodeCommand, tmp_path: Path) -> None:
@@ -114,9 +108,7 @@ def test_a_node_that_ends_is_reported_with_its_last_line_of_output(
     monkeypatch.setenv("HOW", "fail")
     engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node])
-    gone: dict[str, str] = {}
-    assert within(20, lambda: bool(gone.update(engine.gone()) or gone))
-    assert gone == {"a": "it has ended with exit status 1: no such head (nodes/a.log)"}
+    assert gone_within(20, engine) == {"a": "it has ended with exit status 1: no such head (nodes/a.log)"}
     assert engine.gone() == {}
     engine.close()
     assert list((tmp_path / "tmp").iterdir()) == []
@@ -126,8 +118,7 @@ def test_a_node_whose_command_does_not_exist_is_reported(tmp_path: Path) -> None
     (tmp_path / "key").write_text(KEY)
     engine = ShellEngine(tmp_path / "run", NodesSection())
     engine.start([node_command("a", tmp_path / "key", "h:1", ["/no/such/actorlearn"])])
-    gone: dict[str, str] = {}
-    assert within(20, lambda: bool(gone.update(engine.gone()) or gone))
+    gone = gone_within(20, engine)
     assert "exit status 127" in gone["a"] and "/no/such/actorlearn" in gone["a"]
     engine.close()
 

@@ -15,6 +15,7 @@ from launch.engines.slurm import SlurmJobs, SlurmSteps, open_slurm, write_script
 from launch.engines.specs import NodeCommand, node_command
 from launch.errors import RunError
 from launch.topology.schema import NodesSection
+from tests.launch.engines.ends import gone_within
 from tests.waiting import within
 
 Install = Callable[..., None]
@@ -65,8 +66,7 @@ def test_a_job_is_submitted_followed_and_cancelled(
     engine = open_slurm(tmp_path / "run", NodesSection())
     assert isinstance(engine, SlurmJobs)
     engine.start(nodes_of(tmp_path, "a", "b"))
-    gone: dict[str, str] = {}
-    assert within(10, lambda: bool(gone.update(engine.gone()) or gone))
+    gone = gone_within(10, engine)
     assert gone == {"a": "its task of the array job 7 is no longer in Slurm's queue (nodes/slurm-0.log)"}
     engine.close()
     calls = (tmp_path / "calls").read_text().splitlines()
@@ -83,8 +83,7 @@ def test_a_controller_that_does_not_answer_says_nothing_about_nodes(
     engine.start(nodes_of(tmp_path, "a"))
     assert not within(1, lambda: engine.gone() != {})
     install(squeue="echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
-    gone: dict[str, str] = {}
-    assert within(10, lambda: bool(gone.update(engine.gone()) or gone)) and gone.keys() == {"a"}
+    assert gone_within(10, engine).keys() == {"a"}
     engine.close()
 
 
@@ -107,8 +106,7 @@ def test_a_job_is_followed_and_cancelled_after_its_folder_was_removed(
     engine = SlurmJobs(tmp_path / "run", NodesSection())
     engine.start(nodes_of(tmp_path, "a", "b"))
     shutil.rmtree(tmp_path / "run")
-    gone: dict[str, str] = {}
-    assert within(10, lambda: bool(gone.update(engine.gone()) or gone)) and gone.keys() == {"a"}
+    assert gone_within(10, engine).keys() == {"a"}
     engine.close()
     assert (tmp_path / "calls").read_text().splitlines()[-1] == "scancel 7"
 
