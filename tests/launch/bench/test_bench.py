@@ -26,6 +26,7 @@ from launch.bench.training import ADVICE, slow_stage, training
 from launch.commands import tune
 from launch.errors import FailedError, RunError
 from launch.topology.load import load
+from tests.launch.bench.late import write_late
 
 CATCH = shipped("catch.yaml")
 SMALL = ("simulators.count=2", "simulators.envs=4")
@@ -208,14 +209,6 @@ def test_a_rate_during_which_a_process_died_is_refused() -> None:
     assert not run.run_dir.parent.exists()
 
 
-LATE = """
-env: {id: "actorlearn.envs.catch:Catch"}
-algorithm: {name: dqn}
-simulators: {count: 1, envs: 8}
-replay: {learning_starts_steps: 1_000_000_000}
-"""
-
-
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_rate_without_learning_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,10 +222,9 @@ def test_a_rate_without_learning_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_topology_whose_learning_starts_late_is_measured_while_it_learns(tmp_path: Path) -> None:
-    file = tmp_path / "late.yaml"
-    file.write_text(LATE)
-    assert training(SuiteRequest(str(file), (), 1, 1.0)).bars["training"].median > 0
-    assert tune.rate(str(file), ("trainer.threads=1",), 1.0) > 0
+    late = write_late(tmp_path)
+    assert training(SuiteRequest(late, (), 1, 1.0)).bars["training"].median > 0
+    assert tune.rate(late, ("trainer.threads=1",), 1.0) > 0
 
 
 LEAVES = """

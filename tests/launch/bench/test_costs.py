@@ -29,6 +29,7 @@ from launch.simulate.scenario import Costs, Scenario, Work
 from launch.simulate.sweep import work_of
 from launch.topology.load import load
 from launch.topology.schema import SimulatorsSection
+from tests.launch.bench.late import write_late
 from tests.launch.runs.folders import write_run
 
 WORK = Work(horizon=5, simulators=SimulatorsSection(count=2, envs=4))
@@ -129,10 +130,8 @@ def test_the_wire_of_this_machine_is_measured() -> None:
 @pytest.mark.system
 @pytest.mark.timeout(180)
 def test_a_gradient_is_timed_though_learning_starts_late(tmp_path: Path) -> None:
-    file = tmp_path / "late.yaml"
-    lines = ('env: {id: "actorlearn.envs.catch:Catch"}', "algorithm: {name: dqn}", "simulators: {count: 1, envs: 8}")
-    file.write_text("\n".join((*lines, "replay: {learning_starts_steps: 1_000_000_000}")))
-    assert measure(str(file), (), work_of(load(file)), weights=1_000, cores=2.0, seconds=1.0).gradient_s > 0
+    late = write_late(tmp_path)
+    assert measure(late, (), work_of(load(late)), weights=1_000, cores=2.0, seconds=1.0).gradient_s > 0
 
 
 def test_reports_from_before_learning_are_no_costs_of_learning(tmp_path: Path) -> None:

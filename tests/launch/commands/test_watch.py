@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -11,15 +10,13 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launch.commands import watch
 from launch.runs import find, view
-from tests.launch.runs.folders import make_run, write_run
+from tests.launch.runs.folders import append_lines, make_run, write_run
 from tests.sizes import ROOT
 
 TOPOLOGY = "name: cart\nenv: {id: CartPole-v1}\ntotal_steps: 1000\n"
@@ -104,7 +101,7 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
     identity = {"supervisor_pid": supervisor.pid, "supervisor_started": find.start_time(supervisor.pid)}
     folder = make_run(tmp_path / "runs", "cart-1", sockets=str(tmp_path), **identity)
     (folder / "topology.yaml").write_text(TOPOLOGY)
-    append(folder / "metrics.jsonl", row(100, 10.0))
+    append_lines(folder / "metrics.jsonl", row(100, 10.0))
     died = {"time_s": 21.0, "kind": "died", "process": "simulator-0", "cause": "killed by signal 9"}
 
     def end() -> None:
@@ -114,8 +111,8 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
     happens = iter(
         [
             lambda: None,
-            lambda: append(folder / "metrics.jsonl", row(200, 20.0)),
-            lambda: append(folder / "events.jsonl", died),
+            lambda: append_lines(folder / "metrics.jsonl", row(200, 20.0)),
+            lambda: append_lines(folder / "events.jsonl", died),
             end,
         ]
     )
@@ -129,8 +126,3 @@ def test_plain_lines_of_a_living_run_come_as_it_reports(
         "  200 steps ( 20.0%)",
         "simulator-0 died: killed by signal 9",
     ]
-
-
-def append(file: Path, line: Mapping[str, Any]) -> None:
-    with file.open("a") as opened:
-        opened.write(json.dumps(line) + "\n")

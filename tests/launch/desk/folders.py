@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,5 +36,4 @@ def write_run(
 
 def append(run: RunFolder, file: str, *lines: Mapping[str, Any]) -> None:
     """Add lines to a file of a run."""
-    with (run.path / file).open("a") as opened:
-        opened.writelines(json.dumps(line) + "\n" for line in lines)
+    folders.append_lines(run.path / file, *lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from launch.desk.report import page
 from launch.errors import RunError
 from tests.launch.desk.folders import row, write_run
+from tests.launch.desk.pages import parts_in
 
 
 def test_a_report_contains_all_parts_scripts_and_styles_and_loads_no_other_file(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_report_contains_all_parts_scripts_and_styles_and_loads_no_other_file(
         assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in policy[1]
     assert not re.search(r"^(import|export) ", scripts[1], re.MULTILINE), "modules cannot be loaded from a file"
     assert not re.search(r"<(?:script|link|img|video)[^>]*(?:src|href)=", text)
-    parts = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])
+    parts = parts_in(text)
     assert len([name for name in parts if name.startswith("curve/")]) == 3
     assert parts["band/0"]["episode_return_mean"]["count"] == 3 and parts["desk"]["live"] is False
     assert len([name for name in parts if name.endswith("/graph")]) == 3
@@ -60,7 +60,7 @@ def test_a_metric_whose_newest_values_are_missing_is_drawn(tmp_path: Path) -> No
     run = write_run(tmp_path / "run", [row(n, loss=1.0 if n < 290 else None) for n in range(300)])
     left = write_run(tmp_path / "left", [row(0, entropy=0.5), *(row(n) for n in range(1, 9))])
     text = page([run, left], "loss")
-    told = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])
+    told = parts_in(text)
     assert "loss" in [one["name"] for one in told["desk"]["metrics"]]
     (curve,) = (told[f"curve/{one['id']}"] for one in told["runs"] if one["name"] == "run")
     assert len(curve["metrics"]["loss"]["by_steps"][0]) == 290
@@ -74,4 +74,4 @@ def test_a_report_of_no_runs_shows_none_of_the_folder_runs(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     write_run(Path("runs/unrelated"), [row(1)])
     text = page([], "episode_return_mean")
-    assert json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', text)[0])["runs"] == []
+    assert parts_in(text)["runs"] == []

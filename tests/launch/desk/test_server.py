@@ -20,7 +20,7 @@ import pytest
 from launch.desk.watched import WatchedRuns, id_of
 from launch.errors import RunError
 from launch.runs import view
-from tests.launch.desk.folders import row, write_run
+from tests.launch.desk.folders import append, row, write_run
 from tests.launch.runs.folders import me
 
 pytest.importorskip("uvicorn", reason="needs the extra desk: pip install 'actorlearn[desk]'")
@@ -123,8 +123,7 @@ def test_a_stream_begins_with_all_parts_and_goes_on_with_changes(
                 return parts[name]
 
     assert next_with(f"curve/{id_of(run)}")["metrics"]["episode_return_mean"]["by_steps"][0] == [0, 100, 200]
-    with (run.path / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps(row(3)) + "\n")
+    append(run, "metrics.jsonl", row(3))
     assert next_with(f"curve/{id_of(run)}")["metrics"]["episode_return_mean"]["by_steps"][0][-1] == 300
     while next_with(f"run/{id_of(run)}/head")["progress"] != "300 of 100,000 steps":
         pass  # an earlier state may still be on its way

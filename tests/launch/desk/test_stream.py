@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from launch.runs.curves import SCORE
 from launch.runs.find import RunFolder
 from launch.runs.view import RunReader
 from tests.launch.desk.folders import AGAIN, DIED, SPAWNED, append, row, write_run
+from tests.launch.desk.pages import parts_in
 from tests.launch.runs.folders import me
 
 NOBODY = 65534
@@ -166,7 +166,7 @@ def test_the_table_and_a_report_have_the_best_score_of_all_reports(tmp_path: Pat
     assert shown == bests
     append(made[0], METRICS_FILE, row(10_000, episode_return_mean=0.95))
     assert RunReader(made[0]).look().best_return == 0.95
-    told = json.loads(re.findall(r'<script id="parts" type="application/json">(.*?)</script>', page(made, SCORE))[0])
+    told = parts_in(page(made, SCORE))
     assert sorted(run["numbers"]["best"] for run in told["runs"]) == [0.9, 0.95]
 
 

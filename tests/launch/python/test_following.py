@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,15 @@ import actorlearn
 from launch.python import child
 from launch.python.following import CHECKPOINT, EVALUATION, REPORT, Follower, refuse_callbacks
 from launch.runs.find import RunFolder
-from tests.launch.runs.folders import make_run
-
-
-def append(path: Path, *rows: dict[str, Any]) -> None:
-    with path.open("a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+from tests.launch.runs.folders import append_lines, make_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    append(tmp_path / "metrics.jsonl", {"time_s": 2.0, "env_steps": 10}, {"time_s": 4.0, "env_steps": 20})
+    append_lines(tmp_path / "metrics.jsonl", {"time_s": 2.0, "env_steps": 10}, {"time_s": 4.0, "env_steps": 20})
     saved = {"time_s": 3.0, "kind": "saved", "process": "trainer", "env_steps": 15, "path": "x"}
     evaluated = {"time_s": 1.0, "kind": "evaluated", "mean": 2.5, "returns": [2.0, 3.0], "env_steps": 5}
-    append(tmp_path / "events.jsonl", evaluated, {"time_s": 1.5, "kind": "spawned"}, saved)
+    append_lines(tmp_path / "events.jsonl", evaluated, {"time_s": 1.5, "kind": "spawned"}, saved)
     return RunFolder(tmp_path, {})
 
 
@@ -45,7 +39,7 @@ def test_callbacks_get_each_report_evaluation_and_checkpoint_once_in_the_order_o
     expected = [(EVALUATION, 5), (REPORT, 10), (CHECKPOINT, 15), (REPORT, 20)]
     assert told(follower) == (expected, True)
     assert told(follower) == ([], True)
-    append(run.path / "metrics.jsonl", {"time_s": 5.0, "env_steps": 30})
+    append_lines(run.path / "metrics.jsonl", {"time_s": 5.0, "env_steps": 30})
     assert told(follower) == ([(REPORT, 30)], True)
     assert follower.view.env_steps == 30
 
@@ -54,7 +48,7 @@ def test_a_file_that_was_removed_and_made_again_is_read_from_its_beginning(run: 
     follower = Follower(run, from_start=True)
     told(follower)
     (run.path / "metrics.jsonl").unlink()
-    append(run.path / "metrics.jsonl", {"time_s": 5.0, "env_steps": 30})
+    append_lines(run.path / "metrics.jsonl", {"time_s": 5.0, "env_steps": 30})
     assert told(follower) == ([(REPORT, 30)], True)
 
 
@@ -70,11 +64,11 @@ def test_a_run_resumed_with_more_steps_shows_its_progress_to_the_new_end(
     folder = make_run(tmp_path, "cart-1")
     (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 1_000\n")
     (folder / "checkpoints" / "000000001000").mkdir(parents=True)
-    append(folder / "metrics.jsonl", {"time_s": 2.0, "env_steps": 1_000})
+    append_lines(folder / "metrics.jsonl", {"time_s": 2.0, "env_steps": 1_000})
 
     def start(*_: Any, **__: Any) -> tuple[RunFolder, None]:
         (folder / "topology.yaml").write_text("env: {id: CartPole-v1}\ntotal_steps: 4_000\n")
-        append(folder / "metrics.jsonl", {"time_s": 3.0, "env_steps": 2_000})
+        append_lines(folder / "metrics.jsonl", {"time_s": 3.0, "env_steps": 2_000})
         return RunFolder(folder, {}), None
 
     monkeypatch.setattr(child, "start", start)

@@ -27,6 +27,12 @@ def write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def append_lines(file: Path, *lines: Mapping[str, Any]) -> None:
+    """Add one line with a JSON object for each of ``lines``."""
+    with file.open("a") as opened:
+        opened.writelines(json.dumps(line) + "\n" for line in lines)
+
+
 def write_run(
     folder: Path,
     *,

@@ -16,7 +16,7 @@ from launch.errors import FailedError
 from launch.runs import find, view
 from launch.runs.find import RunFolder
 from launch.runs.view import EVENTS_KEPT, RunReader, RunView, glance, identify
-from tests.launch.runs.folders import make_run, me, write_run
+from tests.launch.runs.folders import append_lines, make_run, me, write_run
 
 ROWS = [
     {"time_s": 2.0 * n, "env_steps": 40 * n, "env_steps_per_s": 20.0, "episode_return_mean": score, "loss": 0.5}
@@ -153,8 +153,7 @@ def test_a_run_that_ends_during_a_look_is_shown_as_ended_only_with_its_last_repo
 
     def end(*_: Any, **__: Any) -> Any:
         """The run is writing its last files and does not answer."""
-        with (run.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(ROWS[1] | {"env_steps": 100}) + "\n")
+        append_lines(run.path / "metrics.jsonl", ROWS[1] | {"env_steps": 100})
         run.meta["supervisor_pid"] = 0
         raise FailedError("it ended before it answered")
 
