@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 
 from actorlearn.testing.environment import EnvironmentContract, column, play
-
-needs_envpool = pytest.mark.skipif(
-    find_spec("envpool") is None, reason="envpool is not installed: pip install 'actorlearn[envpool]'"
-)
+from tests.envs.playing import needs_envpool
 
 GAMES = "tests.envs.games"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -16,11 +15,7 @@ from actorlearn.envs.interface import MalformedStepError, empty_row
 from actorlearn.envs.make import make, make_rendered, spec
 from actorlearn.envs.specs import ENVIRONMENTS, EnvPoolSettings
 from actorlearn.testing.environment import assert_same, play, random_actions
-from tests.envs.playing import opened
-
-needs_envpool = pytest.mark.skipif(
-    find_spec("envpool") is None, reason="envpool is not installed: pip install 'actorlearn[envpool]'"
-)
+from tests.envs.playing import needs_envpool, opened
 
 
 @pytest.mark.parametrize(

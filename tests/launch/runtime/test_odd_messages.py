@@ -80,7 +80,6 @@ class Screens:
 
 def run_beside(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     tell: Callable[[RunFolder, list[Dealer]], None],
     shown: ev.Console | None = None,
 ) -> int:
@@ -146,7 +145,7 @@ def test_thousands_of_odd_messages_do_not_end_the_run(
         replies.append(client.ask(run, "status", timeout_s=50.0))
 
     screens = Screens()
-    assert run_beside(tmp_path, monkeypatch, tell, screens) == 0
+    assert run_beside(tmp_path, tell, screens) == 0
     screens.close()
     assert replies[0].data["phase"] == "running"
     assert all("busy" in process for process in replies[0].data["processes"]), (
@@ -164,17 +163,15 @@ def test_thousands_of_odd_messages_do_not_end_the_run(
 
 
 @pytest.mark.parametrize("wanted", [{"command": "detach", "names": ["x" * 100_000]}, {"command": "x" * 100_000}])
-def test_a_request_that_is_too_long_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
-) -> None:
+def test_a_request_that_is_too_long_is_answered(tmp_path: Path, wanted: dict[str, Any]) -> None:
     def tell(run: RunFolder, _dealers: list[Dealer]) -> None:
         with pytest.raises(FailedError, match="was not understood: MessageError: .*of length <= 255"):
             client.ask(run, **wanted)
 
-    assert run_beside(tmp_path, monkeypatch, tell) == 0
+    assert run_beside(tmp_path, tell) == 0
 
 
-def test_each_message_that_cannot_be_acted_on_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_message_that_cannot_be_acted_on_is_reported(tmp_path: Path) -> None:
     odd: dict[str, Message] = {
         "env_steps is None": Report(row={}),
         "episodes is {'a': 1.0}; it must be a number": Report(row={"env_steps": 5, "episodes": {"a": 1.0}}),
@@ -192,14 +189,14 @@ def test_each_message_that_cannot_be_acted_on_is_reported(tmp_path: Path, monkey
         while "Input data was truncated" not in (run.path / "events.jsonl").read_text():
             time.sleep(0.01)  # pytest's time limit ends this loop
 
-    assert run_beside(tmp_path, monkeypatch, tell) == 0
+    assert run_beside(tmp_path, tell) == 0
     complaints = [str(event["cause"]) for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
     for said, complaint in zip([*odd, "Input data was truncated"], complaints, strict=True):
         assert "'trainer.0' was not understood: " in complaint
         assert said in complaint
 
 
-def test_the_summary_counts_the_warnings_of_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_counts_the_warnings_of_processes(tmp_path: Path) -> None:
     def tell(run: RunFolder, dealers: list[Dealer]) -> None:
         for update in range(12):
             assert dealers[0].send(encode(Warned(text=f"update {update} skipped")))
@@ -207,7 +204,7 @@ def test_the_summary_counts_the_warnings_of_processes(tmp_path: Path, monkeypatc
         while "was not understood" not in (run.path / "events.jsonl").read_text():
             time.sleep(0.01)  # pytest's time limit ends this loop
 
-    assert run_beside(tmp_path, monkeypatch, tell) == 0
+    assert run_beside(tmp_path, tell) == 0
     warned = [event for event in rows(tmp_path / "run" / "events.jsonl") if event["kind"] == "warned"]
     assert len(warned) == 13
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["complaints"] == 13

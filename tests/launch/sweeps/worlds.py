@@ -28,8 +28,7 @@ class World:
 
     def __init__(self, score: Score, slots: Slots) -> None:
         self.lines: list[bytes] = []
-        self.alive: dict[RunId, int] = {}
-        """Living runs; the number is always 0."""
+        self.alive = set[RunId]()
         self.over: dict[RunId, float | None] = {}
         """Runs that have ended, with their scores, as their folders would show them."""
         self.begun: list[RunId] = []
@@ -71,7 +70,7 @@ class World:
                 status = "failed" if score is None else "finished"
                 add(Ended(trial=run.trial, seed=run.seed, status=status, score=score))
             while slot := self.slots.free([history.starts[run][-1] for run in self.alive]):
-                step = next_step(search, history, {*self.alive})
+                step = next_step(search, history, self.alive)
                 if step is OVER:
                     return history
                 if isinstance(step, Trial):
@@ -89,7 +88,7 @@ class World:
         assert run not in self.alive and run not in self.over, f"{run} is begun twice"
         if run not in self.begun:
             self.begun.append(run)
-        self.alive[run] = 0
+        self.alive.add(run)
         self.most = max(self.most, len(self.alive))
 
     def end_one(self, random: Random) -> None:
@@ -97,7 +96,7 @@ class World:
         if not self.alive:
             return
         run = random.choice(sorted(self.alive))
-        del self.alive[run]
+        self.alive.remove(run)
         if random.random() < 0.8:
             values = self.history().trials[run.trial].values
             self.over[run] = self.score(values, run.seed)
