@@ -171,9 +171,9 @@ def running(roles: dict[str, str] | None = None, **ending: float) -> Story:
     return Story(roles, **ending).at(0, ev.Begin()).at(1, *up(*(roles or ROLES)))
 
 
-def two() -> Story:
+def two(mode: str = "sync", resume: bool = False, quorum: int = 0) -> Story:
     """A run of two learners in which all processes run."""
-    return Story(TWO).at(0, ev.Begin(), *up(*TWO))
+    return Story(TWO, resume, mode, quorum=quorum).at(0, ev.Begin(), *up(*TWO))
 
 
 def attaching(simulators: int = 1) -> Story:

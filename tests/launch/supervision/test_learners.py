@@ -70,12 +70,12 @@ def test_simulators_are_attached_only_to_learners_that_continue() -> None:
     """No trainer would use simulators of a learner that was given up or is leaving."""
     story = lose(two(), "trainer-1").then(asked("attach", simulators=2))
     assert story.last == [ev.Enlarge("cli-1", 2, without=(1,))]
-    gossip = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("detach", "cli-2", names=["trainer-0"]))
+    gossip = two("gossip").at(1, asked("detach", "cli-2", names=["trainer-0"]))
     assert gossip.at(2, asked("attach", simulators=1)).did(ev.Enlarge) == [ev.Enlarge("cli-1", 1, without=(0,))]
 
 
 def test_simulators_are_not_attached_while_no_learner_continues() -> None:
-    story = Story(TWO, mode="gossip").at(0, ev.Begin(), *up(*TWO)).at(1, asked("attach", learners=1))
+    story = two("gossip").at(1, asked("attach", learners=1))
     new = ProcessId("trainer", 2, 2), ProcessId("simulator", 2, 2)
     story.then(ev.Enlarged("cli-1", tuple(PlannedProcess(own, 4 + row) for row, own in enumerate(new))))
     lose(lose(story, "trainer-0"), "trainer-1").then(asked("attach", "cli-2", simulators=1))
@@ -143,14 +143,9 @@ THIRD = (
 NAMES = [process.name for process in THIRD]
 
 
-def gossip(resume: bool = False) -> Story:
-    """A run of two learners that gossip, in which all processes run."""
-    return Story(TWO, resume, "gossip").at(0, ev.Begin(), *up(*TWO))
-
-
 def bringing(resume: bool = False) -> Story:
     """A run of two learners that gossip, while a third one is being attached."""
-    story = gossip(resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
+    story = two("gossip", resume).at(2, asked("attach", learners=1, overrides=["env.id=X"]))
     assert story.last == [ev.Enlarge("cli-1", 0, ("env.id=X",), 1)]
     return story.then(ev.Enlarged("cli-1", THIRD))
 
@@ -180,7 +175,7 @@ def test_a_learner_is_attached_with_all_its_processes(resume: bool) -> None:
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("request_", [asked("attach", learners=2), asked("detach", names=["trainer-1"])])
 def test_learners_are_neither_attached_nor_detached_in_other_modes(mode: str, request_: ev.ClientRequest) -> None:
-    story = Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO)).at(2, request_)
+    story = two(mode).at(2, request_)
     assert not story.reply.ok
     verb = {"attach": "add", "detach": "remove"}[request_.request.command]
     assert f"a run in mode {mode} cannot {verb} learners; " in story.reply.text
@@ -196,7 +191,7 @@ def test_learners_are_neither_attached_nor_detached_in_other_modes(mode: str, re
     ],
 )
 def test_an_invalid_attach_is_refused_at_once(wanted: dict[str, int], text: str) -> None:
-    story = gossip().at(2, asked("attach", **wanted))
+    story = two("gossip").at(2, asked("attach", **wanted))
     assert story.reply.text.startswith(text)
     assert len(story.last) == 1
 
@@ -268,7 +263,7 @@ def test_a_learner_is_detached_with_all_its_processes() -> None:
 
 
 def test_initial_learners_can_be_detached_but_not_the_last_one() -> None:
-    story = gossip().at(2, asked("detach", names=["trainer-0", "trainer-1"]))
+    story = two("gossip").at(2, asked("detach", names=["trainer-0", "trainer-1"]))
     assert story.reply.text.startswith("detach trainer-0, trainer-1: a run needs at least one learner; attach another")
     story.then(asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
     assert story.then(asked("detach", names=["trainer-1"])).reply.text.startswith("detach trainer-1: a run needs at")
@@ -282,7 +277,7 @@ def test_initial_learners_can_be_detached_but_not_the_last_one() -> None:
 def test_learners_that_are_not_ready_or_were_given_up_do_not_count_as_remaining(there: str) -> None:
     story = bringing().then(asked("detach", names=["trainer-1"]))
     if there == "given up":
-        story = lose(gossip(), "trainer-1")
+        story = lose(two("gossip"), "trainer-1")
     story.then(asked("detach", names=["trainer-0"]))
     assert "a run needs at least one learner" in story.reply.text
 
@@ -300,7 +295,7 @@ def test_a_learner_without_simulators_or_inference_servers_leaves_the_run(lost: 
 
 
 def test_a_run_fails_when_no_learner_has_simulators_left() -> None:
-    story = lose(gossip(), "simulator-1").at(90, *exits(["trainer-1"], 0))
+    story = lose(two("gossip"), "simulator-1").at(90, *exits(["trainer-1"], 0))
     assert story.supervisor.phase == "running"
     lose(story, "simulator-0").at(200, *exits(["trainer-0"]))
     assert story.done == ev.Done("failed", 1, "simulator-0: exit 1; its last output is in logs/simulator-0.log")
@@ -313,14 +308,14 @@ def test_a_run_in_sync_fails_when_a_learner_has_no_simulators_left() -> None:
 
 @pytest.mark.parametrize("quorum", [2, 3])
 def test_a_run_fails_when_fewer_learners_than_the_quorum_have_simulators_left(quorum: int) -> None:
-    story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
+    story = lose(two("served", quorum=quorum), "simulator-1")
     story.then(*exits(["trainer-0", "trainer-1", "simulator-0"]))
     assert story.done == ev.Done("failed", 1, "simulator-1: exit 1; its last output is in logs/simulator-1.log")
 
 
 @pytest.mark.parametrize("quorum", [0, 1])
 def test_a_run_continues_while_enough_learners_for_the_quorum_have_simulators(quorum: int) -> None:
-    story = lose(Story(TWO, mode="served", quorum=quorum).at(0, ev.Begin(), *up(*TWO)), "simulator-1")
+    story = lose(two("served", quorum=quorum), "simulator-1")
     assert story.supervisor.phase == "running" and story.done is None
 
 
@@ -371,7 +366,7 @@ def test_a_process_that_does_not_end_with_its_detached_trainer_is_killed_after_5
 
 
 def test_the_games_of_a_detached_learner_count_in_the_summary() -> None:
-    story = gossip().at(2, asked("detach", names=["trainer-0"]))
+    story = two("gossip").at(2, asked("detach", names=["trainer-0"]))
     story.at(3, finished("trainer-0", "drained", env_steps=90, episodes=3, episode_return_mean=9.0))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     assert story.supervisor.phase == "running"
@@ -381,7 +376,7 @@ def test_the_games_of_a_detached_learner_count_in_the_summary() -> None:
 
 
 def test_a_run_whose_last_learner_dies_at_the_end_fails_although_a_detached_one_finished() -> None:
-    story = gossip().at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
+    story = two("gossip").at(2, asked("detach", names=["trainer-0"])).at(3, finished("trainer-0", "drained"))
     story.then(ev.Exited("trainer-0", 0, 0), ev.Exited("simulator-0", 0, 0))
     story.at(4, ev.Interrupted(), ev.Exited("trainer-1", 0, -9), ev.Exited("simulator-1", 0, 0))
     assert story.done == ev.Done("failed", 1, "trainer-1 ended before it finished its work: signal 9")

@@ -8,17 +8,26 @@ from actorlearn.wire.messages import Saved
 from launch.plan.plan import Start
 from launch.supervision import events as ev
 from tests.identities import trainer
-from tests.launch.supervision.story import RESTARTS, TERM, TWO, Story, asked, finished, hello, received, spawned, up
+from tests.launch.supervision.story import (
+    RESTARTS,
+    TERM,
+    TWO,
+    Story,
+    asked,
+    exits,
+    finished,
+    hello,
+    received,
+    spawned,
+    two,
+    up,
+)
 
 ON_THE_NODE = (("trainer-1", 0), ("simulator-1", 0))
 
 
-def two(mode: str = "gossip") -> Story:
-    return Story(TWO, mode=mode).at(0, ev.Begin(), *up(*TWO))
-
-
 def test_processes_of_a_lost_node_are_restarted() -> None:
-    story = two().at(2, ev.Lost("n1", ON_THE_NODE, True))
+    story = two("gossip").at(2, ev.Lost("n1", ON_THE_NODE, True))
     assert story.notes == [
         ("died", "trainer-1", 0, "node n1 was lost"),
         ("died", "simulator-1", 0, "node n1 was lost"),
@@ -41,7 +50,7 @@ def test_a_trainer_whose_node_is_lost_before_its_hello_is_restarted_elsewhere(mo
 
 
 def test_learners_of_a_lost_node_are_left_out_where_the_topology_says_so() -> None:
-    story = two().at(2, ev.Lost("n1", ON_THE_NODE, False))
+    story = two("gossip").at(2, ev.Lost("n1", ON_THE_NODE, False))
     assert (
         "gave up",
         "trainer-1",
@@ -66,7 +75,7 @@ def test_a_process_that_waits_for_its_restart_is_left_out_with_its_learner(mode:
 
 
 def test_a_process_that_waits_for_its_restart_on_a_node_that_is_lost_restarts_elsewhere() -> None:
-    story = two().at(2, ev.Exited("simulator-1", 0, 1)).at(2.1, ev.Lost("n1", (("trainer-1", 0),), True))
+    story = two("gossip").at(2, ev.Exited("simulator-1", 0, 1)).at(2.1, ev.Lost("n1", (("trainer-1", 0),), True))
     story.at(60, ev.Tick())
     assert {name for name, *_ in story.started} == {"trainer-1", "simulator-1"}
 
@@ -86,8 +95,7 @@ def test_a_run_fails_when_a_parameter_server_is_given_up() -> None:
     for incarnation in range(RESTARTS + 1):
         story.at(story.now_s + 1, ev.Exited("parameter_server-0", incarnation, 1))
         story.at(story.now_s + 8, ev.Tick(), *up("parameter_server-0", incarnation=incarnation + 1))
-    ended = [ev.Exited(f"{role}-{number}", 0, -15) for role in ("trainer", "simulator") for number in (0, 1)]
-    story.at(story.now_s + 1, *ended)
+    story.at(story.now_s + 1, *exits(TWO))
     assert story.done is not None and story.done.status == "failed" and "parameter_server-0" in story.done.error
 
 
@@ -101,12 +109,12 @@ def test_a_trainer_that_is_restarted_to_save_does_not_wait_for_a_dead_parameter_
     story.at(3, *up("trainer-0", incarnation=1), *([server] if late else []))
     assert story.did(ev.Kill) == [ev.Kill("trainer-0", 1, TERM)]
     story.at(4, finished("trainer-0", "stopped", incarnation=1), ev.Exited("trainer-0", 1, 0))
-    story.then(*ended("simulator-0", "simulator-1"))
+    story.then(*exits(["simulator-0", "simulator-1"]))
     assert story.done is not None and story.done.status == "stopped"
 
 
 def test_the_loss_of_a_node_does_not_report_processes_that_had_died_before() -> None:
-    story = two().at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
+    story = two("gossip").at(2, ev.Exited("trainer-1", 0, -9)).then(ev.Lost("n1", (("trainer-1", 0),), True))
     assert story.notes == []
 
 
@@ -124,14 +132,9 @@ def test_a_run_that_cannot_begin_ends_with_the_reason(mode: str) -> None:
 
 
 def test_a_run_that_cannot_continue_ends_all_processes_with_the_reason() -> None:
-    story = two().at(2, ev.CannotRun("all nodes are gone"))
-    ended = [ev.Exited(f"{role}-{number}", 0, -15) for role in ("trainer", "simulator") for number in (0, 1)]
-    story.at(3, *ended)
+    story = two("gossip").at(2, ev.CannotRun("all nodes are gone"))
+    story.at(3, *exits(TWO))
     assert story.done == ev.Done("failed", 1, "all nodes are gone", lacks_nodes=True)
-
-
-def ended(*names: str) -> list[ev.Exited]:
-    return [ev.Exited(name, 0, -15) for name in names]
 
 
 def test_a_run_whose_only_learner_is_lost_with_its_node_before_its_hello_lacks_nodes() -> None:
@@ -140,7 +143,7 @@ def test_a_run_whose_only_learner_is_lost_with_its_node_before_its_hello_lacks_n
     story.at(1, ev.Lost("n0", (("trainer-0", 0), ("simulator-0", 0)), False))
     assert story.done == ev.Done("failed", 1, "trainer-0: node n0 was lost", lacks_nodes=True)
     story = Story(one).at(0, ev.Begin(), *(spawned(name) for name in one)).at(1, ev.Exited("trainer-0", 0, 1))
-    assert story.at(2, *ended("simulator-0")).done == ev.Done(
+    assert story.at(2, *exits(["simulator-0"])).done == ev.Done(
         "failed", 1, "trainer-0: exit 1; its last output is in logs/trainer-0.log"
     )
 
@@ -154,30 +157,30 @@ def test_a_run_whose_learner_is_lost_with_its_node_as_it_drains_lacks_nodes() ->
 
 
 def test_the_loss_of_all_nodes_does_not_change_how_an_ending_run_ends() -> None:
-    story = two().at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
+    story = two("gossip").at(2, ev.Interrupted(), ev.Interrupted(), ev.CannotRun("all nodes are gone"))
     assert story.done is not None and story.done.status == "stopped"
 
 
 @pytest.mark.parametrize("end", [ev.Interrupted(), finished("trainer-0", "total_steps")])
 def test_a_trainer_that_waits_for_a_node_is_not_awaited_when_the_run_ends(end: ev.Event) -> None:
-    story = two().at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
+    story = two("gossip").at(2, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
     assert ("trainer-1", 1, True) in story.started, "it is told to start, and no node has started it"
     story.at(5, end)
     assert ev.Kill("trainer-1", 1, TERM) in story.last
     story.then(ev.Exited("trainer-1", 1, -TERM))
     assert ("ended", "trainer-1", 1, "as told, by SIGTERM") in story.notes
-    story.then(finished("trainer-0", "drained"), *ended("simulator-0"), ev.Exited("simulator-1", 1, -TERM))
+    story.then(finished("trainer-0", "drained"), *exits(["simulator-0"]), ev.Exited("simulator-1", 1, -TERM))
     story.then(ev.Exited("trainer-0", 0, 0))
     assert story.done is not None and story.done.status != "failed"
 
 
 def test_a_learner_whose_node_leaves_restarts_and_is_in_the_summary_if_the_run_is_stopped() -> None:
-    story = two().at(2, finished("trainer-1", "stopped", env_steps=50))
+    story = two("gossip").at(2, finished("trainer-1", "stopped", env_steps=50))
     assert story.done is None and story.supervisor.phase == "running"
     story.at(3, ev.Lost("n1", ON_THE_NODE, True)).at(4, ev.Tick())
     assert story.started == [("trainer-1", 1, True), ("simulator-1", 1, False)]
-    story = two().at(2, finished("trainer-1", "stopped", env_steps=50)).at(3, ev.Interrupted())
-    story.at(4, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *ended("simulator-0"))
+    story = two("gossip").at(2, finished("trainer-1", "stopped", env_steps=50)).at(3, ev.Interrupted())
+    story.at(4, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *exits(["simulator-0"]))
     story.at(5, ev.Lost("n1", ON_THE_NODE, True))
     assert story.done is not None and story.done.status == "stopped"
     assert set(story.done.summary["learners"]) == {"trainer-0", "trainer-1"}
@@ -196,7 +199,7 @@ def test_a_run_that_is_stopped_after_its_only_learner_has_left_with_its_node_has
 
 
 def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_death() -> None:
-    story = two().at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
+    story = two("gossip").at(2, ev.Uneven(1, "n2", "node n1 has 2 learners and node n2 has no learners"))
     assert story.did(ev.Move) == [ev.Move(1, "n2")]
     assert story.notes == [
         ("moving", "trainer-1", 0, "to node n2, because node n1 has 2 learners and node n2 has no learners")
@@ -208,7 +211,7 @@ def test_a_learner_at_work_moves_to_a_node_with_fewer_learners_and_this_is_no_de
 
 
 def test_no_learner_moves_while_a_run_ends() -> None:
-    story = two().at(2, ev.Interrupted()).then(ev.Uneven(1, "n2", "it has fewer"))
+    story = two("gossip").at(2, ev.Interrupted()).then(ev.Uneven(1, "n2", "it has fewer"))
     assert story.did(ev.Move) == []
 
 
@@ -241,7 +244,7 @@ def test_a_learner_that_could_not_move_restarts_on_its_node() -> None:
 
 @pytest.mark.parametrize("late", [True, False], ids=["interrupted after the trainer finished", "before"])
 def test_a_learner_that_moves_while_the_run_is_stopped_has_not_died_and_is_in_the_summary(late: bool) -> None:
-    story = moving() if late else two().at(2, ev.Uneven(1, "n2", "it has fewer"))
+    story = moving() if late else two("gossip").at(2, ev.Uneven(1, "n2", "it has fewer"))
     story.at(3, ev.Interrupted())
     if not late:
         story.at(3, finished("trainer-1", "stopped", env_steps=50))
@@ -250,7 +253,7 @@ def test_a_learner_that_moves_while_the_run_is_stopped_has_not_died_and_is_in_th
         ("ended", "trainer-1"),
         ("ended", "simulator-1"),
     ]
-    story.at(5, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *ended("simulator-0"))
+    story.at(5, finished("trainer-0", "drained", env_steps=60), ev.Exited("trainer-0", 0, 0), *exits(["simulator-0"]))
     assert story.done is not None and story.done.status == "stopped"
     assert set(story.done.summary["learners"]) == {"trainer-0", "trainer-1"}
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
@@ -260,7 +263,7 @@ def test_a_learner_that_moves_while_the_run_is_stopped_has_not_died_and_is_in_th
 @pytest.mark.parametrize("order", [ON_THE_NODE, ON_THE_NODE[::-1]], ids=["trainer first", "simulator first"])
 def test_a_learner_that_is_detached_as_it_moves_has_drained(order: tuple[tuple[str, int], ...], late: bool) -> None:
     detach, drained = asked("detach", names=["trainer-1"]), finished("trainer-1", "drained")
-    story = two().at(2, ev.Uneven(1, "n2", "it has fewer"))
+    story = two("gossip").at(2, ev.Uneven(1, "n2", "it has fewer"))
     story.at(3, *([drained, detach] if late else [detach, drained])).at(4, ev.Lost("n1", order, True, "n2"))
     assert story.reply.text == "trainer-1 with simulator-1 detached after 1.0 s"
     assert "died" not in [note.kind for note in story.ever(ev.Note)]
@@ -268,7 +271,7 @@ def test_a_learner_that_is_detached_as_it_moves_has_drained(order: tuple[tuple[s
 
 
 def test_a_learner_that_dies_as_it_moves_and_the_run_is_stopped_has_died() -> None:
-    story = two().at(2, ev.Uneven(1, "n2", "it has fewer"), ev.Interrupted())
+    story = two("gossip").at(2, ev.Uneven(1, "n2", "it has fewer"), ev.Interrupted())
     story.at(4, ev.Lost("n1", ON_THE_NODE, True, "n2"))
     assert story.notes == [
         ("died", "trainer-1", 0, "ended to move from node n1"),
