@@ -78,21 +78,35 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
     return {min(later)} if later else set()
 
 
-def best_of_each(root: Path, in_step: bool) -> list[Path]:
+def newest_before(there: Collection[int], root: Path, env_steps: int | None) -> set[int]:
+    """Return a set with the largest number in ``there`` that is not later than the first learner's best checkpoint.
+
+    A learner with central weights is resumed from this checkpoint if the first is resumed from its best one
+    (`choose_of_all`). ``env_steps``: steps of the best score; None: there is none. The set is empty if all are later.
+    """
+    if env_steps is None:
+        return set()
+    last = max(soonest(list(map(steps_of, folders(root))), env_steps), default=env_steps)
+    earlier = [steps for steps in there if steps <= last]
+    return {max(earlier)} if earlier else set()
+
+
+def best_of_each(root: Path, in_step: bool, central: bool = False) -> list[Path]:
     """Return the best checkpoint of each learner that has one.
 
     In mode sync (``in_step``), also return the first checkpoints, from the best score on, that all learners have. These
-    are later ones if a learner has lost a checkpoint that another still has.
+    are later ones if a learner has lost a checkpoint that another still has. With central weights (``central``), also
+    return the checkpoint from which each learner would be resumed at the best (`newest_before`).
     """
     best = read_best(root)
     at, own = best.env_steps if best else None, directories(root)
     common = soonest(find_common_steps(list(own.values())), at) if in_step else set()
-    return [
-        folder
-        for there in map(folders, own.values())
-        for folder in there
-        if steps_of(folder) in {*soonest(list(map(steps_of, there)), at), *common}
-    ]
+    found = []
+    for there in map(folders, own.values()):
+        steps = list(map(steps_of, there))
+        kept = {*soonest(steps, at), *common, *(newest_before(steps, root, at) if central else ())}
+        found += [folder for folder in there if steps_of(folder) in kept]
+    return found
 
 
 def read_at(text: str) -> str | int:

@@ -39,7 +39,7 @@ from actorlearn.parameters.checkpoint_folders import (
     folders,
     steps_of,
 )
-from actorlearn.parameters.chosen_checkpoints import soonest
+from actorlearn.parameters.chosen_checkpoints import newest_before, soonest
 from actorlearn.parameters.consumed import Consumed
 from actorlearn.parameters.modes import mode_of
 from actorlearn.parameters.published import Published
@@ -270,12 +270,15 @@ class Checkpoints:
         """Return the steps of old checkpoints that must not be removed.
 
         This is the best checkpoint. In mode sync there are two more: the newest complete one (`complete_steps`), from
-        which the learners would be resumed, and the best one that all learners have.
+        which the learners would be resumed, and the best one that all learners have. With central weights, there is the
+        one from which this learner would be resumed if the first learner were resumed from its best one.
         """
-        best = soonest([steps_of(folder) for folder in folders(self._settings.checkpoints)], self._best_steps)
+        there = [steps_of(folder) for folder in folders(self._settings.checkpoints)]
+        best, root = soonest(there, self._best_steps), Path(self._settings.run_dir) / "checkpoints"
+        if self._mode.central:
+            return best | newest_before(there, root, self._best_steps)
         if not self._mode.in_step:
             return best
-        root = Path(self._settings.run_dir) / "checkpoints"
         own = [directory_of(root, k) for k in range(self._settings.learners)]
         return {next(complete_steps(own), -1), *best, *soonest(find_common_steps(own), self._best_steps)}
 

@@ -652,9 +652,9 @@ class Head:
             raise CopyError(f"{done.folder} is not a checkpoint of {saved.name}")
         path = node.arriving.finish(done)
         yield msgspec.structs.replace(saved, message=msgspec.structs.replace(saved.message, path=str(path)))
-        in_step, checkpoints = mode(self._plan.topology).in_step, self._addresses.run_dir / "checkpoints"
-        together = name_set(checkpoints, {*self.placed, *self._left_out}, in_step)
-        node.arriving.remove_older(done, [*together, *best_of_each(checkpoints, in_step)])
+        how, checkpoints = mode(self._plan.topology), self._addresses.run_dir / "checkpoints"
+        together = name_set(checkpoints, {*self.placed, *self._left_out}, how.in_step)
+        node.arriving.remove_older(done, [*together, *best_of_each(checkpoints, how.in_step, how.central)])
 
     def _leaving(self, node: RemoteNode, _leaving: NodeLeaving) -> Iterator[NodeEvent]:
         node.leaving = True

@@ -197,6 +197,15 @@ def test_learners_in_sync_also_keep_the_best_checkpoint_that_all_of_them_have(tm
         assert sorted(found) == sorted(directory_of(tmp_path, k) / f"{steps:012d}" for k, steps in expected)
 
 
+def test_what_learners_with_central_weights_keep_is_what_they_resume_from_at_the_best(tmp_path: Path) -> None:
+    for directory, steps in (("", 200), ("", 300), ("learner-1", 100), ("learner-1", 180), ("learner-1", 250)):
+        save(tmp_path / directory, steps)
+    write_best(tmp_path, Best(190, 3.0, "evaluation"))
+    kept = best_of_each(tmp_path, in_step=False, central=True)
+    assert {*choose_of_all(tmp_path, "best", in_step=False, central=True).values()} <= {*kept}
+    assert directory_of(tmp_path, 1) / f"{180:012d}" in kept
+
+
 def test_a_score_of_an_evaluation_is_better_than_any_of_training() -> None:
     trained, played = Best(10, 9.0, "training"), Best(5, 1.0, "evaluation")
     assert trained.beats(None) and played.beats(trained) and not trained.beats(played)

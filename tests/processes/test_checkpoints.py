@@ -10,9 +10,13 @@ import msgspec
 import pytest
 import torch
 
+from actorlearn.address import Shm
 from actorlearn.parameters import checkpoint
-from actorlearn.parameters.checkpoint_folders import newest
+from actorlearn.parameters.checkpoint_folders import newest, steps_of
+from actorlearn.parameters.chosen_checkpoints import Best, choose_of_all, write_best
+from actorlearn.parameters.settings import AsyncExchangeSettings
 from actorlearn.processes.checkpoints import Checkpoints
+from actorlearn.wire.identity import trainer_id
 from actorlearn.wire.messages import Warned
 from tests.learning.made import trainer_settings
 from tests.processes.told import Told
@@ -21,8 +25,9 @@ from tests.processes.told import Told
 class Scene:
     """Checkpoints of a learner that has one weight and whose simulators take no snapshots."""
 
-    def __init__(self, folder: Path, keep: int = 5) -> None:
-        numbers = {"run_dir": str(folder), "checkpoint_keep": keep}
+    def __init__(self, folder: Path, keep: int = 5, **more: Any) -> None:
+        """Make it in the run folder ``folder``; ``more``: other settings of the trainer."""
+        numbers = {"run_dir": str(folder), "checkpoint_keep": keep, **more}
         self.settings, self.control = msgspec.structs.replace(trainer_settings(), **numbers), Told()
         self.counts = SimpleNamespace(env_steps=0, updates=0)
         state: Any = SimpleNamespace(
@@ -92,6 +97,21 @@ def test_a_checkpoint_that_finds_the_disk_full_is_warned_of_and_saved_at_the_end
     scene.checkpoints.save_last()
     assert scene.control.saved == [(7, 0)]
     assert newest(scene.settings.checkpoints).state["env_steps"] == 7
+
+
+def test_a_learner_with_central_weights_keeps_the_checkpoint_from_which_it_resumes_at_the_best(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"keep": 1, "learners": 2, "exchange": AsyncExchangeSettings(store=Shm("s"))}
+    first, second = Scene(tmp_path, **shared), Scene(tmp_path, **shared, id=trainer_id(1))
+    second.at(10).save()
+    first.at(20).save()
+    for scene in (first, second):
+        scene.checkpoints.keep_best(15)
+    for env_steps in (30, 40, 50):
+        second.at(env_steps).save()
+        first.at(env_steps + 5).save()
+    write_best(tmp_path / "checkpoints", Best(15, 1.0, "evaluation"))
+    chosen = choose_of_all(tmp_path / "checkpoints", "best", in_step=False, central=True)
+    assert {learner: steps_of(folder) for learner, folder in chosen.items()} == {0: 20, 1: 10}
 
 
 def test_the_first_checkpoint_after_the_best_score_is_due_and_kept(tmp_path: Path) -> None:
