@@ -228,7 +228,10 @@ def _policy(value: Any, values: Values) -> Keys:
         return {"model.name": "mlp"}
     if _word(value).endswith("CnnPolicy"):
         return {"model.name": "nature"}
-    raise NoCounterpartError("only MlpPolicy, MultiInputPolicy and CnnPolicy have a counterpart; set model.name")
+    raise NoCounterpartError(
+        "only MlpPolicy, MultiInputPolicy and CnnPolicy have a counterpart; set model.name and, for a policy with an "
+        "LSTM, model.recurrence"
+    )
 
 
 def _no_images(value: Any, values: Values) -> Keys:
