@@ -50,7 +50,10 @@ class ActorCritic:
         return {name: ("float32", ()) for name in self.recorded}
 
     def act(self, outputs: Mapping[str, Tensor], generator: torch.Generator, greedy: bool = False) -> dict[str, Tensor]:
-        """Draw actions [N, …] from the policy or, if ``greedy``, choose the most probable; return also `recorded`."""
+        """Draw actions [N, …] from the policy or, if ``greedy``, choose the most probable ones.
+
+        The result also has the columns named in `recorded`: log-probabilities of the actions, and values.
+        """
         policy = self.policy(outputs)
         chosen = {"action": policy.greedy() if greedy else policy.sample(generator)}
         if "log_prob" in self.recorded:

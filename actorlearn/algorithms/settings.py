@@ -329,7 +329,7 @@ class AlgorithmSpec(Spec):
 
     @classmethod
     def of(cls, name: str, found: Any, module: ModuleType) -> Self:
-        """Make a spec for a class that has none, from the class's attributes with the names of spec fields.
+        """Make a spec for the class ``found``, which has none, from its attributes named like fields of a spec.
 
         Missing attributes are taken from the spec of the nearest base class that has a registered spec.
         """

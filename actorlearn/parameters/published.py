@@ -119,4 +119,7 @@ class Published:
             env_steps = int(self._env_steps[slot, 0])
             if int(self._sequence[slot, 0]) == before:
                 return version, env_steps
-        raise RuntimeError(f"version {self.version} could not be read in {ATTEMPTS} attempts: its segment is damaged")
+        raise RuntimeError(
+            f"version {self.version} of the published weights could not be read in {ATTEMPTS} attempts: the segment in "
+            "shared memory is damaged; start the run again"
+        )

@@ -105,7 +105,7 @@ def _end(queues: Sequence[SimpleQueue[Task | None]], threads: Sequence[Thread]) 
 
 
 class Passes:
-    """Forward and backward passes of a network; on a CPU, threads divide the environments of a batch among them."""
+    """Forward and backward passes of a network; on a CPU, its threads share the environments of a batch."""
 
     def __init__(
         self,

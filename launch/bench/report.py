@@ -108,7 +108,10 @@ def markdown(report: SuiteReport) -> str:
 
 
 def draw(report: SuiteReport, path: Path) -> None:
-    """Draw the picture of a report: the suite's own, else its curves, else a bar for each median, with the range."""
+    """Draw the picture that the suite defines, or else the report's curves, or else a bar for each median.
+
+    A line on each bar shows the range from the lowest to the highest repetition.
+    """
     if report.picture is not None:
         report.picture(path)
         return

@@ -206,7 +206,7 @@ def _optimizer_numbers(value: Any, values: Values) -> Keys:
     known = {"eps": "optimizer.epsilon", "betas": "optimizer.betas", "alpha": "optimizer.decay"}
     given = value or {}
     if given and _own_rmsprop(values):
-        raise NoCounterpartError("A2C ignores it with use_rms_prop, unless optimizer_class is given too")
+        raise NoCounterpartError("A2C ignores this argument if use_rms_prop is true and optimizer_class is not given")
     if strange := [name for name in given if name not in known and given[name]]:
         raise NoCounterpartError(f"{', '.join(strange)} cannot be converted; set the keys of the section optimizer")
     return {known[name]: value for name, value in given.items() if name in known}

@@ -102,8 +102,8 @@ def read(first: First, algorithm: str | None, keys: Mapping[str, Any]) -> Asked:
         )
     if given := [name for name in changes if re.fullmatch(r"(on_.*|callbacks?)", name)]:
         raise RunError(
-            f"{given[0]}: is neither an argument nor a key of a topology; pass on_report, on_evaluation or "
-            "on_checkpoint to train or Run.wait"
+            f"{given[0]} is no argument of this function; give functions that are called during the run to train or "
+            "Run.wait, as on_report, on_evaluation or on_checkpoint"
         )
     found = overrides(changes)
     if stored is not None:

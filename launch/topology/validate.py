@@ -145,7 +145,7 @@ def _way_to_default(path: Path, defaults: Mapping[str, Any]) -> str:
 
 
 def no_such_key(path: Path) -> str:
-    """Return the rule that an unknown key breaks, as text."""
+    """Return text which says that a section, or a topology, has no key of this name."""
     parent, word = path[:-1], str(path[-1])[:MAX_SHOWN]
     return f"{f'section {dotted(parent)}' if parent else 'a topology'} has no key {show(word)}"
 

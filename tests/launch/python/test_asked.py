@@ -86,7 +86,7 @@ def test_an_environment_object_is_refused_with_the_id_or_function_to_give_instea
 
 
 def test_a_wrong_callback_name_and_a_key_with_underscores_suggest_the_right_names() -> None:
-    with pytest.raises(RunError, match="callback: .* pass on_report, on_evaluation or on_checkpoint"):
+    with pytest.raises(RunError, match="callback is no argument .* on_report, on_evaluation or on_checkpoint"):
         asked.read("CartPole-v1", None, {"callback": print})
     with pytest.raises(TopologyError, match=r"did you mean algorithm\.horizon\?"):
         asked.read("CartPole-v1", None, {"algorithm__horizon": 4}).check()
