@@ -21,6 +21,7 @@ from benchmarks.papers.accelerated import (
     SECONDARY,
     UPDATE_RULE_BATCHES,
     UPDATE_RULES,
+    learners_of,
     update_rule,
 )
 from benchmarks.papers.learners import COUNTS, TABLE_2, TABLE_3, System
@@ -69,7 +70,7 @@ def _a2c(found: SuiteResult) -> Sequence[Comparison]:
 
 
 def _a3c(found: SuiteResult) -> Sequence[Comparison]:
-    alone, *more = (_learners(count) for count in A3C_LEARNERS)
+    alone, *more = (learners_of(count) for count in A3C_LEARNERS)
     return [alike(found, case, alone, "nearly indistinguishable", of="curve") for case in more]
 
 
@@ -209,17 +210,13 @@ def _hours(table: Mapping[str, System], found: SuiteResult) -> Sequence[Comparis
         for name, hours in ((name, system.paper_hours) for name, system in table.items())
         for count, together in zip(COUNTS, hours, strict=True)
         if 1 < count <= most and together and hours[0]
-        if found.has(case := f"{name}, {_learners(count)}", alone := f"{name}, {_learners(1)}")
+        if found.has(case := f"{name}, {learners_of(count)}", alone := f"{name}, {learners_of(1)}")
     ]
-
-
-def _learners(count: int) -> str:
-    return f"{count} learner{'s' * (count > 1)}"
 
 
 def _rates(table: Mapping[str, System]) -> dict[str, float]:
     return {
-        f"{name}, {_learners(count)}": 1.0 / hours
+        f"{name}, {learners_of(count)}": 1.0 / hours
         for name, system in table.items()
         for count, hours in zip(COUNTS, system.paper_hours, strict=True)
         if hours
@@ -289,8 +286,8 @@ CLAIMS = (
         says="Asynchronous learners of 16 environments learn as well after as many steps of all, whatever their "
         "number, with no number changed.",
         refutation="the curve of more learners is surely lower",
-        numbers={"curve": {_learners(count): LEARNED for count in A3C_LEARNERS}},
-        negation={"curve": {_learners(count): NOTHING for count in A3C_LEARNERS[1:]}},
+        numbers={"curve": {learners_of(count): LEARNED for count in A3C_LEARNERS}},
+        negation={"curve": {learners_of(count): NOTHING for count in A3C_LEARNERS[1:]}},
         sizes=(game(Game.CATCH, Game.CATCH),),
         envs=KNOWN,
         suite="a3c-learners",

@@ -7,9 +7,11 @@ tuned, so only the time for a step differs.
 from __future__ import annotations
 
 import csv
+import time
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from benchmarks.gpu.stay import Stay
 from benchmarks.request import shipped
@@ -17,7 +19,7 @@ from launch.bench.gpu import CORES, GpuHost
 from launch.bench.report import SuiteReport
 from launch.bench.running import Running
 from launch.bench.seed_table import draw
-from launch.bench.time_to_score import first_report_with
+from launch.bench.time_to_score import with_score
 from launch.errors import FailedError
 from launch.runs.curves import LearningCurve, read_curve
 from launch.runs.find import RunFolder
@@ -83,7 +85,7 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
     """Train once and keep the curve; return the minutes. Raises FailedError if the score is not reached."""
     limit_s = QUICK_S if stay.request.quick else min(stay.left_s - MARGIN_S, SHARE * stay.seconds)
     with Running(shipped(TOPOLOGY), keys, total_steps=None, report_every_s=REPORT_EVERY_S) as run:
-        first = first_report_with(run, score, limit_s)
+        first = _first_report_with(run, score, limit_s)
         error = run.error()
         try:
             steps, minutes, newest = _keep_curve(stay, trial, read_curve(RunFolder(run.run_dir, {})))
@@ -92,6 +94,18 @@ def minutes_to(score: float, stay: Stay, trial: str, keys: tuple[str, ...]) -> f
     if first is None:
         raise FailedError(error or f"not at {score:g} after {minutes:.1f} minutes: {newest:.1f} at {steps:,.0f} steps")
     return float(first["time_s"]) / 60
+
+
+def _first_report_with(run: Running, score: float, seconds: float) -> dict[str, Any] | None:
+    """Wait for the first report with this mean score, and return it; None if the run or ``seconds`` end before."""
+    until_s = time.monotonic() + seconds
+    while True:
+        ended = run.ended or time.monotonic() >= until_s
+        if row := with_score(run.new_reports(), score):
+            return row
+        if ended:
+            return None
+        time.sleep(REPORT_EVERY_S)
 
 
 def _keep_curve(stay: Stay, trial: str, curve: LearningCurve) -> tuple[float, float, float]:

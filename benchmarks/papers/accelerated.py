@@ -78,6 +78,11 @@ def a2c_environments(request: BenchmarkRequest) -> SuiteReport:
     return learn("a2c-environments", request, cases)
 
 
+def learners_of(count: int) -> str:
+    """Return a number of learners in words, as names of cases have it."""
+    return f"{count} learner{'s' * (count > 1)}"
+
+
 def a3c_learners(request: BenchmarkRequest) -> SuiteReport:
     """A3C by number of learners with 16 environments each, by steps of all, beside the paper's figure 3."""
     own = (
@@ -85,7 +90,7 @@ def a3c_learners(request: BenchmarkRequest) -> SuiteReport:
         *("simulators.count=1", f"simulators.envs={BASE_ENVIRONMENTS}", "trainer.threads=1"),
         "optimizer.schedule=constant",
     )
-    return learn("a3c-learners", request, {_learners(n): (*own, f"learners.count={n}") for n in A3C_LEARNERS})
+    return learn("a3c-learners", request, {learners_of(n): (*own, f"learners.count={n}") for n in A3C_LEARNERS})
 
 
 def ppo_environments(request: BenchmarkRequest) -> SuiteReport:
@@ -231,10 +236,6 @@ def value_learning(batch: int) -> tuple[str, ...]:
 
 def _constant(rate: float) -> tuple[str, ...]:
     return (f"optimizer.learning_rate={rate:g}", "optimizer.schedule=constant")
-
-
-def _learners(count: int) -> str:
-    return f"{count} learner{'s' * (count > 1)}"
 
 
 def _evaluations(request: BenchmarkRequest, keys: Sequence[str], label: str) -> Sequence[float]:

@@ -200,17 +200,14 @@ def _rows(variant: Variant, name: str) -> list[tuple[str, ...]]:
     """Return the rows of the table with a variant's statistics; those of published scores have no interval."""
     rows = []
     for heading, of in OVER_GAMES.items():
-        ours = [_percent(variant.over_games(of, column)) for column in COLUMNS[:2]]
-        published = [f"{variant.over_games(of, column).estimate:.1f} %" for column in COLUMNS[2:]]
+        found = [variant.over_games(of, column) for column in COLUMNS]
+        ours = [f"{its.estimate:.1f} % ({its.low:.1f} to {its.high:.1f})" for its in found[:2]]
+        published = [f"{its.estimate:.1f} %" for its in found[2:]]
         rows.append((f"{heading} of {variant.count}", name, "", "", "", "", *ours, *published))
     best = list(variant.percents("best").values())
     beaten = [interval(probability_of_improvement, best, list(variant.percents(of).values())) for of in COLUMNS[2:]]
     better = (f"better, of {variant.count}", name, "", "", "", "", "", "", *(its.written for its in beaten))
     return [*rows, better]
-
-
-def _percent(its: Interval) -> str:
-    return f"{its.estimate:.1f} % ({its.low:.1f} to {its.high:.1f})"
 
 
 def _better(one: Variant, other: Variant) -> str:

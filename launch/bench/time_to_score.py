@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 import time
 from collections.abc import Sequence
@@ -102,7 +101,7 @@ def run_to_score(
                 ended = run.ended
                 run.new_reports()  # adds the new reports to rows
                 minutes = (time.monotonic() - began_s) / 60
-                if first is None and (row := _with_score(rows, score)):
+                if first is None and (row := with_score(rows, score)):
                     first = Moment(minutes=minutes, steps=row["env_steps"], score=row["episode_return_mean"])
                 if ended or (first and not whole):
                     break
@@ -128,19 +127,7 @@ def _precision(folder: Path) -> str:
     return " and ".join(sorted(found))
 
 
-def first_report_with(run: Running, score: float, seconds: float = math.inf) -> dict[str, Any] | None:
-    """Wait for the first report with this mean score, and return it; None if the run or ``seconds`` end before."""
-    until_s = time.monotonic() + seconds
-    while True:
-        ended = run.ended or time.monotonic() >= until_s
-        if row := _with_score(run.new_reports(), score):
-            return row
-        if ended:
-            return None
-        time.sleep(_TURN_S)
-
-
-def _with_score(rows: list[dict[str, Any]], score: float) -> dict[str, Any] | None:
+def with_score(rows: list[dict[str, Any]], score: float) -> dict[str, Any] | None:
     """Return the first report whose mean score, of at least ``GAMES`` games, is at least ``score``; else None."""
     for row in rows:
         mean = row["episode_return_mean"]

@@ -19,7 +19,6 @@ from launch.simulate.model import Prediction
 
 AXES = {"nodes": "nodes", "quorum": "K: gradients for each update", "servers": "parameter servers"}
 """Name of a number that is varied -> label of its axis."""
-_HEADINGS = {**AXES, "quorum": "K", "servers": "servers"}
 CSV, PICTURES = ".csv", (".png", ".svg", ".pdf")
 _BAR = 16
 LEAST_WIDTH = 120
@@ -60,7 +59,7 @@ Curves = Mapping[str, Sequence[Point]]
 def table(name: str, points: Sequence[Point]) -> Table:
     """Return one curve as a table, with a bar for each rate."""
     made = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    made.add_column(_HEADINGS[name], justify="right", no_wrap=True)
+    made.add_column("K" if name == "quorum" else name, justify="right", no_wrap=True)
     for heading in ("steps/s", "", "closed form", "staleness", "dropped", "wait", "exchange", "network", "bottleneck"):
         made.add_column(heading, justify="left" if heading in ("", "bottleneck") else "right", no_wrap=True)
     most = max(point.outcome.env_steps_per_s for point in points)
