@@ -183,11 +183,7 @@ def _overrides(name: str, values: Values, origins: Mapping[strict_yaml.Path, Ori
 
 
 def _without_nodes(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in overrides.items() if not _of_nodes(key)}
-
-
-def _of_nodes(key: str) -> bool:
-    return key.partition(".")[0] == NODES
+    return {key: value for key, value in overrides.items() if key.partition(".")[0] != NODES}
 
 
 def _resolve(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,8 +72,9 @@ def parse(
     if refused := [*islice(filter(None, faults), strict_yaml.MAX_FAULTS)]:  # each takes some milliseconds
         least = "at least " if len(refused) == strict_yaml.MAX_FAULTS else ""
         raise strict_yaml.together(refused, others=f"{least}{len(refused) - 1}")
-    left_out = leave_out_unread(raw, file, origins) if given else {}
-    in_proportion = keep_proportions(raw, file, origins) if given else {}
+    before = defaults.resolve(file) if given else {}
+    left_out = leave_out_unread(raw, before, origins) if given else {}
+    in_proportion = keep_proportions(raw, before, origins) if given else {}
     resolved = defaults.resolve(raw, ask)
     made = _made(resolved)
     if isinstance(made, list):

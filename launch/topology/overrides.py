@@ -110,13 +110,13 @@ def _with_algorithm(raw: Tree, overrides: Sequence[Override]) -> Tree:
     return resolve(raw)
 
 
-def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
+def leave_out_unread(raw: Tree, before: Tree, origins: dict[Path, Origin]) -> dict[str, str]:
     """Remove keys of the file from ``raw`` that overrides have made unused; return key -> reason.
 
-    ``file`` is the raw topology in the file, ``raw`` the same topology with the overrides applied.
+    ``before`` is the topology in the file, resolved; ``raw`` is the raw topology with the overrides applied.
     """
     found = {}
-    for name, key, why in _without_reader(resolve(file), resolve(raw)):
+    for name, key, why in _without_reader(before, resolve(raw)):
         if key in section(raw, name) and not origin((name, key), origins).override:
             del raw[name][key]
             found[f"{name}.{key}"] = why
@@ -128,7 +128,7 @@ def leave_out_unread(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
     return found
 
 
-def keep_proportions(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict[str, float]:
+def keep_proportions(raw: Tree, before: Tree, origins: dict[Path, Origin]) -> dict[str, float]:
     """Scale the file's final learning rates if only their learning rates are overridden; return key -> new value.
 
     The schedule keeps its form: a constant rate stays constant, and a rate that falls to a tenth still falls to a
@@ -140,7 +140,6 @@ def keep_proportions(raw: Tree, file: Tree, origins: dict[Path, Origin]) -> dict
         rate, final = (*path, "learning_rate"), (*path, "learning_rate_final")
         if not origin(rate, origins).override or origin(final, origins).override:
             continue
-        before = resolve(file)
         numbers = [_at(before, rate) or _at(before, ("optimizer", "learning_rate")), _at(raw, rate), _at(raw, final)]
         if all(isinstance(number, int | float) for number in numbers) and numbers[0] > 0:
             old, new, old_final = numbers
