@@ -31,8 +31,6 @@ from msgspec import inspect
 
 from actorlearn import imports
 
-OURS = "actorlearn"
-"""Name of the distribution that has the built-in entries."""
 CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 """Form in which a topology names a class or spec that is not registered: package.module:Name."""
 
@@ -295,11 +293,11 @@ def _points(group: str) -> dict[str, tuple[str, str]]:
 
     If a built-in entry and one of another distribution have the same name, the built-in one is used.
     """
-    found = {name: (value, OURS) for name, value in sorted(_of_checkout().get(group, {}).items())}
+    found = {name: (value, imports.OURS) for name, value in sorted(_of_checkout().get(group, {}).items())}
     in_checkout = bool(found)  # then the metadata of an older installation is ignored
     points = [(_name(point.dist), point) for point in _installed(tuple(sys.path)).select(group=group)]
-    for distribution, point in sorted(points, key=lambda each: (each[0] != OURS, each[1].name)):
-        if not (in_checkout and distribution == OURS):
+    for distribution, point in sorted(points, key=lambda each: (each[0] != imports.OURS, each[1].name)):
+        if not (in_checkout and distribution == imports.OURS):
             found.setdefault(point.name, (point.value, distribution))
     return found
 
@@ -323,5 +321,5 @@ def _of_checkout() -> Mapping[str, dict[str, str]]:
         project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     except (OSError, KeyError, ValueError):
         return {}
-    points: dict[str, dict[str, str]] = project.get("entry-points", {}) if project.get("name") == OURS else {}
+    points: dict[str, dict[str, str]] = project.get("entry-points", {}) if project.get("name") == imports.OURS else {}
     return points

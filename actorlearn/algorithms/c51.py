@@ -47,9 +47,8 @@ class C51(QLearning):
 
     def targets(self, batch: Batch, following: Tensor) -> Tensor:
         """Return the distribution of r + discount * Z(s', best action), projected onto the atoms: [1, B, K]."""
-        discount = batch.columns["discount"].unsqueeze(-1)
-        place = batch.reward.unsqueeze(-1) + discount * self._support(following)
-        return project(following.softmax(-1), place, self._support(following))
+        values, discount = self._support(following), batch.columns["discount"].unsqueeze(-1)
+        return project(following.softmax(-1), batch.reward.unsqueeze(-1) + discount * values, values)
 
     def loss(self, outputs: Mapping[str, Tensor], batch: Batch, progress: float) -> tuple[Tensor, LazyMetrics]:
         """Return the loss, its terms and the priorities [1, B], for outputs [1, B, size]."""

@@ -104,7 +104,7 @@ class CheckedRows(ShortRepr):
             self._refuse(i, "reward", reward, "it must be finite in float32")
 
     def _flag(self, i: int, name: str, value: Any) -> bool:
-        if not isinstance(value, np.bool_):
+        if not isinstance(value, (bool, np.bool_)):
             self._refuse(i, name, value, "it must be True or False")
         return bool(value)
 

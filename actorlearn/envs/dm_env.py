@@ -25,8 +25,6 @@ METHODS = ("reset", "step", "observation_spec", "action_spec")
 """Methods by which an environment of dm_env is recognised."""
 _CONVERTED = "_converted_from_dm_env"
 """Attribute of environments that `as_gymnasium` has converted."""
-_SEED = "seed"
-"""Name of the argument by which a class or function can make an environment with a seed."""
 
 
 def has_interface(found: object) -> bool:
@@ -48,7 +46,7 @@ def as_gymnasium(made: Any, maker: Callable[..., Any], kwargs: Mapping[str, Any]
     if any(base.__module__.startswith("dm_control.") for base in type(made).__mro__):
         converted = _by_shimmy(made)
     else:
-        seeded = imports.takes(maker, _SEED) and _SEED not in kwargs
+        seeded = imports.takes(maker, "seed") and "seed" not in kwargs
         converted = DmEnv(made, lambda seed: maker(**copy.deepcopy(dict(kwargs)), seed=seed) if seeded else None)
     setattr(converted, _CONVERTED, True)
     return converted

@@ -161,8 +161,8 @@ class PettingZoo(CheckedRows):
             i = before + j
             if self._present[game, j]:
                 self._reward[i] = self._number(i, self._of(i, "rewards", rewards, agent))
-                terminated[j] = self._truth(i, "terminated", self._of(i, "terminations", over, agent))
-                was_cut = self._truth(i, "truncated", self._of(i, "truncations", cut, agent))
+                terminated[j] = self._flag(i, "terminated", self._of(i, "terminations", over, agent))
+                was_cut = self._flag(i, "truncated", self._of(i, "truncations", cut, agent))
                 truncated[j] = (was_cut or at_limit or not listed[j]) and not terminated[j]
                 seen, ended = self._of(i, "observations", observations, agent), terminated[j] or truncated[j]
                 self._gather(i, seen, self._info_of(i, infos, agent), bool(ended))
@@ -202,9 +202,6 @@ class PettingZoo(CheckedRows):
                 i, name, values, f"it must map each agent that acted or arrived to its value, but lacks {agent!r}"
             )
         return values[agent]
-
-    def _truth(self, i: int, name: str, value: Any) -> bool:
-        return value if type(value) is bool else self._flag(i, name, value)
 
 
 make = PettingZoo

@@ -115,7 +115,6 @@ class Learning:
         """
         self.settings, self.algorithm, self.network = settings, algorithm, network
         self.algorithm_settings = settings.policy.algorithm
-        self._schedule_end = settings.schedule_end
         self.learns = self.algorithm_settings.epochs > 0
         """Whether the weights change. With ``algorithm.epochs: 0`` rollouts are played, and nothing is learned."""
         self.minibatches, self._number = minibatches, settings.learner
@@ -418,7 +417,7 @@ class Learning:
 
     def _rate(self, o: OptimizerSettings, env_steps: int) -> float:
         """Return the learning rate by the schedule, scaled with the number of learners (``learners.rate_scaling``)."""
-        rate = rate_after(o, env_steps, self._schedule_end)
+        rate = rate_after(o, env_steps, self.settings.schedule_end)
         return scale_rate(rate, self.settings.learners, self.settings.rate_scaling)
 
     # Results -------------------------------------------------------------------------------------------------------

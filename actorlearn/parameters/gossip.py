@@ -149,7 +149,7 @@ class Gossip(Alone):
 
     def settle(self) -> None:
         """Count the batch as learned. Near the end of the run, also send the count to learners on other machines."""
-        self.counts.add(self._rollout, self._batch_steps, 1)
+        self.counts.add(self._rollout, self._batch_steps)
         self._steps_since += self._batch_steps
         if self._near_end and isinstance(self.mailbox, SocketMailbox):
             self.mailbox.tell_counts()

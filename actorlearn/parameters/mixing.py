@@ -150,11 +150,12 @@ def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
     period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)
     matrices = np.stack([mixing_matrix(graph, range(count), exchange) for exchange in range(period)])
     degrees = np.count_nonzero(matrices, axis=2) - 1
+    repeats = graph.name != "random-matching"
     return Mixing(
         period=period,
-        repeats=graph.name != "random-matching",
+        repeats=repeats,
         in_degree=(int(degrees.min()), int(degrees.max())),
-        connected_within=_connected_within(matrices > 0, repeats=graph.name != "random-matching"),
+        connected_within=_connected_within(matrices > 0, repeats),
         spectral_radius=_spectral_radius(matrices),
         doubly_stochastic=bool(np.allclose(matrices.sum(1), 1.0)),
     )

@@ -130,12 +130,12 @@ class SharedCounts:
         """Number of the next rollout that this learner has to count."""
         return int(self._records[self._learner].now[0][_ROLLOUTS_LEARNED])
 
-    def add(self, rollout: int, env_steps: int, updates: int) -> None:
-        """Count a rollout of this learner, unless it was counted before a restart."""
+    def add(self, rollout: int, env_steps: int) -> None:
+        """Count a rollout of this learner, and an update with it, unless it was counted before a restart."""
         own = self._records[self._learner]
         before = own.now[0].tolist()
         if rollout >= before[_ROLLOUTS_LEARNED]:
-            own.replace([before[_ENV_STEPS] + env_steps, before[_UPDATES] + updates, rollout + 1])
+            own.replace([before[_ENV_STEPS] + env_steps, before[_UPDATES] + 1, rollout + 1])
 
     @property
     def total(self) -> tuple[int, int]:

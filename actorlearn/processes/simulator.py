@@ -10,7 +10,7 @@ if there is none, in this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,7 +188,7 @@ class EnvGroup:
             return "waiting"
         self.blocks.begin(self.index, rollout, first=self.timestep < 0)
         self.timestep = rollout * self.blocks.horizon
-        self.starts.begin(self._row(self.timestep))
+        self.starts.begin(self._row(self.blocks.row))
         self.between_rollouts = False
         self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
@@ -196,11 +196,10 @@ class EnvGroup:
     def _step(self) -> str:
         action = self.blocks.row("action", self.index, self.timestep)
         rollout, t = divmod(self.timestep, self.blocks.horizon)
-        last = t + 1 == self.blocks.horizon
-        row = self._last_row(rollout) if last else self._row(self.timestep + 1)
+        row = self._row(self.blocks.row_after)
         self.env.step(action, row)
         self.starts.void(row)
-        if last:
+        if t + 1 == self.blocks.horizon:
             self.between_rollouts = True
             self.blocks.mark_completed(self.index, rollout)
             return "completed"
@@ -208,11 +207,9 @@ class EnvGroup:
         self.blocks.mark_observed(self.index, self.timestep)
         return "observed"
 
-    def _row(self, timestep: int) -> Row:
-        return Row(**{name: self.blocks.row(name, self.index, timestep) for name in ARRIVAL_COLUMNS})
-
-    def _last_row(self, rollout: int) -> Row:
-        return Row(**{name: self.blocks.last_row(name, self.index, rollout) for name in ARRIVAL_COLUMNS})
+    def _row(self, column: Callable[[str, int, int], NDArray[Any]]) -> Row:
+        """Return the newest time step if ``column`` is `Blocks.row`, or the next one if it is `Blocks.row_after`."""
+        return Row(**{name: column(name, self.index, self.timestep) for name in ARRIVAL_COLUMNS})
 
 
 class GameStarts:

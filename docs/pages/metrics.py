@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from actorlearn.algorithms.settings import ALGORITHMS
+from actorlearn.imports import OURS
 from actorlearn.metric import Kind, Merge, Metric
 from actorlearn.metrics.registry import GROUPS, LEARNERS, OWN_RATE, SECONDARY
-from actorlearn.registry import OURS
 from docs.pages.markdown import table
 
 _HEAD = f"""# Metrics

@@ -438,7 +438,7 @@ def test_a_rollout_that_reached_no_other_learner_is_learned_from_again_and_count
         learn(first)
     again = run.learner(0, range(2), local_steps=5)
     assert again.join(0, 0, position_of(again)) == Joined(20, 2)
-    again.counts.add(1, 10, 1)  # its trainer had not committed the rollout, and does it once more
+    again.counts.add(1, 10)  # its trainer had not committed the rollout, and does it once more
     assert again.counts.total == (20, 2)
 
 

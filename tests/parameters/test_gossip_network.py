@@ -332,7 +332,7 @@ def test_totals_are_right_whatever_counts_are_lost_repeated_or_reordered(
         counts[own].begin(100 + own, 10 + own)
     rollouts, told = [0, 0, 0], []
     for own, steps, to in deeds:
-        counts[own].add(rollouts[own], steps, 1)
+        counts[own].add(rollouts[own], steps)
         rollouts[own] += 1
         told.append(counts[own].table())
         if order.random() < 0.5:

@@ -47,7 +47,7 @@ class Averaging(Alone):
 
     def settle(self):
         super().settle()
-        self.counts.add(self.updates, self._batch_steps, 1)
+        self.counts.add(self.updates, self._batch_steps)
         if self.updates % self.settings.every_updates == 0:
             self.rows[self.settings.rank] = self.weights.numpy()
             there = self.rows[np.isfinite(self.rows).all(1)]
