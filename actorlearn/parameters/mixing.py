@@ -11,6 +11,7 @@ also sum to 1 if every vertex has as many out-peers as in-peers, and all learner
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -145,6 +146,7 @@ def progress_since(posted_ns: int | None, began_ns: int, now_ns: int) -> float:
     return min(max((now_ns - posted_ns) / (now_ns - began_ns), 0.0), 1.0)
 
 
+@cache  # `actorlearn check` needs them twice; random matching of 64 learners takes a second
 def measure_mixing(graph: GraphSettings, count: int) -> Mixing:
     """Return the properties of the graph with ``count`` learners."""
     period = {"random-matching": DRAWS, "exponential-varying": max((count - 1).bit_length(), 1)}.get(graph.name, 1)
