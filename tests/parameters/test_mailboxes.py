@@ -350,7 +350,7 @@ class TestSocketMailbox(MailboxContract):
         writer = opened(0)
         version = writer.post(tattooed(0, 3, SMALL))  # there is no reader yet, so the socket keeps the message
         if counted:
-            told[0].add(0, 20, 1)
+            told[0].add(0, 20)
         writer.tell_counts()
         reader = opened(1)
         until(lambda: reader.version(0) == version)
@@ -358,7 +358,7 @@ class TestSocketMailbox(MailboxContract):
         if counted:
             assert told[1].total == (20, 1)
         if counted:
-            told[0].add(1, 20, 1)
+            told[0].add(1, 20)
         writer.tell_counts()
         if counted:
             until(lambda: told[1].total == (40, 2))
