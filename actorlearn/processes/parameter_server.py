@@ -9,7 +9,7 @@ gradients and the straggler, and warns of refused connections.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -49,14 +49,19 @@ class ParameterServer:
     """Keeps some shards (parts of the weights) of mode async, and serves the requests of learners on a socket."""
 
     def __init__(
-        self, settings: ParameterServerSettings, rules: Mapping[int, UpdateRule], endpoints: Endpoints
+        self,
+        settings: ParameterServerSettings,
+        rules: Mapping[int, UpdateRule],
+        endpoints: Endpoints,
+        read_orders: Callable[[], None] = lambda: None,
     ) -> None:
         """Restore the shards that this server has left in shared memory before a restart, make the others, and listen.
 
-        ``rules`` has the update rule of each of this server's shards, by number of the shard. Raises ChannelError if
-        the server cannot listen, and SharedMemoryFull.
+        ``rules`` has the update rule of each of this server's shards, by number of the shard. ``read_orders`` reads the
+        orders that have arrived, which list the learners in ``endpoints``. Raises ChannelError if the server cannot
+        listen, and SharedMemoryFull.
         """
-        self._endpoints, self._quorum = endpoints, settings.quorum
+        self._endpoints, self._quorum, self._read_orders = endpoints, settings.quorum, read_orders
         self.shards: dict[int, Shard] = {}
         self._memory: dict[int, ShardMemory] = {}
         most = 0
@@ -82,6 +87,8 @@ class ParameterServer:
         An answer is sent later than its request if it needs the gradients of other learners (``learners.quorum``).
         """
         received = self._router.recv(timeout_ms)
+        if received is not None:
+            self._read_orders()  # a learner sends its first request as soon as an order lists it
         now_s = time.monotonic()
         present = {number: each.id.socket_id for number, each in self._endpoints.find(_TRAINER).items()}
         if received is not None:
@@ -221,7 +228,7 @@ def run(settings: ParameterServerSettings) -> None:
     torch.set_num_threads(1)
     control = worker.control
     endpoints = Endpoints(settings.id, settings.run_id, lambda: control.order, control.send, control.folder)
-    server = ParameterServer(settings, rules_of(settings), endpoints)
+    server = ParameterServer(settings, rules_of(settings), endpoints, control.poll)
     worker.hello()
     while worker.poll():
         if control.ordered:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from actorlearn.parameters.request_line import AGAIN_S
 from tests.system.agents import Agents, lost, node_of
 from tests.system.conftest import PACED, Command, Start
 from tests.system.launched import Launched
@@ -39,6 +40,7 @@ def test_learners_of_one_machine_learn_through_parameter_servers(
     assert run.end() == 0, run.screen()
     row = run.rows()[-1]
     assert row["env_steps"] >= 40_000 and row["episode_return_mean"] > 0.0
+    assert run.rows()[0]["server_wait_s"] < AGAIN_S, "no request had to be repeated"
     assert sum(share for name, share in row.items() if name.startswith("staleness_") and name[10].isdigit()) > 0.99
     assert run.leftovers() == []
     scored = command("eval", run.run_dir, "--episodes", 2)
