@@ -440,7 +440,7 @@ def _drawing(output: Path | None) -> Iterator[None]:
     """Convert errors of reading, drawing and writing to messages of one line."""
     try:
         yield
-    except RunError:
+    except (RunError, BrokenPipeError):  # a reader of standard output may end at any time
         raise
     except OSError as error:
         file, reason = error.filename or output, error.strerror or error

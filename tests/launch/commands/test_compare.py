@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 from tests.launch.asking import ask, refused
 from tests.launch.runs.folders import write_run
 
+ROOT = Path(__file__).parents[3]
 ENDS = {("a2c", 1): 5.0, ("a2c", 2): 7.0, ("a2c", 3): 6.0, ("ppo", 1): 9.0, ("ppo", 2): 8.0, ("ppo", 3): 10.0}
 
 
@@ -200,3 +204,12 @@ def test_runs_that_cannot_be_compared_are_refused_in_one_line(runs: Path, tmp_pa
 
 
 ENDS_BY_NAME = [f"{algorithm}-{seed}" for algorithm, seed in ENDS]
+
+
+def test_a_closed_standard_output_is_not_reported_as_a_file_that_cannot_be_written(runs: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "actorlearn", "compare", *map(str, sorted(runs.iterdir())), "--json"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
