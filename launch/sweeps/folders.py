@@ -73,8 +73,8 @@ def _unscored(run: RunFolder, saved: int) -> bool:
     for event in run.events().new():
         if event.get("kind") == "resumed":
             scored = False
-        elif event.get("kind") == "evaluated" and event.get("env_steps", 0) >= saved:
-            scored = True
+        elif event.get("kind") == "evaluated" and is_number(steps := event.get("env_steps")):
+            scored |= steps >= saved
     return not scored
 
 

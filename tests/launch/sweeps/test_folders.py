@@ -48,13 +48,14 @@ def test_a_run_without_a_summary_died_unless_its_last_checkpoint_has_all_steps(t
         (["scoring", 104], "finished"),
         ([104, "scoring"], "finished"),  # evaluated while the trainer saved
         ([50, "scoring"], "died"),
+        (["scoring", None], "died"),  # an event whose steps cannot be read
         (["scoring", 50], "died"),  # an evaluation that was in progress when training ended
         (["scoring", 104, "resumed", 50], "died"),
         (["scoring", "resumed", "scoring", 104], "finished"),
     ],
 )
 def test_a_run_that_was_killed_before_its_final_weights_were_evaluated_is_continued(
-    events: list[str | int], status: str, tmp_path: Path
+    events: list[str | int | None], status: str, tmp_path: Path
 ) -> None:
     """Events by their kind; evaluations by the environment steps of the weights."""
     run = folder(tmp_path / "run", [50, 104], [0, 104])
