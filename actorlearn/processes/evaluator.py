@@ -234,9 +234,9 @@ class PublishedWeights:
         return max((own.env_steps for own in self._opened.values() if own.version >= 0), default=None)
 
     def weights(self) -> tuple[int, dict[str, Tensor]]:
-        """Return the largest version number of the weights that are read, 0 without any, and copies by trainer name.
+        """Return the largest version number, and a copy of the newest weights of each learner by trainer name.
 
-        The newest weights of each learner are read. If learners have no weights of their own, only the newest of all.
+        If learners have no weights of their own, only the newest weights are copied. The number is 0 without weights.
         """
         versions, weights, read = [0], {}, [*self._opened.items()]
         if not self._own_weights:

@@ -37,8 +37,8 @@ from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
 """Bytes of memory assumed for a process, besides shared memory: a process that has imported torch takes 200 MB."""
-_BY = frozenset({"simulators", "learners", "env"})
-"""Sections with keys on which the number of simulators of a slow environment depends."""
+_DECISIVE = ("simulators.", "learners.", "env.", "algorithm.name")
+"""Beginnings of the keys on which the number of simulators of a slow environment depends."""
 _GIB = 1 << 30
 
 
@@ -169,8 +169,8 @@ def with_simulators(sweep: Sweep) -> Sweep:
 
     If trials differ in a key on which this number depends, all have the simulators of a quick environment.
     """
-    base, varied = sweep.base, sweep.keys.vary.keys()
-    if {COUNT, ENVS} & base.written or "algorithm.name" in varied or {key.partition(".")[0] for key in varied} & _BY:
+    base = sweep.base
+    if {COUNT, ENVS} & base.written or any(key.startswith(_DECISIVE) for key in sweep.keys.vary):
         return sweep
     chosen = {choice.key: choice.value for choice in more_simulators(base, describe(base), Cores.here())}
     return replace(sweep, pins={**sweep.pins, COUNT: chosen[COUNT]} if COUNT in chosen else sweep.pins)
