@@ -38,7 +38,7 @@ from actorlearn.optim.schedules import rate_after, scale_rate
 from actorlearn.optim.specs import OptimizerSettings
 from actorlearn.parameters import checkpoint
 from actorlearn.parameters.consumed import Consumed, Position
-from actorlearn.parameters.interface import Exchange, Learner, PeerLost, Stepped, Stopped
+from actorlearn.parameters.interface import Agreed, Exchange, Learner, PeerLost, Stepped, Stopped
 from actorlearn.parameters.peers import Peers
 from actorlearn.parameters.published import Published
 from actorlearn.wire.control import Control
@@ -304,12 +304,16 @@ class Learning:
         self.exchange.settle()
         return metrics
 
-    def leave(self, position: Position) -> None:
-        """Tell the other learners that this one leaves, and send them the result of its local steps."""
+    def leave(self, position: Position) -> Agreed | None:
+        """Tell the other learners that this one leaves, and send them the result of its local steps.
+
+        Returns the newest known counts of all learners; None if a learner was lost or this process must end.
+        """
         try:
-            self.exchange.agree(0, 0, position, True)
+            return self.exchange.agree(0, 0, position, True)
         except (PeerLost, Stopped):
             self.exchange.break_off()
+            return None
 
     def _observe(self, prepared: Batch, moments: Tensor | None) -> None:
         """Update the observation statistics with the valid time steps of a batch, once for each rollout."""

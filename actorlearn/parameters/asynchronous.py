@@ -147,7 +147,8 @@ class Async(Exchange):
     ) -> Agreed:
         """Return the environment steps and updates of all learners, including this batch; does not wait for the others.
 
-        If ``draining``, first merge local steps into the store.
+        If ``draining``, first merge local steps into the store. Then copy the store's weights, which have learned from
+        all counted steps; changes that others make at the same time may be in them too.
         """
         if draining and self.pending:
             self._merge_local_steps()
@@ -156,7 +157,10 @@ class Async(Exchange):
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout
         self._number = max(self._number, position.first_change)
-        return Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
+        agreed = Agreed(self.store.env_steps + self._batch_steps, self.store.updates + updates, draining)
+        if draining:
+            self.pull()
+        return agreed
 
     def merge(self, moments: Tensor, combine: Callable[[Tensor, Tensor], None]) -> None:
         """Merge the moments of a batch's observations into the statistics in the store, which it locks for this."""

@@ -197,7 +197,8 @@ class Exchange(ABC):
 
         The batch has `env_steps` environment steps of this learner, and `step` will be called `optimizer_steps` times.
         `position.rollout` is the number of the batch's rollout. If `draining`, this learner leaves and does not learn
-        from a batch. Raises PeerLost, Stopped and Disagreement.
+        from a batch; in modes in which learners do not wait for each other, it gets the newest counts, and weights that
+        have learned from all counted steps if learners share them. Raises PeerLost, Stopped and Disagreement.
         """
 
     @abstractmethod

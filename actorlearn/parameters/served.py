@@ -50,8 +50,8 @@ from actorlearn.parameters.shard_frames import (
 from actorlearn.parameters.shard_layout import Sharding
 
 STATE_S = 20.0
-"""Longest wait, in seconds, for the servers' state when a checkpoint is written. After it, the previous state is
-saved."""
+"""Longest wait, in seconds, for the servers' state when a checkpoint is written, and for their newest counts when this
+learner ends. After it, the previous state is saved."""
 
 
 class Served(Alone):
@@ -156,7 +156,13 @@ class Served(Alone):
     def agree(
         self, env_steps: int, optimizer_steps: int, position: Position = BEGINNING, draining: bool = False
     ) -> Agreed:
-        """Return the newest known steps and updates of all learners, including this batch; does not wait for them."""
+        """Return the newest known steps and updates of all learners, including this batch; does not wait for them.
+
+        If ``draining``, first ask the servers for their weights and counts, and wait at most STATE_S seconds for them.
+        """
+        if draining and self._joined:
+            with suppress(Stopped):  # a server is gone; the last answers then count
+                self._take(self._ask((ShardFrame(PULL, shard) for shard in self.spans), STATE_S))
         self._batch_steps, updates = (0, 0) if draining else (env_steps, 1)
         self.consumed.begin(self.learner.number, position)
         self._rollout = position.rollout

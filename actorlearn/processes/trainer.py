@@ -91,7 +91,7 @@ class Trainer:
             draining = self._follow_orders()
             joined = self._joined or self._join_learners()
             if draining:
-                if joined:
+                if joined and self.peers.in_step:  # in other modes, `_finish` tells the others
                     self.learning.leave(self.counts.position)
                 break
             gathered = self._next_rollout() if joined else None
@@ -308,7 +308,7 @@ class Trainer:
         if self.peers.in_step:  # there are no local steps to merge, and others must not wait for the save below
             self.peers.leave()
         else:
-            self.learning.leave(self.counts.position)
+            self._leave()
         if self.experience is not None:
             self.experience.close()
         self.checkpoints.save_last()
@@ -322,6 +322,18 @@ class Trainer:
         done = self.counts.env_steps >= self._end_steps
         self.worker.control.finished("total_steps" if done else "drained" if self._draining else "stopped", summary)
         self.worker.control.close()
+
+    def _leave(self) -> None:
+        """Leave the other learners, and count what they have learned since this learner's newest update began.
+
+        The last checkpoint of the run then counts the updates that several learners have made at the same time.
+        """
+        agreed = self.learning.leave(self.counts.position)
+        if agreed is None or not self._joined or not mode_of(self.settings.exchange).own_weights:
+            return  # no other learner can have learned in the meantime
+        if (agreed.env_steps, agreed.updates) != (self.counts.env_steps, self.counts.updates):
+            self.counts.env_steps, self.counts.updates = agreed.env_steps, agreed.updates
+            self._publish()
 
 
 def run(settings: TrainerSettings) -> None:

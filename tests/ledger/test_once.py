@@ -8,21 +8,24 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from actorlearn.algorithms.interface import Batch
 from actorlearn.failpoints import Killed
 from actorlearn.learning.minibatches import Epochs
+from actorlearn.parameters import checkpoint
 from actorlearn.parameters.allreduce import Sync
 from actorlearn.parameters.alone import Alone
+from actorlearn.parameters.asynchronous import Async
 from actorlearn.parameters.barrier import SharedBarrier
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import PeerLost, Stopped
 from launch.topology.load import Topology
 from tests.ledger import fibers
-from tests.ledger.oracle import stored, times_used
+from tests.ledger.oracle import stored, times_in, times_used
 from tests.ledger.world import World, topology
 
 TWO: dict[str, Any] = {"learners": {"count": 2}, "total_steps": 180}
@@ -215,6 +218,44 @@ def test_a_resumed_run_counts_the_steps_in_flight_at_its_stop_as_dropped(tmp_pat
     assert in_flight
     assert world.run(resume=True) == 0
     assert world.rows[-1]["steps_dropped"] == in_flight
+
+
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "at its end"])
+@pytest.mark.parametrize("exchange", [Async, Gossip])
+def test_the_last_checkpoint_counts_the_updates_that_other_learners_made_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: type[Async] | type[Gossip], stopped: bool
+) -> None:
+    world = World(tmp_path / "run", topology(mode=exchange.__name__.lower(), **TWO))
+    agree, settle, begun = exchange.agree, exchange.settle, itertools.count(1)
+
+    def agreeing(self: Any, env_steps: int, *arguments: Any) -> Any:
+        found = agree(self, env_steps, *arguments)
+        if env_steps:  # both learners begin an update, and the second one steps before the first
+            if next(begun) == 5 and stopped:
+                world.ask("stop")
+            for _ in range(2 - self.learner.number):
+                fibers.pause()
+        return found
+
+    def settling(self: Any) -> None:
+        for _ in range(2 * self.learner.number):  # the second one, which has stepped first, counts its update last
+            fibers.pause()
+        settle(self)
+
+    with monkeypatch.context() as first:
+        first.setattr(exchange, "agree", agreeing)
+        first.setattr(exchange, "settle", settling)
+        assert world.run() == 0, world.summary
+    used, updates = world.summary["steps_used"], len(world.applied)
+    last = max(world.saved, key=lambda folder: int(folder.name))
+    assert int(last.name) == world.summary["env_steps"] == used
+    assert checkpoint.load(last).state["updates"] == world.summary["updates"] == updates
+    if exchange is Async:
+        weights = checkpoint.load(last).section("weights")
+        assert len(times_in(world, next(iter(weights.values())))) == used, "the weights have learned from all steps"
+    world.topology = msgspec.structs.replace(world.topology, total_steps=used + 60)
+    assert world.run(resume=True) == 0, world.summary
+    assert world.summary["env_steps"] == world.summary["steps_used"] <= used + 60 + 2 * 12
 
 
 @pytest.mark.parametrize(("exchange", "learners"), [(Alone, 1), (Sync, 2)], ids=["alone", "sync"])

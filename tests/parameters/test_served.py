@@ -224,6 +224,15 @@ def test_near_the_end_of_a_run_a_learner_asks_what_the_others_have_learned(servi
     assert one.exchange.pull() and not torch.equal(one.weights, published)
 
 
+def test_a_learner_that_leaves_has_the_weights_and_counts_of_all(serving: Start) -> None:
+    one, other = joined(serving(learners=2, servers=2), 2)
+    one.learn(torch.ones(PARAMETERS))
+    for _ in range(2):
+        other.learn(torch.ones(PARAMETERS))
+    assert one.exchange.agree(0, 0, one.position, draining=True)[:2] == (21, 3)
+    assert torch.equal(one.weights, other.weights)
+
+
 @pytest.mark.parametrize("machine", [False, True])
 def test_a_server_that_is_killed_between_requests_loses_no_change_and_makes_none_twice(
     serving: Start, machine: bool, monkeypatch: pytest.MonkeyPatch
