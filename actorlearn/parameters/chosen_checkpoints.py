@@ -194,18 +194,39 @@ def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = Fals
     ``at`` names a checkpoint of the first learner or, in mode sync (``in_step``), a complete one (`complete_steps`).
     For every other learner, it is the one that is nearest in steps. In mode sync, and with central weights
     (``central``), it is the newest one that is not later: central weights are those of the newest checkpoint of all
-    learners. A learner without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, and
-    CheckpointError if one is damaged.
+    learners. A learner without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, or if
+    all checkpoints of a learner with central weights are later. Raises CheckpointError if one is damaged.
     """
     own = directories(root)
     there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
     steps = _steps(at, there, read_best(root))
+    if central:
+        _refuse_loss(own, steps, at)
     of_each = _newest_until if in_step or central else nearest
     chosen = {learner: of_each(directory, steps) for learner, directory in own.items()}
     found = {learner: folder for learner, folder in chosen.items() if folder is not None}
     for folder in found.values():
         choose(folder.parent, steps_of(folder))
     return dict(sorted(found.items(), key=lambda item: steps_of(item[1]) != steps))
+
+
+def _refuse_loss(own: Mapping[int, Path], steps: int, at: str | int) -> None:
+    """Raise ValueError if a learner has checkpoints, but none at or before ``steps``.
+
+    With central weights it could continue from another learner's, but its own counts and its replay would be lost.
+    ``own``: learner -> directory of its checkpoints. ``at``: the checkpoint that the user has named.
+    """
+    saved = {learner: sorted(map(steps_of, folders(directory))) for learner, directory in own.items()}
+    late = {learner: there[0] for learner, there in saved.items() if there and there[0] > steps}
+    if not late:
+        return
+    whole = ", ".join(f"{each:_}" for each in saved[0] if each >= max(late.values()))
+    raise ValueError(
+        f"at {at}: the first checkpoint of these learners is newer, so what they had counted and stored until then "
+        f"would be lost: {', '.join(f'{learner} ({first:_} steps)' for learner, first in late.items())}; write newest"
+        f"{f', or steps at which all have an earlier one: {whole}' if whole else ''}; or move their folders, such as "
+        f"{own[max(late)]}, out of the run, so that they begin anew"
+    )
 
 
 @contextmanager

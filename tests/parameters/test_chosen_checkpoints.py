@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +62,32 @@ def test_a_learner_without_a_checkpoint_of_these_steps_takes_the_nearest_except_
 
 def test_learners_of_a_store_continue_from_no_newer_weights_than_the_chosen_checkpoint(tmp_path: Path) -> None:
     """In mode async all learners take the newest weights of any."""
-    for directory, steps in (("", 100), ("", 200), ("learner-1", 90), ("learner-1", 110), ("learner-2", 130)):
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 90), ("learner-1", 110)):
         save(tmp_path / directory, steps)
     chosen = choose_of_all(tmp_path, 100, in_step=False, central=True)
     assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 100, 1: 90}
     with newer_set_aside(chosen):
         assert [choose_to_resume(tmp_path, learner, ASYNC)[1].env_steps for learner in (0, 1, 2)] == [100] * 3
+
+
+def test_learners_of_a_store_do_not_go_back_to_before_the_first_checkpoint_of_one_of_them(tmp_path: Path) -> None:
+    """It would take the weights of another learner, and nobody would know how many steps it had used until then."""
+    kept = {"": (100, 200, 300), "learner-1": (90, 190), "learner-2": (130, 230), "learner-3": (210, 310)}
+    for directory, steps in kept.items():
+        for each in steps:
+            save(tmp_path / directory, each)
+    (tmp_path / "learner-4").mkdir()  # it has counted nothing
+    write_best(tmp_path, Best(150, 1.0, "training"))
+    for at, late in ((100, "2 (130 steps), 3 (210 steps)"), (200, "3 (210 steps)"), ("best", "3 (210 steps)")):
+        said = f"^at {at}: .* of these learners is newer, so .*: {re.escape(late)}; write newest, or .*: 300; or move"
+        with pytest.raises(ValueError, match=said):
+            choose_of_all(tmp_path, at, in_step=False, central=True)
+    chosen = choose_of_all(tmp_path, 300, in_step=False, central=True)
+    assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 300, 1: 190, 2: 230, 3: 210}
+    shutil.move(tmp_path / "learner-3", tmp_path.parent / "learner-3")  # as the error says
+    assert choose_of_all(tmp_path, "best", in_step=False, central=True).keys() == {0, 1, 2}
+    chosen = choose_of_all(tmp_path, 100, in_step=False)  # without central weights each has its own, also a newer one
+    assert {learner: int(folder.name) for learner, folder in chosen.items()} == {0: 100, 1: 90, 2: 130}
 
 
 def test_learners_in_sync_that_lost_one_can_be_resumed_at_their_own_checkpoints(tmp_path: Path) -> None:

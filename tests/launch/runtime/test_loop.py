@@ -857,6 +857,22 @@ def test_fewer_total_steps_are_refused_before_the_environment_is_tried(
         loop.run(fewer, folder, resume_at=at)
 
 
+def test_a_run_does_not_go_back_to_before_the_first_checkpoint_of_a_learner_with_common_weights(tmp_path: Path) -> None:
+    root = tmp_path / "run" / "checkpoints"
+    of = parse("env: {id: CartPole-v1}", ["mode=async", "learners.count=2", "simulators.count=2"])
+    with runner(tmp_path / "run", None, False, "mode=async", "learners.count=2"):
+        for name in ("100", "200", "learner-1/110", "learner-1/210"):
+            saved(root / name)
+    said = (
+        r"^run: at 100: the first checkpoint of these learners is newer, so what they had counted and stored until "
+        r"then would be lost: 1 \(110 steps\); write newest, or steps at which all have an earlier one: 200; or move "
+        r"their folders, such as .*/checkpoints/learner-1, out of the run, so that they begin anew$"
+    )
+    with pytest.raises(RunError, match=said):
+        loop.run(of, tmp_path / "run", resume_at=100)
+    assert {path.name for path in (root / "learner-1").iterdir()} == {"110", "210"}, "nothing was set aside"
+
+
 def test_the_summary_of_a_resumed_run_has_the_deaths_of_all_its_lives(tmp_path: Path, lead: Lead) -> None:
     folder, died = tmp_path / "run", ev.Note("died", "trainer", cause="signal 9")
     with runner(folder, None) as run:
