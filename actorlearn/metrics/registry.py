@@ -317,7 +317,12 @@ _BETWEEN_LEARNERS = (
         "share",
         "age of messages when they are mixed, divided by the time between two exchanges; at most 1",
     ),
-    _farthest("consensus_distance", "", "l2 distance of a learner's weights from the mean of all learners"),
+    _farthest(
+        "consensus_distance",
+        "",
+        "l2 distance of a learner's parameters from the mean of all learners, without the statistics that normalise "
+        "observations",
+    ),
     Metric(
         "gradient_cosine",
         "",

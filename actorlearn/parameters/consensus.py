@@ -1,7 +1,10 @@
 """How much learners in mode gossip differ: measures for reports, and a log of the changes of their weights.
 
+All norms and distances are those of the learned parameters. The statistics of observations, which messages contain
+too, are left out: they have counts and variances, which may be much larger than any parameter.
+
 The log has a line of JSON for each change, with norms and versions of messages, without weights. From the logs of all
-learners, ``benchmarks/papers/gossip_bound.py`` computes an upper bound of the distance between their weights.
+learners, ``benchmarks/papers/gossip_bound.py`` computes an upper bound of the distance between their parameters.
 
 A record is written before other learners can see its message, so every message has a record. Writes are not buffered,
 so the log of a killed process is complete, except for the line that it was writing.
@@ -27,26 +30,31 @@ LOG = "exchanges"
 
 
 class Measured(NamedTuple):
-    """How much the newest weights of several learners differ, as the first of these learners has measured it."""
+    """How much the newest parameters of several learners differ, as the first of these learners has measured it."""
 
     versions: dict[int, int]
     """Version of each learner's message, by learner."""
     distances: dict[int, float]
-    """L2 norm of the difference between each learner's weights and the first learner's, by learner."""
+    """L2 norm of the difference between each learner's parameters and the first learner's, by learner."""
     distance: float
-    """L2 norm of the difference between the first learner's weights and the mean of all."""
+    """L2 norm of the difference between the first learner's parameters and the mean of all."""
 
 
-def measure(learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int) -> Measured:
-    """Measure how much the newest messages of ``learners``, weights [size], differ; each must have sent one.
+def measure(
+    learners: Sequence[int], take: Callable[[int, NDArray[np.float32]], int], size: int, parameters: int
+) -> Measured:
+    """Measure how much the newest messages of ``learners`` differ in their parameters; each must have sent one.
 
-    ``take(learner, out)`` copies a learner's weights to ``out``, and returns their version.
+    ``take(learner, out)`` copies a learner's message, weights [size], to ``out``, and returns its version. The first
+    ``parameters`` weights are the learned parameters.
     """
-    first, other = np.empty(size, np.float32), np.empty(size, np.float32)
-    versions = {learners[0]: take(learners[0], first)}
-    total, distances = first.astype(np.float64), {learners[0]: 0.0}
+    message = np.empty(size, np.float32)
+    other = message[:parameters]
+    versions = {learners[0]: take(learners[0], message)}
+    first, distances = other.copy(), {learners[0]: 0.0}
+    total = first.astype(np.float64)
     for learner in learners[1:]:
-        versions[learner] = take(learner, other)
+        versions[learner] = take(learner, message)
         total += other
         distances[learner] = _norm(np.subtract(other, first, dtype=np.float64))
     total /= len(learners)
@@ -73,7 +81,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = -1
     """For ``stepped``: version of the message that is sent next."""
     norm: float | None = 0.0
-    """L2 norm of the change of the weights; None = not finite."""
+    """L2 norm of the change of the parameters; None = not finite."""
     messages: dict[int, int] = {}
     """Messages whose weights were averaged, adopted or compared: {learner: version}."""
     distances: dict[int, float | None] = {}
@@ -92,16 +100,16 @@ class ExchangeLog:
         self._append(b"\n")  # ends a line that a killed incarnation did not finish
 
     def stepped(self, version: int, norm: float) -> None:
-        """Log that optimizer steps have changed the weights by a vector with L2 norm ``norm``.
+        """Log that optimizer steps have changed the parameters by a vector with L2 norm ``norm``.
 
-        ``version`` is the number of the message in which these weights will be sent.
+        ``version`` is the number of the message in which these parameters will be sent.
         """
         self._write("stepped", version=version, norm=norm)
 
     def mixed(self, messages: Mapping[int, int], norm: float) -> None:
         """Log that the weights were replaced by the mean of themselves and those in ``messages``, {learner: version}.
 
-        ``norm`` is the L2 norm of the change. Called after `stepped`, and before any other change of the weights.
+        ``norm`` is the L2 norm of the change of the parameters. Called after `stepped`, and before any other change.
         """
         self._write("mixed", norm=norm, messages=dict(messages))
 
@@ -114,7 +122,7 @@ class ExchangeLog:
         self._write("adopted", messages=dict(messages))
 
     def measured(self, found: Measured) -> None:
-        """Log a comparison of the weights of all learners."""
+        """Log a comparison of the parameters of all learners."""
         self._write("measured", messages=found.versions, distances=found.distances, distance=found.distance)
 
     def close(self) -> None:

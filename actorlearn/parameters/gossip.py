@@ -67,8 +67,8 @@ class Gossip(Alone):
         self._log = ExchangeLog(Path(settings.log), anew=not self.counts.begun) if settings.log else None
         self._gradients = SharedMailbox(settings.gradients, settings.rank) if settings.gradients else None
         self._message = np.empty(self.weights.numel(), np.float32)
-        self._before = torch.empty_like(self.weights if self._log else self.weights[:0])
-        """The weights when their change was last logged; empty without a log."""
+        self._before = torch.empty_like(self.parameters if self._log else self.parameters[:0])
+        """The parameters when their change was last logged; empty without a log."""
         self._began = learner.weights[: self.parameters.numel() if settings.age_corrected else 0].clone()
         """The parameters after the last exchange; empty without ``age_corrected``."""
         self._began_ns = self._posted_ns = time.monotonic_ns()
@@ -114,7 +114,7 @@ class Gossip(Alone):
         elif not self.counts.begun:
             self.counts.begin(env_steps, updates)
         if self._log:
-            self._before.copy_(self.weights)
+            self._before.copy_(self.parameters)
         self._begin_steps()
         claimed = self.counts.claimed  # others may have mixed weights that have learned from the rollouts before it
         resumed = Position(claimed, position.used) if claimed > position.rollout else None
@@ -189,11 +189,11 @@ class Gossip(Alone):
         return found
 
     def _apart(self) -> dict[str, Any]:
-        """Return metrics of the differences between the learners' newest weights, and between their gradients."""
+        """Return metrics of the differences between the learners' newest parameters, and between their gradients."""
         rank, present, apart = self.settings.rank, self._present(), dict[str, Any]()
         others = [peer for peer in present if peer != rank and self.mailbox.version(peer) >= 0]
         if others and self.mailbox.version(rank) >= 0:  # a socket mailbox does not have this learner's own message
-            measured = measure([rank, *others], self.mailbox.take, self.weights.numel())
+            measured = measure([rank, *others], self.mailbox.take, self.weights.numel(), self.parameters.numel())
             apart["consensus_distance"] = measured.distance
             if self._log:
                 self._log.measured(measured)
@@ -217,7 +217,7 @@ class Gossip(Alone):
         Then the outer optimizer takes a step. If there was no average, it uses this learner's weights.
         """
         if self._log:
-            rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.weights))
+            rounded = self._averaged * _ROUNDING * float(torch.linalg.vector_norm(self.parameters))
             self._log.stepped(self.mailbox.version(self.settings.rank) + 1, self._moved() + rounded)
         self.counts.claim(self._rollout)
         self.mailbox.post(self.weights.detach().cpu().numpy())
@@ -344,9 +344,9 @@ class Gossip(Alone):
         return tuple(peer for peer in known if self.mailbox.version(peer) >= 0) or (None if known else ())
 
     def _moved(self) -> float:
-        """Return the L2 norm of the change of the weights since the last call."""
-        change = float(torch.linalg.vector_norm(self.weights - self._before))
-        self._before.copy_(self.weights)
+        """Return the L2 norm of the change of the parameters since the last call."""
+        change = float(torch.linalg.vector_norm(self.parameters - self._before))
+        self._before.copy_(self.parameters)
         self._averaged = 0
         return change
 

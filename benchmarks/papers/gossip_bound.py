@@ -3,10 +3,11 @@
 Reads the logs of exchanges that all learners of a run have written (``actorlearn/parameters/consensus.py``), after
 the end of the run. Source: Assran et al. (2019), proposition 1 and figure 2.
 
-A message has the weights of a learner. They are the initial weights, which all learners share, plus a sum of updates,
-each multiplied by a coefficient. The coefficient is 1 in the first message after the update; later ones follow from
-mixing, which takes means of messages. So the log of which messages were mixed determines all coefficients, for any
-delays and any order. Then, for a learner i,
+A message has the weights of a learner. Here, weights are only the learned parameters, whose norms are in the logs.
+They are the initial weights, which all learners share, plus a sum of updates, each multiplied by a coefficient. The
+coefficient is 1 in the first message after the update; later ones follow from mixing, which takes means of messages.
+So the log of which messages were mixed determines all coefficients, for any delays and any order. Then, for a learner
+i,
 
     |x_i - mean x|  <=  sum over updates of |c_i - mean c| |update|
 

@@ -108,13 +108,13 @@ def raise_full() -> None:
 
 
 def test_distances_are_measured_from_the_message_of_the_first_learner() -> None:
-    messages = {5: np.array([1, 0, 0], np.float32), 2: np.array([0, 2, 0], np.float32)}
+    messages = {5: np.array([1, 0, 0, 9e6], np.float32), 2: np.array([0, 2, 0, 3e6], np.float32)}
 
     def take(learner: int, out: NDArray[np.float32]) -> int:
         out[:] = messages[learner]
         return learner * 10
 
-    measured = measure([5, 2], take, 3)
+    measured = measure([5, 2], take, 4, 3)
     assert measured.versions == {5: 50, 2: 20}
     assert measured.distances == {5: 0.0, 2: pytest.approx(5**0.5)}
     assert measured.distance == pytest.approx(5**0.5 / 2)

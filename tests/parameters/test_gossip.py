@@ -348,6 +348,24 @@ def test_statistics_are_merged_by_each_learner_and_mixed_with_the_weights(run: R
     assert learners[1].weights[PARAMETERS:].tolist() == [3.0, 3.0]
 
 
+def test_distances_are_of_the_learned_parameters_without_the_statistics(run: Run) -> None:
+    learners = run.joined(2)
+    for exchange, moments in zip(learners, (2e6, 4e6), strict=True):
+        exchange.merge(torch.full((STATISTICS,), moments), lambda statistics, moments: statistics.copy_(moments))
+        learn(exchange)
+    assert [exchange.metrics()["consensus_distance"] for exchange in learners] == pytest.approx([0, 0], abs=1e-6)
+    step = float(torch.linalg.vector_norm(learners[0].weights[:PARAMETERS] - start()[:PARAMETERS]))
+    told = [*run.records(0), *run.records(1)]
+    assert [(record.kind, record.norm) for record in told if record.kind != "measured"] == [
+        ("stepped", pytest.approx(step, rel=1e-5)),
+        ("stepped", pytest.approx(step, rel=1e-5)),
+        ("mixed", pytest.approx(0.0, abs=1e-6)),
+    ]
+    measured = [record for record in told if record.kind == "measured"]
+    assert [record.distance for record in measured] == pytest.approx([0, 0], abs=1e-6)
+    assert [record.distances for record in measured] == [pytest.approx({0: 0, 1: 0}, abs=1e-6)] * 2
+
+
 def test_every_gradient_every_updates_the_unclipped_gradient_is_kept(run: Run) -> None:
     (exchange,), kept = run.joined(1, gradient_every=3), []
     gradients = 100.0 * gradients_of(7)
