@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -127,6 +127,8 @@ class Resumption:
     """Learner that is not resumed, because it was detached before -> name of its trainer."""
     left: tuple[Mapping[str, int], ...] = ()
     """Counters of each learner that the run had before and that is not resumed, such as steps and games."""
+    rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Trainer of a learner that continues from its own checkpoint -> its metrics at this checkpoint: counts, scores."""
     learners_so_far: int = 0
     """Number of learners that the run has had. The next attached learner gets this number, and has no checkpoints."""
 

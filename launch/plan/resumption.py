@@ -30,9 +30,9 @@ from launch.errors import RunError
 from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
-from launch.reports.accounting import counters_of
+from launch.reports.accounting import counters_of, row_of
 from launch.reports.checks import is_number
-from launch.topology.changes import changes, flat
+from launch.topology.changes import changes, changes_task, flat
 from launch.topology.keys import CHOSEN, choice_key, keys_of
 from launch.topology.load import Topology, tree, with_defaults
 from launch.topology.modes import mode
@@ -59,13 +59,14 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     learned from more, or if saved weights or a saved replay do not fit the topology.
     """
     began_s, run_dir = time.monotonic(), plan.addresses.run_dir
-    left_out = _left_out(plan, detached)
-    learners = [trainer.learner for trainer in plan.trainers if trainer.learner not in left_out]
+    root, left_out = run_dir / "checkpoints", _left_out(plan, detached)
+    trainers = [trainer for trainer in plan.trainers if trainer.learner not in left_out]
+    learners = [trainer.learner for trainer in trainers]
     try:
         together, begins_anew = _together(plan, run_dir, learners)
         # For each learner: its own checkpoint, and the checkpoint whose weights it takes.
         pairs = [(found, found) for found in together] or [
-            choose_to_resume(run_dir / "checkpoints", learner, mode(plan.topology)) for learner in learners
+            choose_to_resume(root, learner, mode(plan.topology)) for learner in learners
         ]
     except CheckpointError as error:
         raise RunError(str(error)) from None
@@ -75,6 +76,12 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
+    changed = changes(before, tree(plan.topology)) if before else {}
+    of_all = {
+        "env_steps": latest.env_steps,
+        "frames": latest.env_steps * plan.description.frames_per_step,
+        "updates": latest.state.get("updates", 0),
+    }
     return Resumption(
         began_s=began_s - (elapsed_s if is_number(elapsed_s) else 0.0),
         resumed=True,
@@ -84,9 +91,14 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         begins_anew=begins_anew,
         damaged=tuple(warning for found in together for warning in found.warnings()),
         left_out=left_out,
-        left=tuple(_counters_of_left(run_dir / "checkpoints", learners, latest.env_steps)),
-        learners_so_far=learners_so_far(run_dir / "checkpoints"),
-        changed=changes(before, tree(plan.topology)) if before else {},
+        left=tuple(_counters_of_left(root, learners, latest.env_steps)),
+        rows={
+            trainer.name: {**of_all, **row_of(own.state, not changes_task(changed))}
+            for trainer, (own, _) in zip(trainers, pairs, strict=True)
+            if own.path.parent == directory_of(root, trainer.learner)  # a new learner begins with counts of 0
+        },
+        learners_so_far=learners_so_far(root),
+        changed=changed,
         stretched=_stretched(before, plan.topology),
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from actorlearn.memory.account import LearnerSteps, StepCounts
+from launch.reports.checks import check_row
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,25 @@ def counters_of(state: Mapping[str, Any]) -> dict[str, int]:
     """
     counts = msgspec.convert(state.get("account", {}), StepCounts)
     counts.dropped["not_resumed"] += state.get("in_flight", 0)
+    return _counters(state, counts)
+
+
+def row_of(state: Mapping[str, Any], same_task: bool = True) -> dict[str, Any]:
+    """Return the counters and the scores, as in metrics.jsonl, of a learner that is resumed from a checkpoint's state.
+
+    Its steps in flight are made, and neither used nor dropped: that is decided when its trainer begins. There is no
+    score if not ``same_task``, because the games before were of another environment. Raises ValueError for a value
+    that is not a number.
+    """
+    row: dict[str, Any] = _counters(state, msgspec.convert(state.get("account", {}), StepCounts))
+    row["steps_made"] += state.get("in_flight", 0)
+    games = {"return": "recent_returns", "length": "recent_lengths"}
+    recent = {name: state.get(key, ()) if same_task else () for name, key in games.items()}
+    means = {f"episode_{name}_mean": sum(of) / len(of) if of else None for name, of in recent.items()}
+    return check_row({**row, **means, "episodes_in_mean": len(recent["return"])})
+
+
+def _counters(state: Mapping[str, Any], counts: StepCounts) -> dict[str, int]:
     used, dropped = counts.used, counts.dropped_steps
     row = {"steps_made": used + dropped, "steps_used": used, "steps_dropped": dropped}
     row |= {f"dropped_{reason}": number for reason, number in counts.dropped.items()}

@@ -69,13 +69,22 @@ def _value(of: Metric, rows: Sequence[Mapping[str, Any]]) -> Any:
 class LearnerRows:
     """Keeps the newest row of each learner, and merges them whenever the first learner (by name) reports."""
 
-    def __init__(self, every_s: float, left: Iterable[Mapping[str, Any]] = ()) -> None:
-        """``every_s``: seconds between two rows of a learner. ``left``: counters of learners that have left before."""
+    def __init__(
+        self,
+        every_s: float,
+        left: Iterable[Mapping[str, Any]] = (),
+        rows: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """``every_s``: seconds between two rows of a learner. ``left``: counters of learners that have left before.
+
+        ``rows``: learner of a resumed run -> its row at its checkpoint, which counts until the learner reports. If it
+        has not reported STALE_REPORTS intervals after the first report of any learner, only its counters count.
+        """
         self._every_s = every_s
         self._longest_s: dict[str, float] = {}
         """Longest time between two rows of a learner's trainer, which sends none while it makes an update."""
         self._incarnations: dict[str, int] = {}
-        self._rows: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._rows = {name: (0.0, dict(row)) for name, row in (rows or {}).items()}
         self._left = [dict(row) for row in left]
         self._unmerged = False
 
@@ -84,12 +93,14 @@ class LearnerRows:
 
         ``incarnation``: of the trainer; the time until a restarted trainer reports is no interval.
         """
+        if not self._incarnations:  # the first report: processes may have needed minutes to start
+            self._rows = {known: (now_s, saved) for known, (_, saved) in self._rows.items()}
         if self._incarnations.get(name) == incarnation and name in self._rows:
             self._longest_s[name] = max(now_s - self._rows[name][0], self._longest_s.get(name, 0.0))
         self._incarnations[name] = incarnation
         self._rows[name] = (now_s, dict(row))
         fresh = self._fresh(now_s)
-        self._unmerged = name != min(fresh)
+        self._unmerged = name != min(fresh & self._incarnations.keys())
         return None if self._unmerged else self._merged(fresh)
 
     def merge_rest(self) -> dict[str, Any] | None:

@@ -70,7 +70,7 @@ class Reporter:
         report = topology.report
         self._journal = Journal(run_dir, self._tell, report.writers, resumption.began_s)
         self._events = Lines(run_dir / "events.jsonl")
-        self._learners = LearnerRows(report.every_s, resumption.left)
+        self._learners = LearnerRows(report.every_s, resumption.left, resumption.rows)
         metrics = run_dir / METRICS_FILE
         rewarded = rewards_in(Decoded(metrics, values_of(REWARD_COLUMNS)).new()) if resumed else {}
         self._health = Health(Facts.of(tree(topology)), rewarded)

@@ -139,6 +139,23 @@ def test_a_run_that_is_resumed_with_fewer_learners_in_step_counts_those_of_all(l
     assert_counts_go_on(run, launched("resume", "learners.count=1", run_dir=run.run_dir), {"trainer-1"})
 
 
+def test_a_resumed_run_counts_the_games_of_all_learners_from_its_first_report_on(launched: Start) -> None:
+    run = launched("catch", PACED, "mode=sync", "learners.count=2", "simulators.count=1", "total_steps=1_000_000")
+    run.wait_for_steps(200)
+    run.wait_for(lambda: len(run.rows()[-1].get("learners", {})) == 2, "row of both learners")
+    run.ctrl_c()
+    assert run.end() == 130
+    before = run.rows()
+    resumed = launched("resume", run_dir=run.run_dir)
+    resumed.wait_for(lambda: resumed.rows()[len(before) :], "report")
+    resumed.ctrl_c()
+    assert resumed.end() == 130
+    first = resumed.rows()[len(before)]
+    assert set(first["learners"]) == {"trainer-0", "trainer-1"}
+    for key in ("env_steps", "frames", "updates", "episodes", "episodes_in_mean", "steps_used", "steps_dropped"):
+        assert first[key] >= before[-1][key], key
+
+
 def assert_counts_go_on(run: Launched, resumed: Launched, left: set[str]) -> None:
     """Each counter of the resumed run begins where that of the ended ``run`` was, with the learners in ``left``."""
     before, rows = run.summary(), run.rows()

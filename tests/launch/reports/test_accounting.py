@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actorlearn.memory.account import LearnerSteps, StepCounts
-from launch.reports.accounting import SavedSteps, account, counters_of
+from launch.reports.accounting import SavedSteps, account, counters_of, row_of
 
 LEFT = {"account": {"used": 50, "dropped": {"stale": 3}}, "in_flight": 5, "episodes_finished": 4}
 
@@ -13,6 +13,16 @@ def test_the_steps_of_a_learner_that_has_left_count_as_used_or_dropped() -> None
     assert (row["episodes"], row["steps_made"], row["steps_used"], row["steps_dropped"]) == (4, 58, 50, 8)
     assert (row["dropped_stale"], row["dropped_not_resumed"]) == (3, 5)
     assert set(counters_of({}).values()) == {0}
+
+
+def test_a_learner_that_is_resumed_begins_with_the_steps_and_games_of_its_checkpoint() -> None:
+    row = row_of({**LEFT, "recent_returns": [1.0, 0.0], "recent_lengths": [6, 8]})
+    assert (row["episodes"], row["episodes_in_mean"], row["episode_return_mean"]) == (4, 2, 0.5)
+    assert row["episode_length_mean"] == 7.0
+    assert (row["steps_made"], row["steps_used"], row["steps_dropped"]) == (58, 50, 3), "5 steps are still in flight"
+    other_task = row_of({**LEFT, "recent_returns": [1.0], "recent_lengths": [6]}, same_task=False)
+    assert (other_task["episodes"], other_task["episodes_in_mean"], other_task["episode_return_mean"]) == (4, 0, None)
+    assert row_of({**LEFT, "recent_returns": [float("inf")]})["episode_return_mean"] is None
 
 
 def test_a_rollback_drops_no_steps_of_a_learner_that_has_left() -> None:

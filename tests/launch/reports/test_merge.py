@@ -122,6 +122,36 @@ def test_a_learner_with_long_updates_counts_also_between_its_first_reports_after
     assert {merged[second] for second in range(100, 240, 2)} == {40.0}
 
 
+def test_learners_of_a_resumed_run_count_from_their_checkpoints_until_they_report() -> None:
+    saved = {name: {**row, "env_steps_per_s": None} for name, row in (("trainer-0", A), ("trainer-1", B))}
+    rows = LearnerRows(1.0, rows=saved)
+    assert rows.merge_rest() is None, "no learner has reported"
+    row = rows.add("trainer-1", {**B, "episodes": 91}, 100.0)
+    assert row is not None, "trainer-0, which has not reported, does not delay the first row"
+    assert (row["episodes"], row["episodes_in_mean"], row["episode_return_mean"]) == (391, 150, 2.0)
+    assert row["env_steps_per_s"] == B["env_steps_per_s"]
+    row = rows.add("trainer-0", {**A, "episodes": 302}, 101.0)
+    assert row is not None and row["episodes"] == 393
+    assert rows.add("trainer-1", B, 102.0) is None
+
+
+def test_a_learner_of_a_resumed_run_that_never_reports_contributes_only_its_totals() -> None:
+    rows = LearnerRows(1.0, rows={"trainer-0": A, "trainer-1": B})
+    assert [rows.add("trainer-1", B, second) is not None for second in (100.0, 101.0, 102.0)] == [True] * 3
+    row = rows.add("trainer-1", B, 104.0)
+    assert row is not None and (row["episodes"], row["episodes_in_mean"]) == (390, 50)
+    rows.leave("trainer-0")
+    row = rows.add("trainer-1", B, 105.0)
+    assert row is not None and (row["episodes"], row["episodes_in_mean"]) == (390, 50)
+
+
+def test_a_learner_that_leaves_a_resumed_run_before_any_report_contributes_its_totals() -> None:
+    rows = LearnerRows(1.0, rows={"trainer-0": A, "trainer-1": B})
+    rows.leave("trainer-0")
+    row = rows.add("trainer-1", B, 100.0)
+    assert row is not None and (row["episodes"], row["episodes_in_mean"]) == (390, 50)
+
+
 def test_a_learner_that_has_left_contributes_only_its_totals() -> None:
     rows = LearnerRows(1.0)
     rows.add("trainer-0", B, 0.0)
