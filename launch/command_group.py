@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from actorlearn.files import DISK_ERRORS
+from launch.errors import FailedError, RunError, write_remedy
 
 _PATH_ERRORS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """Values of errno for which the cause is the path that the user gave."""
@@ -82,7 +83,7 @@ def message(error: Exception) -> str:
     refer to ``--help``.
     """
     if isinstance(error, OSError) and error.errno in DISK_ERRORS and error.filename:
-        return f"{error.filename}: {error.strerror}; free space on that disk, and try again"
+        return f"{error.filename}: {error.strerror}; {write_remedy(error)}"
     if isinstance(error, OSError) and error.errno in _PATH_ERRORS and error.filename:
         return f"{error.filename!s:.300}: {error.strerror}; name another path, or make it readable"
     if not hasattr(error, "format_message"):
@@ -106,7 +107,6 @@ def expected_status(error: Exception) -> int | None:
     from actorlearn.memory.shared import SharedMemoryFull
     from actorlearn.wire.channel import ChannelError
     from actorlearn.wire.keys import KeysError
-    from launch.errors import FailedError, RunError
     from launch.topology.strict_yaml import TopologyError
 
     wrong = RunError | TopologyError | SharedMemoryFull | KeysError | AddressError

@@ -16,7 +16,7 @@ from actorlearn.files import open_regular, write_atomically
 from actorlearn.memory.owned import OwnedDirectory, name_of
 from actorlearn.memory.shared import reserve
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, write
-from launch.errors import FailedError, RunError
+from launch.errors import FailedError, RunError, write_remedy
 from launch.machine.folders import new_run_id, runtime_root, sweep_all
 from launch.machine.locks import lock
 from launch.machine.signals import Signals
@@ -89,9 +89,7 @@ class Workspace:
                         self._written[path.name] = file.read()
                 undo.pop_all()
         except OSError as error:
-            raise FailedError(
-                f"{error.filename}: cannot be written: {error.strerror}; free space on that disk, and try again"
-            ) from None
+            raise FailedError(f"{error.filename}: cannot be written: {error.strerror}; {write_remedy(error)}") from None
         self.stack.callback(_mark_ended, meta)
 
     def restore(self) -> str:

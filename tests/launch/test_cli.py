@@ -634,10 +634,18 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
     )
 
 
-def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "x"))
+@pytest.mark.parametrize(
+    "number, remedy",
+    [
+        (errno.ENOSPC, "free space on that disk, and try again"),
+        (errno.EROFS, "make the folder writable, or use another folder"),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def fail() -> None:
+        raise OSError(number, os.strerror(number), str(tmp_path / "x"))
 
-    monkeypatch.setattr(manage, "sweep_all", full)
-    said = refused("clean", code=1)
-    assert said == f"{tmp_path / 'x'}: No space left on device; free space on that disk, and try again"
+    monkeypatch.setattr(manage, "sweep_all", fail)
+    assert refused("clean", code=1) == f"{tmp_path / 'x'}: {os.strerror(number)}; {remedy}"

@@ -157,6 +157,21 @@ def test_a_resume_on_a_full_disk_is_refused_and_loses_no_file(
     assert read_object(tmp_path / "meta.json")["ended"]
 
 
+def test_a_resume_that_cannot_write_its_folder_names_the_remedy_for_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid(tmp_path, False)
+    (tmp_path / "checkpoints" / "20").mkdir()
+    seal(tmp_path / "checkpoints" / "20", 20, {})
+    disk = FailingDisk(monkeypatch, tmp_path)
+    disk.fails(lambda _made: True)
+    full, read_only = "free space on that disk, and try again", "make the folder writable, or use another folder"
+    remedies = {errno.ENOSPC: full, errno.EDQUOT: full, errno.EIO: "check that disk, and try again"}
+    for disk.number, remedy in (remedies | dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), read_only)).items():
+        with pytest.raises(FailedError, match=rf": cannot be written: {os.strerror(disk.number)}; {remedy}$"):
+            laid(tmp_path, True)
+
+
 @pytest.mark.parametrize("number", TROUBLES)
 def test_a_new_run_on_a_full_disk_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
