@@ -383,7 +383,7 @@ class Head:
                 yield ev.CannotRun(str(error))
                 return
             yield from self._take_waiting_events()
-            if differs := unlike_here(self._plan.choices, self._machines(), self._plan.cores.usable):
+            if differs := unlike_here(self._plan.topology, self._machines(), self._plan.cores.usable):
                 yield ev.Note("warned", cause=differs)
             yield ev.Begin()
         elif waited_s >= self._wanted.wait_s:

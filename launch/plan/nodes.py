@@ -6,18 +6,18 @@ A learner is never divided: its trainer, inference servers and simulators are on
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from itertools import permutations
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
+from actorlearn.envs.specs import ENVIRONMENTS
 from actorlearn.memory.rollout import block_fields
 from actorlearn.memory.shared import segment_bytes
 from actorlearn.wire.identity import Count, Name
 from actorlearn.worker.roles import ROLES
-from launch.plan.auto import Choice
 from launch.plan.probe import Description
 from launch.plan.roles import count_of, plan_of
 from launch.plan.segments import block_shape, learner_segments
@@ -126,9 +126,11 @@ def find_uneven(
     return max(movable & set(there[source])), to, " and ".join(said)
 
 
-def unlike_here(choices: Collection[Choice], machines: Mapping[str, NodeResources], cores: float) -> str:
+def unlike_here(topology: Topology, machines: Mapping[str, NodeResources], cores: float) -> str:
     """Return a warning if defaults depend on this machine's cores and nodes have more or fewer; else empty."""
-    left = [choice.key for choice in choices if choice.key in BY_CORES]
+    left = [key for key in BY_CORES if key not in topology.written]
+    if "trainer.threads" in left and ENVIRONMENTS.of(topology.env.id).most_trainer_threads == 1:
+        left.remove("trainer.threads")  # one on every machine
     others = [f"{name} {each.cores:g}" for name, each in sorted(machines.items()) if each.cores != cores]
     if not left or not others:
         return ""

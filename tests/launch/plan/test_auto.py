@@ -112,20 +112,20 @@ def test_defaults_that_follow_the_cores_are_explained_unless_the_keys_are_set() 
 
 def test_defaults_from_the_heads_cores_are_named_if_other_nodes_have_other_cores() -> None:
     topology = parse("env: {id: ALE/Pong-v5}", ["nodes.count=2", "learners.count=4", "mode=gossip"])
-    choices = choose(topology, XEON, Cores(4))[1]
-    whys = {choice.key: choice.why for choice in choices}
+    whys = {choice.key: choice.why for choice in choose(topology, XEON, Cores(4))[1]}
     assert (
         "4 cores, shared by 2 learners (of the head's machine; all nodes are assumed to have as many)"
         in whys["trainer.threads"]
     )
     machines = {name: NodeResources(cores=cores, shm_bytes=1) for name, cores in (("a", 4), ("b", 8), ("c", 2))}
-    assert unlike_here(choices, machines, 4.0) == (
+    assert unlike_here(topology, machines, 4.0) == (
         "simulators.count and trainer.threads: the defaults are for nodes with 4 cores, as on the head's machine, but "
         "other nodes have other numbers of cores (b 8, c 2); write values that fit all nodes"
     )
-    assert unlike_here(choices, {"a": machines["a"]}, 4.0) == ""
-    written = choose(parse(dump(topology)), XEON, Cores(4))[1]
-    assert unlike_here(written, machines, 4.0) == ""
+    assert unlike_here(topology, {"a": machines["a"]}, 4.0) == ""
+    assert unlike_here(parse(dump(topology)), machines, 4.0) == ""
+    small = parse("env: {id: CartPole-v1}", ["nodes.count=2", "learners.count=4", "mode=gossip"])
+    assert unlike_here(small, machines, 4.0).startswith("simulators.count: the defaults are for nodes with 4 cores")
 
 
 def test_a_topology_with_choices_can_be_dumped_and_parsed_again() -> None:
