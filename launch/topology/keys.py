@@ -9,6 +9,7 @@ A *raw topology* is the nested mapping that a file contains, before its sections
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -130,10 +131,9 @@ def with_integers(tree: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(tree)
     for name, value in made.items():
         if name in CHOSEN and isinstance(value, dict):
-            try:
-                structs = [struct_at(name, tree)]
-            except ValueError:  # its choice is a default, or does not exist
-                structs = [*structs_of(name).values()]
+            structs = [*structs_of(name).values()]
+            with suppress(ValueError):  # its choice does not exist, which validation reports
+                structs = [struct_at(name, tree)] if choice_key(name) in value else structs
             keys = {inner: key for struct in structs for inner, key in keys_of(struct).items()}
             made[name] = integers_in(value, keys)
         elif name == "roles" and isinstance(value, dict):

@@ -211,7 +211,7 @@ def test_a_begun_sweep_accepts_other_nodes_and_no_other_overrides(folder: Path) 
 
 @pytest.mark.parametrize(
     ("key", "whole"),
-    [("total_steps", True), ("algorithm.horizon", True), ("optimizer.learning_rate", False)],
+    [("total_steps", True), ("algorithm.horizon", True), ("env.frame_skip", True), ("optimizer.learning_rate", False)],
 )
 def test_whole_floats_as_ends_of_a_range_are_integers_if_the_key_takes_only_integers(
     key: str, whole: bool, folder: Path
@@ -219,7 +219,8 @@ def test_whole_floats_as_ends_of_a_range_are_integers_if_the_key_takes_only_inte
     sweep = read(
         write(
             folder,
-            f"topology: cart.yaml\nvary: {{{key}: {{low: 1.0, high: 2e0}}}}\nsearch: {{name: random, trials: 1}}",
+            f"topology: cart.yaml\noverrides: {{env.id: ALE/Pong-v5}}\nvary: {{{key}: {{low: 1.0, high: 2e0}}}}\n"
+            "search: {name: random, trials: 1}",
         )
     )
     (axis,) = sweep.axes
