@@ -57,20 +57,17 @@ def simulate(
             measured = costs_of_run(find(run), work, cores, measure_rest(topology, words, weights))
         costs = msgspec.structs.replace(measured, **given)
     whole = scenario_of(loaded, keys, costs, weights, begun_cores(), loaded.nodes.count)
-    found = {
-        name: [report.Point(at, predict(case), estimate(case)) for at, case in cases.items()]
-        for name, cases in curves(whole, loaded, keys).items()
-    }
+    console = Console(highlight=False, markup=False, quiet=json)
+    console.width = max(console.width, report.LEAST_WIDTH)
+    console.print(_said(whole))
+    found = {}
+    for name, cases in curves(whole, loaded, keys).items():
+        found[name] = [report.Point(at, predict(case), estimate(case)) for at, case in cases.items()]
+        console.print()
+        console.print(report.table(name, found[name]))
     if json:
         plain = {name: [{"at": point.at, **point.row()} for point in curve] for name, curve in found.items()}
         print(json_format.dumps({"scenario": msgspec.to_builtins(whole), "curves": plain}))
-    else:
-        console = Console(highlight=False, markup=False)
-        console.width = max(console.width, report.LEAST_WIDTH)
-        console.print(_said(whole))
-        for name, points in found.items():
-            console.print()
-            console.print(report.table(name, points))
     if output is not None:
         try:
             report.write(found, output)

@@ -32,7 +32,7 @@ class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     servers_apart: Annotated[bool, Meta(description="whether parameter servers are on separate machines")] = False
     weights: Annotated[int, Meta(ge=1, description="exchanged weights; default: the network's")] | None = None
     weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each weight in a message")] | None = None
-    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="simulated updates of all learners")] = 2_000
+    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="simulated updates of all learners")] | None = None
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:

@@ -17,6 +17,8 @@ from launch.topology.modes import asked, mode
 _BYTES = {"float32": 4.0, "bfloat16": 2.0}
 _FRAME_SHARE = 1448 / 1514
 """Share of a full Ethernet frame that is data; the headers have 14 bytes (Ethernet), 20 (IP) and 32 (TCP)."""
+_OPTIMIZER_STEPS = 2_000
+"""Number of simulated optimizer steps of all learners by default; each takes the same time to simulate."""
 _FEWEST_UPDATES = 20
 """Least number of simulated updates of a learner: enough that learners wait for one another."""
 
@@ -127,7 +129,8 @@ def _with_exchange(scenario: Scenario, topology: Topology, keys: SimulateKeys) -
         header = float(MAILBOX.size + MAILBOX_ROW_BYTES * count)
     elif way in ("servers", "quorum"):  # mean of a gradient (one row, one rate) and its answer (all rows)
         header = SHARD.size + (SHARD_ROW_BYTES * (1 + count) + 8) / 2
-    updates = max(_FEWEST_UPDATES, keys.updates // scenario.learners)
+    updates = keys.updates or round(_OPTIMIZER_STEPS / max(1.0, scenario.work.optimizer_steps))
+    updates = max(_FEWEST_UPDATES, updates // scenario.learners)
     return msgspec.structs.replace(scenario, exchanging=way, header_bytes=header, updates=updates)
 
 

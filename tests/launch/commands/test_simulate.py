@@ -13,6 +13,9 @@ pytest.importorskip("simpy", reason="the extra `simulate` is not installed")
 
 from launch.commands.simulate import simulate
 from launch.errors import RunError
+from launch.simulate import model
+from launch.simulate.model import Prediction
+from launch.simulate.scenario import Scenario
 from launch.topology.load import TopologyError
 
 COSTS = ["simulate.step_s=1e-3", "simulate.pass_s=1e-3", "simulate.gradient_s=5e-3", "simulate.optimizer_s=1e-3"]
@@ -87,6 +90,30 @@ def test_the_tables_say_what_is_predicted(topology: str, capsys: pytest.CaptureF
         "2 learners on 2 machines of 4 cores, 956 Mbit/s of messages and 0.1 ms; 10,000 weights, exchange: hub" in said
     )
     assert "closed form" in said and "bottleneck" in said and "█" in said
+
+
+def test_each_table_is_printed_before_the_next_one_is_predicted(
+    topology: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, predict = [], model.simulate
+
+    def predict_later(case: Scenario) -> Prediction:
+        said.append(capsys.readouterr().out)
+        return predict(case)
+
+    monkeypatch.setattr(model, "simulate", predict_later)
+    assert simulate(topology, [*FEW, "nodes.count=2"], None, 1.0, None, json=False) == 0
+    assert "2 learners on 2 machines" in said[0]
+    assert [found.split()[0] for found in said if "steps/s" in found] == ["nodes", "K"]
+
+
+def test_updates_of_many_optimizer_steps_are_fewer(topology: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """PPO makes 16 optimizer steps in each update."""
+    few = [word for word in FEW if not word.startswith("simulate.updates")]
+    ppo = ["algorithm={name: ppo, horizon: 4, epochs: 4, minibatches: 4}"]
+    for words, updates in (([], 2000), (ppo, 125), ([*ppo, "simulate.updates=300"], 300), (["learners.count=4"], 500)):
+        assert simulate(topology, [*few, *words], None, 1.0, None, json=True) == 0
+        assert json.loads(capsys.readouterr().out)["scenario"]["updates"] == updates
 
 
 @pytest.mark.parametrize("name", ["found.csv", "found.svg"])
