@@ -287,6 +287,12 @@ def test_a_trainer_that_dies_before_its_hello_fails_the_run_with_its_error() -> 
     assert story.done == ev.Done("failed", 1, "trainer: RuntimeError: no GPU")
 
 
+def test_a_trainer_that_is_killed_before_its_hello_ends_the_run() -> None:
+    story = Story().at(0, ev.Begin()).at(1, spawned("trainer"), ev.Exited("trainer", 0, -KILL))
+    story.at(2, *exits([name for name in ROLES if name != "trainer"]))
+    assert story.done == ev.Done("failed", 1, "trainer: signal 9; its last output is in logs/trainer.log")
+
+
 def test_a_crash_loop_of_an_inference_server_fails_the_run() -> None:
     story, now_s = running(), 2.0
     for i in range(RESTARTS + 1):
