@@ -17,6 +17,11 @@ TROUBLES = [errno.ENOSPC, errno.EDQUOT, errno.EIO]
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
+def raise_full(*_: object) -> None:
+    """Stand in for a call of ``os`` that finds the disk full."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class FailingDisk:
     """``FailingDisk(monkeypatch, folder)`` is healthy; ``fails`` says which of the next calls, from 0, are to fail."""
 

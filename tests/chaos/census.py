@@ -13,8 +13,6 @@ from tests.chaos import topologies
 from tests.chaos.living import Living
 
 GONE = " (deleted)"
-SLACK = 0
-"""Descriptors or threads by which a survivor may have grown."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +72,14 @@ def grown(before: dict[str, Survivor], after: dict[str, Survivor]) -> list[str]:
         was, now = before[name], after[name]
         others = [fd for fd in now.fds if not _of_the_living(fd)]
         had = [fd for fd in was.fds if not _of_the_living(fd)]
-        if len(others) > len(had) + SLACK:
+        if len(others) > len(had):
             more = sorted((Counter(others) - Counter(had)).elements())
             found.append(f"{name} has {len(others)} descriptors, and had {len(had)}: more of {more}")
         once = Counter(fd.removesuffix(GONE) for fd in now.fds if _of_the_living(fd))
         open_before = Counter(fd.removesuffix(GONE) for fd in was.fds)
         if twice := [fd for fd, count in once.items() if count > max(1, open_before[fd])]:
             found.append(f"{name} has more than one descriptor of {sorted(twice)}")
-        if now.threads > was.threads + SLACK:
+        if now.threads > was.threads:
             found.append(f"{name} has {now.threads} threads, and had {was.threads}")
         if now.deleted > was.deleted:
             found.append(f"{name} has {now.deleted} segments mapped that are gone, and had {was.deleted}")

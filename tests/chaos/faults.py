@@ -11,9 +11,10 @@ from contextlib import suppress
 from typing import Any
 
 from tests.chaos import topologies
-from tests.chaos.living import MARKED, Living, Process, alive
+from tests.chaos.living import MARKED, Living, Process
 from tests.chaos.schedule import HANG_S, Fault, Trial
 from tests.chaos.stage import Stage
+from tests.runaways import lives
 
 Watch = Iterator[None]
 """Yields until the run has recovered from a fault."""
@@ -88,7 +89,7 @@ class Faults:
         since_ns = time.monotonic_ns()
         os.kill(guardian, signal.SIGKILL)
         yield from self._replaced(record, targets, since_ns)
-        if alive(guardian):
+        if lives(guardian):
             self.violations.append(f"guardian {guardian} lives on")
         yield from self.goes_on(record, since_ns)
 
@@ -129,14 +130,14 @@ class Faults:
         signals = {"kill": signal.SIGKILL, "drain": signal.SIGTERM, "hang": signal.SIGSTOP}
         os.kill(pid, signals[fault.kind])
         if fault.kind == "drain":  # its learners save first
-            while alive(pid):
+            while lives(pid):
                 yield
         if fault.kind != "hang":
             self.run.replace_agent(node)
         while node in self.harmed:
             yield
         record["detect_s"] = seconds(time.monotonic_ns() - since_ns)
-        if left := [pid for pid in there if alive(pid)]:
+        if left := [pid for pid in there if lives(pid)]:
             self.violations.append(f"processes {left} live on though node {node} was lost")
         if fault.kind == "hang":
             os.kill(pid, signal.SIGCONT)
@@ -179,7 +180,7 @@ class Faults:
         with suppress(ProcessLookupError):
             os.kill(target.pid, signal.SIGCONT)
         yield from self._replaced(record, [target], since_ns)
-        if alive(target.pid):
+        if lives(target.pid):
             self.violations.append(f"{target.name}.{target.incarnation} lives on beside its successor")
         yield from self.goes_on(record, since_ns)
 

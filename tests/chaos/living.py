@@ -345,12 +345,3 @@ def pids_with(*marks: str) -> list[int]:
                 if all(mark.encode() in variables for mark in marks):
                     found.append(int(folder.name))
     return found
-
-
-def alive(pid: int) -> bool:
-    """Whether there is such a process, and no mere zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return stat[stat.rindex(b")") + 2 :][:1] not in (b"Z", b"X")

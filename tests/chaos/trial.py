@@ -17,9 +17,10 @@ from actorlearn.parameters.published import Published
 from launch.runs.jsonl import Lines
 from tests.chaos import census, judge, rows, topologies
 from tests.chaos.faults import Faults, Record, Watch, seconds
-from tests.chaos.living import Living, Process, alive
+from tests.chaos.living import Living, Process
 from tests.chaos.schedule import Fault, Trial
 from tests.chaos.stage import Stage
+from tests.runaways import lives
 from tests.waiting import within
 
 PATIENCE_S = 300.0
@@ -278,7 +279,7 @@ class Attempt:
         def candidates() -> bool:
             busy = {name for _, _, names in self._watches.values() for name in names}
             known = sorted(self.run.life.processes.values(), key=lambda process: process.name)
-            found[:] = [p for p in known if p.role == role and p.name not in busy and alive(p.pid)]
+            found[:] = [p for p in known if p.role == role and p.name not in busy and lives(p.pid)]
             if fault.kind != "kill":
                 found[:] = [p for p in found if p.up_s is not None]
             return bool(found)

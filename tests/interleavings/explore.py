@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import time
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -245,8 +244,8 @@ class Explorer:
 
     # Search ----------------------------------------------------------------------------------------------------
 
-    def explore(self, shortest: bool = False) -> Found:
-        """Visit all states up to the first violation; ``shortest`` finds its shortest schedule, and takes longer."""
+    def explore(self) -> Found:
+        """Visit all states up to the first violation."""
         began_s, transitions = time.perf_counter(), 0
 
         def found(violation: str = "", schedule: Sequence[str] = ()) -> Found:
@@ -257,9 +256,9 @@ class Explorer:
         self._add(self.begin(), -1, "")
         edges: dict[int, array[int]] = {}
         ends: list[int] = []
-        waiting = deque([0])
+        waiting = [0]
         while waiting:
-            at = waiting.popleft() if shortest else waiting.pop()
+            at = waiting.pop()
             state, after, known = self._states[at], array("l"), len(self._states)
             edges[at] = after
             for told, going in self.following(state):
@@ -311,12 +310,12 @@ class Explorer:
         return steps[::-1]
 
 
-def explore(scenario: Scenario, orders: Any = None, shortest: bool = False) -> Found:
+def explore(scenario: Scenario, orders: Any = None) -> Found:
     """Explore all schedules of a scenario."""
     collecting = gc.isenabled()
     gc.disable()  # there are no reference cycles, and looking for them would take a third of the time
     try:
-        return Explorer(scenario, orders).explore(shortest)
+        return Explorer(scenario, orders).explore()
     finally:
         if collecting:
             gc.enable()

@@ -74,7 +74,7 @@ class StoreBuffers:
             else:
                 queue.append(((address, value),))
             bulk = of
-        return memory, _replaced(queues, process, tuple(queue))
+        return memory, replaced(queues, process, tuple(queue))
 
     def drain(self, shared: Shared, process: int) -> Shared:
         """Move all stores of the process to memory."""
@@ -85,7 +85,7 @@ class StoreBuffers:
         for group in queues[process]:
             for address, value in group:
                 changed[address] = value
-        return tuple(changed), _replaced(queues, process, ())
+        return tuple(changed), replaced(queues, process, ())
 
     acquired = released = drain
 
@@ -116,11 +116,12 @@ class StoreBuffers:
                 parts = [part for size in sizes for part in combinations(group, size)]
             found += [(*queue[:at], part) if part else queue[:at] for part in parts]
         found.append(queue)
-        return [self.drain((memory, _replaced(queues, process, cut)), process) for cut in found]
+        return [self.drain((memory, replaced(queues, process, cut)), process) for cut in found]
 
 
-def _replaced(queues: tuple[Queue, ...], process: int, queue: Queue) -> tuple[Queue, ...]:
-    return (*queues[:process], queue, *queues[process + 1 :])
+def replaced(parts: tuple[Any, ...], process: int, part: Any) -> tuple[Any, ...]:
+    """Return the parts of all processes with another one for this process."""
+    return (*parts[:process], part, *parts[process + 1 :])
 
 
 def _waits(queue: Queue, address: int) -> bool:
@@ -141,4 +142,4 @@ def _arrived(shared: Shared, process: int, address: int) -> Shared:
             break
         for at, value in group:
             changed[at] = value
-    return tuple(changed), _replaced(queues, process, tuple(rest))
+    return tuple(changed), replaced(queues, process, tuple(rest))

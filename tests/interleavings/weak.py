@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from tests.interleavings.orders import replaced
+
 View = tuple[int, ...]
 """For each word the number of the oldest value that may still be seen."""
 Fence = tuple[str, str, str]
@@ -45,7 +47,7 @@ class Relaxed:
         for at in range(sees[address], len(words[address])):
             value, along = words[address][at]
             own = (*sees[:address], at, *sees[address + 1 :])
-            then = words, _replaced(views, process, (own, _joined(will_see, along), shows)), locks
+            then = words, replaced(views, process, (own, _joined(will_see, along), shows)), locks
             found.append((value, self._fenced(then, process, "after", "load", address)))
         return found
 
@@ -60,14 +62,14 @@ class Relaxed:
             own = (*sees[:address], at, *sees[address + 1 :])
             along = (*shows[:address], at, *shows[address + 1 :])
             words = (*words[:address], (*words[address], (value, along)), *words[address + 1 :])
-            then = words, _replaced(views, process, (own, will_see, shows)), locks
+            then = words, replaced(views, process, (own, will_see, shows)), locks
             shared = self._fenced(then, process, "after", "store", address)
         return shared
 
     def acquired(self, shared: Shared, process: int) -> Shared:
         words, views, locks = shared
         sees = _joined(_joined(views[process][0], views[process][1]), locks)
-        return words, _replaced(views, process, (sees, sees, sees)), _joined(locks, sees)
+        return words, replaced(views, process, (sees, sees, sees)), _joined(locks, sees)
 
     released = drain = acquired
 
@@ -85,12 +87,8 @@ class Relaxed:
             return shared
         words, views, locks = shared
         sees = _joined(*views[process][:2])
-        return words, _replaced(views, process, (sees, sees, sees)), locks
+        return words, replaced(views, process, (sees, sees, sees)), locks
 
 
 def _joined(one: View, other: View) -> View:
     return one if one == other else tuple(map(max, one, other))
-
-
-def _replaced(views: tuple[Any, ...], process: int, view: Any) -> tuple[Any, ...]:
-    return (*views[:process], view, *views[process + 1 :])

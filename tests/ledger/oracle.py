@@ -56,13 +56,6 @@ def times_used(world: World, learner: int = 0) -> Counter[Row]:
     return times_in(world, weights_of(world, learner))
 
 
-def minibatches(world: World, learner: int = 0) -> float:
-    """Number of minibatches in a learner's final weights."""
-    counts = counts_of(weights_of(world, learner))[:, 0].round(3).tolist()
-    assert len(set(counts)) == 1, f"minibatches are {counts} times in the three parts of the weights"
-    return float(counts[0])
-
-
 def stored(world: World, learner: int = 0) -> Counter[Row]:
     """Return how often each step is in a learner's replay, whose rings must never have been full."""
     segment = world.kept[f"replay-{learner}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from actorlearn.parameters.consensus import ExchangeLog, Measured, cosines, measure
 from benchmarks.papers.gossip_bound import read
+from tests.failing_disk import raise_full
 from tests.sizes import ROOT
 
 WRITER = """
@@ -77,7 +77,7 @@ def test_a_full_disk_ends_the_log_without_an_error(tmp_path: Path, monkeypatch: 
     log = ExchangeLog(tmp_path / "exchanges-0.jsonl", anew=True)
     log.stepped(0, 1.0)
     with monkeypatch.context() as full:
-        full.setattr(os, "write", lambda *_: raise_full())
+        full.setattr(os, "write", raise_full)
         log.stepped(1, 1.0)
     log.stepped(2, 1.0)
     log.close()
@@ -101,10 +101,6 @@ def test_a_killed_writer_leaves_whole_records_of_its_exchanges_in_order(tmp_path
         assert record.kind == ("mixed" if number % 2 else "stepped")
         assert record.norm == (3.0 if number % 2 else 2.0) * version
         assert number % 2 == 0 or record.messages == dict.fromkeys(range(version % 64), version)
-
-
-def raise_full() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_distances_are_measured_from_the_message_of_the_first_learner() -> None:

@@ -40,11 +40,6 @@ from tests.wire.doors import Relay, until
 HOST = "127.0.0.1"
 
 
-@pytest.fixture(params=["on other machines", "on this machine"])
-def listing(request: pytest.FixtureRequest, tmp_path: Path) -> Listing:
-    return Listing(folder=tmp_path if request.param == "on this machine" else None)
-
-
 @pytest.fixture
 def opened() -> Iterator[list[SocketMailbox | Gossip]]:
     made: list[SocketMailbox | Gossip] = []

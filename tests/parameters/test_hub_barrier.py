@@ -34,11 +34,6 @@ HOST = "127.0.0.1"
 SIZE = 1000
 
 
-@pytest.fixture(params=["on other machines", "on this machine"])
-def listing(request: pytest.FixtureRequest, tmp_path: Path) -> Listing:
-    return Listing(folder=tmp_path if request.param == "on this machine" else None)
-
-
 def places(
     listing: Listing, learners: int, generation: int = 1, alive: Callable[[], bool] = lambda: True
 ) -> list[HubBarrier]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from actorlearn.wire.control import Control
 from actorlearn.wire.identity import ProcessId
 from actorlearn.wire.messages import Left, Message, Order, Warned
 from tests import named
+from tests.failing_disk import raise_full
 from tests.identities import peer
 
 
@@ -163,7 +163,7 @@ def test_a_learner_without_memory_to_join_the_others_warns_once_and_tries_again(
     scene.control.give([peer("trainer-0.0")])
     Segment.create(tmp_path / "gradients", rows_fields(2, 4)).close()
     with monkeypatch.context() as full:
-        full.setattr(os, "posix_fallocate", lambda *_: raise_full())
+        full.setattr(os, "posix_fallocate", raise_full)
         assert [scene.join() for _ in range(3)] == [None] * 3
     (warning,) = scene.control.warnings
     assert "cannot join the other learners" in warning and "bytes of shared memory are needed" in warning
@@ -175,7 +175,3 @@ def test_a_learner_without_memory_to_join_the_others_warns_once_and_tries_again(
 def sync(folder: Path) -> SyncExchangeSettings:
     """Settings of learners whose segments are in a folder."""
     return SyncExchangeSettings(rendezvous=Shm(path=f"{folder}/learners"), gradients=Shm(path=f"{folder}/gradients"))
-
-
-def raise_full() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -100,9 +100,9 @@ def test_a_snapshot_that_finds_the_disk_full_is_reported_and_the_next_one_is_wri
     path, simulator = play.folder / "simulator-0.npz", play.simulators[0]
     path.write_bytes(b"before")
     play.rollouts.ask(play.learned)
-    with armed("snapshots.written=nospace"):
+    with armed("files.write=nospace@1"):
         assert "No space left on device" in simulator.snapshots.answer()
-    assert simulator.blocks.held == -1
+    assert simulator.blocks.held == -1 and path.read_bytes() == b"before"
     play.rollouts.ask(play.learned)
     simulator.snapshots.answer()
     assert simulator.blocks.held == 2 and path.read_bytes()[:2] == b"PK"

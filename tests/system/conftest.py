@@ -26,6 +26,8 @@ from tests.waiting import within
 CONFIGS = ROOT / "configs"
 QUICK = ["report.every_s=0.2", "simulators.count=2", "simulators.envs=4", "checkpoint.every_steps=1000"]
 PACED = "env.id=tests.system.environments:Paced"
+APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
+"""Two learners that do not exchange."""
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., Launched]

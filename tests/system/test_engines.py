@@ -15,15 +15,12 @@ import psutil
 import pytest
 
 from tests.system import slurm
-from tests.system.conftest import PACED, Command, Start
+from tests.system.conftest import APART, PACED, Command, Start
 from tests.system.launched import Launched, nodes_of
 from tests.system.sshd import command_there, needs_sshd, sshd
 from tests.waiting import free_port, within
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
-
-APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
-"""Two learners that do not exchange."""
 
 
 def test_the_engine_local_starts_the_nodes_of_a_run(launched: Start, temporary: Path) -> None:

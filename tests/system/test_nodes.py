@@ -20,14 +20,11 @@ from actorlearn.parameters.checkpoint_folders import directory_of, folders, step
 from actorlearn.parameters.chosen_checkpoints import choose_of_all, read_best
 from tests.runaways import lives
 from tests.system.agents import Agents, lost, node_of
-from tests.system.conftest import CONFIGS, PACED, Command, Start
+from tests.system.conftest import APART, CONFIGS, PACED, Command, Start
 from tests.waiting import within
 from tests.wire.doors import Relay
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
-
-APART = ["mode=gossip", "gossip.graph=none", "learners.count=2", "simulators.count=1", "inference.count=0"]
-"""Two learners that do not exchange."""
 
 
 def test_checkpoints_logs_and_metrics_of_a_run_over_two_nodes_are_at_its_head(

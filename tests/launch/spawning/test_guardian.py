@@ -35,13 +35,6 @@ def name() -> str:
     return new_name()
 
 
-@pytest.fixture
-def guarded() -> Iterator[Guardian]:
-    running = Guardian("test")
-    yield running
-    running.close()
-
-
 def begin(guarded: Guardian, *command: str, role: str = "simulator-0.0") -> tuple[int, int]:
     return guarded.start(command, {ROLE_MARK: role}, 2, 2)
 

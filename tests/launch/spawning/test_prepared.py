@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,12 +186,6 @@ with socket.socket(fileno=3) as guardian:
         time.sleep(600)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-@pytest.fixture
-def guarded() -> Iterator[Guardian]:
-    with closing(Guardian("test")) as guardian:
-        yield guardian
 
 
 def test_processes_forked_for_a_request_without_an_answer_are_ended(guarded: Guardian) -> None:
