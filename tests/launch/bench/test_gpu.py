@@ -15,15 +15,15 @@ from launch.errors import FailedError, RunError
 from launch.topology.load import load
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(("device", "quick"), [("cuda", True), ("cuda", False), ("cpu", True)])
 @pytest.mark.parametrize("cores", [1, 2, 6, 16, 64])
 @pytest.mark.parametrize("part", gpu.PARTS)
-def test_every_case_is_a_topology_for_these_cores(part: str, cores: int, quick: bool) -> None:
-    found = gpu.PARTS[part](GpuHost("cuda", cores, "2.13.0", ("GPU A",)), quick)
+def test_every_case_is_a_topology_for_these_cores(part: str, cores: int, device: str, quick: bool) -> None:
+    found = gpu.PARTS[part](GpuHost(device, cores, "2.13.0", ("GPU A",)), quick)
     for case in found.values():
         made = load(shipped(case.topology), case.keys)
         assert made.simulators.count * made.learners.count <= max(2, cores)
-        assert case.alone or "cuda" in (made.trainer.device, made.inference.device) or "CPU" in str(found)
+        assert case.alone or device in (made.trainer.device, made.inference.device) or "CPU" in str(found)
         assert case.cores is None or case.cores <= cores
     if not quick and part != "learners":
         assert len(found) >= 3
