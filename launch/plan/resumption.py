@@ -55,8 +55,8 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     """Return the checkpoints from which a run continues; ``detached``: names of processes that the user has detached.
 
     ``before``: the topology with which the run was last started, as plain values. ``only_scores``: whether the run may
-    have learned from more than total_steps steps. Raises RunError if there is no checkpoint, if the run has otherwise
-    learned from more, or if saved weights or a saved replay do not fit the topology.
+    have learned from more than total_steps steps. Raises RunError if there is no checkpoint, if the run has learned
+    from more and ``only_scores`` is false, or if saved weights or a saved replay do not fit the topology.
     """
     began_s, run_dir = time.monotonic(), plan.addresses.run_dir
     root, left_out = run_dir / "checkpoints", _left_out(plan, detached)

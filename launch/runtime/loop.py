@@ -148,11 +148,11 @@ def plan_run(topology: Topology, description: Description, workspace: Workspace,
 def _only_scores(run: RunFolder, topology: Topology) -> bool:
     """Whether a run that has learned from total_steps steps may be resumed, only to evaluate its final weights.
 
-    It may if total_steps is as before, and the run was killed, or stopped before this evaluation.
+    It may if total_steps is as before, and the run did not finish, or a user stopped this evaluation.
     """
     summary = run.summary()
     as_before = run.topology().get("total_steps") == topology.total_steps
-    return as_before and (not summary or summary.get("unscored") is True)
+    return as_before and (summary.get("status") != "finished" or summary.get("unscored") is True)
 
 
 def open_local(plan: Plan, workspace: Workspace, spawner: Spawner) -> LocalNode:

@@ -821,7 +821,13 @@ def test_a_run_with_more_steps_than_total_steps_is_not_resumed(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("summary", "resumed"),
-    [({}, True), ({"status": "finished", "unscored": True}, True), ({"status": "finished", "unscored": False}, False)],
+    [
+        ({}, True),
+        ({"status": "finished", "unscored": True}, True),
+        ({"status": "finished", "unscored": False}, False),
+        ({"status": "stopped", "unscored": False}, True),  # the resume that only evaluates was stopped too
+        ({"status": "failed", "lacks_nodes": True, "unscored": False}, True),
+    ],
 )
 def test_a_run_that_has_learned_all_steps_is_resumed_only_if_its_final_weights_may_not_have_been_evaluated(
     summary: dict[str, Any], resumed: bool, tmp_path: Path
