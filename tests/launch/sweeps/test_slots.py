@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actorlearn.wire.keys import make_keys
 from launch.engines.specs import ENGINES
@@ -14,10 +15,12 @@ from launch.errors import RunError
 from launch.machine.cores import Cores
 from launch.plan.planning import plan
 from launch.plan.probe import describe
-from launch.sweeps.file import read
+from launch.sweeps.axes import Values
+from launch.sweeps.file import Sweep, read
 from launch.sweeps.history import Started
 from launch.sweeps.slots import Room, Slot, Slots, count_at_once, find_slots, here, taken_by, with_simulators
-from launch.topology.load import load
+from launch.topology.load import literal, load
+from tests.launch.described import DESCRIPTION
 from tests.system.environments import PACED_VARIABLE
 
 
@@ -181,45 +184,58 @@ def test_this_machine_has_cores_and_memory() -> None:
     assert found.cores > 0 and found.memory_bytes > 0 and found.shm_bytes > 0
 
 
+@pytest.fixture
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
+    monkeypatch.setattr("launch.topology.defaults.usable_cores", lambda: 8.0)
+
+
+@pytest.mark.usefixtures("eight_cores")
 def test_runs_of_a_slow_environment_have_as_many_simulators_and_cores_as_a_single_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
     monkeypatch.setenv(PACED_VARIABLE, str(tmp_path / "seconds"))
     (tmp_path / "seconds").write_text("0.006")
     (tmp_path / "slow.yaml").write_text("env: {id: 'tests.system.environments:Paced'}\n")
     (tmp_path / "rates.yaml").write_text("topology: slow.yaml\nvary: {optimizer.learning_rate: [0.1, 0.2]}\n")
-    sweep = with_simulators(read(tmp_path / "rates.yaml"))
+    asked = read(tmp_path / "rates.yaml")
+    measured = describe(asked.base)
+    monkeypatch.setattr("launch.sweeps.slots.describe", lambda _: measured)  # each measurement takes seconds
+    sweep = with_simulators(asked)
     run = sweep.topology({"optimizer.learning_rate": 0.1})
-    assert run.simulators.count == plan(sweep.base, describe(sweep.base)).topology.simulators.count == 8
+    assert run.simulators.count == plan(sweep.base, measured).topology.simulators.count == 8
     assert run.simulators.environments == sweep.base.simulators.environments
     assert taken_by(run).cores == 8 + run.trainer.threads
 
 
+SLOW = replace(DESCRIPTION, step_s=0.02)
+
+
+def of_slow_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vary: Values, nodes: str = "") -> Sweep:
+    """A sweep whose base, slow.yaml, has an environment that is slow, without a process that measures it."""
+    monkeypatch.setattr("launch.sweeps.slots.describe", lambda _: SLOW)
+    (tmp_path / "slow.yaml").write_text(f"env: {{id: CartPole-v1}}\n{nodes}")
+    (tmp_path / "rates.yaml").write_text(f"topology: slow.yaml\nvary: {json.dumps(vary)}\n")
+    return with_simulators(read(tmp_path / "rates.yaml"))
+
+
+@pytest.mark.usefixtures("eight_cores")
 @pytest.mark.parametrize(
-    ("vary", "nodes"),
+    ("vary", "nodes", "count"),
     [
-        ({"simulators.count": [1]}, ""),
-        ({"simulators.groups": [8]}, ""),
-        ({"learners.count": [2]}, ""),
-        ({"optimizer.learning_rate": [0.1]}, "nodes: {listen: '127.0.0.1:0'}\n"),
+        ({"simulators.count": [1]}, "", 1),
+        ({"simulators.groups": [8]}, "", 2),
+        ({"learners.count": [2]}, "", 2),
+        ({"optimizer.learning_rate": [0.1]}, "nodes: {listen: '127.0.0.1:0'}\n", 8),
     ],
 )
 def test_trials_of_a_slow_environment_have_as_many_environments_as_single_runs(
-    vary: dict[str, list[Any]], nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vary: dict[str, list[Any]], nodes: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Cores, "here", classmethod(lambda cls: cls(8)))
-    monkeypatch.setenv(PACED_VARIABLE, str(tmp_path / "seconds"))
-    (tmp_path / "seconds").write_text("0.006")
-    path = tmp_path / "slow.yaml"
-    path.write_text(f"env: {{id: 'tests.system.environments:Paced'}}\n{nodes}")
-    (tmp_path / "rates.yaml").write_text(f"topology: slow.yaml\nvary: {json.dumps(vary)}\n")
-    sweep = with_simulators(read(tmp_path / "rates.yaml"))
+    sweep = of_slow_environment(tmp_path, monkeypatch, vary, nodes)
     for key, values in vary.items():
         for value in values:
-            single = load(path, [f"{key}={value}"])
-            single = plan(single, describe(single)).topology
-            trial = sweep.topology({key: value})
+            single = plan(load(tmp_path / "slow.yaml", [f"{key}={literal(value)}"]), SLOW).topology
+            trial = plan(sweep.topology({key: value}), SLOW).topology
             assert trial.simulators.environments == single.simulators.environments, value
-            if nodes:
-                assert trial.simulators.count == single.simulators.count == 8
+            assert trial.simulators.count == count, value
