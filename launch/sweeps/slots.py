@@ -37,7 +37,7 @@ from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
 """Bytes of memory assumed for a process, besides shared memory: a process that has imported torch takes 200 MB."""
-_DECISIVE = ("simulators.", "learners.", "env.", "algorithm.name")
+_DECISIVE = ("simulators.", "learners.", "env.")
 """Beginnings of the keys on which the number of simulators of a slow environment depends."""
 _GIB = 1 << 30
 
