@@ -37,8 +37,8 @@ from launch.topology.schema import NodesSection
 
 PROCESS_BYTES = 256 << 20
 """Bytes of memory assumed for a process, besides shared memory: a process that has imported torch takes 200 MB."""
-_DECISIVE = ("simulators.", "learners.", "env.")
-"""Beginnings of the keys on which the number of simulators of a slow environment depends."""
+_DECISIVE = frozenset({"simulators", "learners", "env"})
+"""Sections on which the number of simulators of a slow environment depends."""
 _GIB = 1 << 30
 
 
@@ -167,10 +167,11 @@ def _slots_here(sweep: Sweep) -> Slots:
 def with_simulators(sweep: Sweep) -> Sweep:
     """Return the sweep with the number of simulators that a single run would have here, if its environment is slow.
 
-    If trials differ in a key on which this number depends, all have the simulators of a quick environment.
+    If trials differ in a key on which this number depends, all have the default number of simulators for an environment
+    that is not slow.
     """
-    base = sweep.base
-    if {COUNT, ENVS} & base.written or any(key.startswith(_DECISIVE) for key in sweep.keys.vary):
+    base, varied = sweep.base, {key.partition(".")[0] for key in sweep.keys.vary}
+    if {COUNT, ENVS} & base.written or varied & _DECISIVE:
         return sweep
     chosen = {choice.key: choice.value for choice in more_simulators(base, describe(base), Cores.here())}
     return replace(sweep, pins={**sweep.pins, COUNT: chosen[COUNT]} if COUNT in chosen else sweep.pins)
