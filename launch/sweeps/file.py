@@ -71,7 +71,8 @@ class Sweep:
     pins: Mapping[str, int]
     """Keys whose defaults depend on the machine's cores -> their values here, so that all runs have the same.
 
-    Without them, a sweep that continues on another machine would train with other values.
+    Without them, a sweep that continues on another machine would train with other values. If trials differ in the
+    section ``learners``, on which these defaults depend, it is empty: each run has those of its own learners.
     """
     origins: Mapping[strict_yaml.Path, Origin]
     """Places of the values in the sweep file."""
@@ -133,7 +134,8 @@ def read(path: Path) -> Sweep:
         raise explain(found, origins, _resolve({}))
     text = sources.read(str(path.parent / keys.topology)).decode(errors="surrogateescape")
     base = parse(text, _overrides("overrides", keys.overrides, origins), keys.topology, spaces.ask)
-    pins = {key: attrgetter(key)(base) for key in BY_CORES if key not in base.written}
+    shared = all(key.partition(".")[0] != "learners" for key in keys.vary)
+    pins = {key: attrgetter(key)(base) for key in BY_CORES if shared and key not in base.written}
     sweep = Sweep(path, keys, axes, text, base, pins, origins)
     search, steps = keys.search, base.total_steps
     if isinstance(search, PopulationKeys) and search.every_steps >= steps:

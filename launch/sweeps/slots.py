@@ -167,8 +167,8 @@ def _slots_here(sweep: Sweep) -> Slots:
 def with_simulators(sweep: Sweep) -> Sweep:
     """Return the sweep with the number of simulators that a single run would have here, if its environment is slow.
 
-    If trials differ in a key on which this number depends, all have the default number of simulators for an environment
-    that is not slow.
+    If trials differ in a key on which this number depends, the sweep is unchanged: all have the default number of
+    simulators for an environment that is not slow or, if they differ in ``learners``, each has that of a single run.
     """
     base, varied = sweep.base, {key.partition(".")[0] for key in sweep.keys.vary}
     if {COUNT, ENVS} & base.written or varied & _DECISIVE:

@@ -89,6 +89,18 @@ def test_all_runs_have_the_simulators_and_threads_chosen_on_the_first_machine(fo
     assert said.pins == {}
 
 
+@pytest.mark.parametrize(("key", "value"), [("learners.count", 8), ("learners", {"count": 8})])
+def test_trials_of_several_learners_have_the_simulators_and_threads_of_single_runs(
+    key: str, value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("launch.topology.defaults.usable_cores", lambda: 8.0)
+    (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}\n")
+    trial = read(write(tmp_path, f"topology: pong.yaml\nvary: {json.dumps({key: [value]})}")).topology({key: value})
+    single = load(tmp_path / "pong.yaml", ["learners.count=8"])
+    assert (trial.simulators, trial.trainer) == (single.simulators, single.trainer)
+    assert single.simulators.environments * single.learners.count == 32
+
+
 @pytest.mark.parametrize("section", ["overrides: {evaluator.count: 1}", "vary: {evaluator.count: [1]}"])
 def test_a_goal_may_be_the_evaluation_score_if_the_runs_have_an_evaluator(folder: Path, section: str) -> None:
     sweep = read(write(folder, f"topology: cart.yaml\n{section}\ngoal: {{metric: eval_return_mean}}"))

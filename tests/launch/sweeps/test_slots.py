@@ -225,9 +225,9 @@ def of_slow_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vary: V
     [
         ({"simulators.count": [1]}, "", 1),
         ({"simulators.groups": [8]}, "", 2),
-        ({"learners.count": [2]}, "", 2),
+        ({"learners.count": [2]}, "", 4),
         ({"simulators": [{"groups": 8}]}, "", 2),
-        ({"learners": [{"count": 2}]}, "", 2),
+        ({"learners": [{"count": 2}]}, "", 4),
         ({"env": [{"id": "CartPole-v1"}]}, "", 2),
         ({"algorithm.name": ["ppo"]}, "", 8),
         ({"optimizer.learning_rate": [0.1]}, "nodes: {listen: '127.0.0.1:0'}\n", 8),
