@@ -222,10 +222,10 @@ def _refuse_loss(own: Mapping[int, Path], steps: int, at: str | int) -> None:
         return
     whole = ", ".join(f"{each:_}" for each in saved[0] if each >= max(late.values()))
     raise ValueError(
-        f"at {at}: the first checkpoint of these learners is newer, so what they had counted and stored until then "
+        f"at {at}: the first checkpoint of these learners is newer, so counts and a replay that they may have had then "
         f"would be lost: {', '.join(f'{learner} ({first:_} steps)' for learner, first in late.items())}; write newest"
-        f"{f', or steps at which all have an earlier one: {whole}' if whole else ''}; or move their folders, such as "
-        f"{own[max(late)]}, out of the run, so that they begin anew"
+        f"{f', or steps at which all have an earlier one: {whole}' if whole else ''}; or, if they were added later, "
+        f"move their folders, such as {own[max(late)]}, out of the run, so that they begin anew"
     )
 
 

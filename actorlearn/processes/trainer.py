@@ -330,9 +330,11 @@ class Trainer:
         """
         agreed = self.learning.leave(self.counts.position)
         if agreed is None or not self._joined or not mode_of(self.settings.exchange).own_weights:
-            return  # no other learner can have learned in the meantime
-        if (agreed.env_steps, agreed.updates) != (self.counts.env_steps, self.counts.updates):
-            self.counts.env_steps, self.counts.updates = agreed.env_steps, agreed.updates
+            return  # nothing is known of what others have learned, or these weights do not contain it
+        # A mode of another package may return the counts of this learner only.
+        newest = max(agreed.env_steps, self.counts.env_steps), max(agreed.updates, self.counts.updates)
+        if newest != (self.counts.env_steps, self.counts.updates):
+            self.counts.env_steps, self.counts.updates = newest
             self._publish()
 
 

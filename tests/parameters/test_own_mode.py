@@ -166,6 +166,9 @@ def test_two_learners_train_in_the_mode_of_a_package(package: Path) -> None:
     rows = [json.loads(line) for line in (package / "run" / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["env_steps"] >= 8_000
     assert rows[-1]["averages"] > 10
+    summary = json.loads((package / "run" / "summary.json").read_text())
+    assert (summary["status"], summary["deaths"]) == ("finished", 0)
+    assert max(int(each.name) for each in (package / "run" / "checkpoints").glob("[0-9]*")) >= 8_000
     told = [json.loads((package / "run" / "settings" / f"trainer-{n}.0.json").read_text()) for n in range(2)]
     assert [one["exchange"]["mode"] for one in told] == ["averaging"] * 2
     assert [one["exchange"]["rank"] for one in told] == [0, 1]

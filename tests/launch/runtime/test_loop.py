@@ -870,9 +870,10 @@ def test_a_run_does_not_go_back_to_before_the_first_checkpoint_of_a_learner_with
         for name in ("100", "200", "learner-1/110", "learner-1/210"):
             saved(root / name)
     said = (
-        r"^run: at 100: the first checkpoint of these learners is newer, so what they had counted and stored until "
-        r"then would be lost: 1 \(110 steps\); write newest, or steps at which all have an earlier one: 200; or move "
-        r"their folders, such as .*/checkpoints/learner-1, out of the run, so that they begin anew$"
+        r"^run: at 100: the first checkpoint of these learners is newer, so counts and a replay that they may have had "
+        r"then would be lost: 1 \(110 steps\); write newest, or steps at which all have an earlier one: 200; or, if "
+        r"they were added later, move their folders, such as .*/checkpoints/learner-1, out of the run, so that they "
+        r"begin anew$"
     )
     with pytest.raises(RunError, match=said):
         loop.run(of, tmp_path / "run", resume_at=100)
