@@ -122,12 +122,32 @@ class Replayed(Minibatches):
         """Number of environment steps whose due minibatches are all done; -1 before the first rollout."""
         self._ahead = 0
         """Number of minibatches done since then, in an update that is not finished."""
+        self._together, self._counts_all = 0, -1
+        """`together`, and 1 if `_credited` and ``replay.begun`` count the steps of all learners, 0 if they count those
+        of this learner, and -1 if this is not known yet."""
         self._keeps = False
         """Whether the next minibatch is the first since `keep`."""
         self._kept: _Kept | None = None
         """The state before the first minibatch since `keep`; None if there was none, or `keep` is never called."""
 
     # On joining other learners -----------------------------------------------------------------------------------
+
+    @property
+    def together(self) -> int:
+        """Number of learners in mode sync, which count the steps of all; 0: this learner counts its own steps.
+
+        If the counts of a restored checkpoint are of the other kind, no minibatch is due for the steps so far. Learning
+        begins at once if the replay has enough transitions, and otherwise as with an empty replay.
+        """
+        return self._together
+
+    @together.setter
+    def together(self, learners: int) -> None:
+        counts_all = int(learners > 0)
+        if self._counts_all not in (-1, counts_all):
+            self._credited, self._ahead = -1, 0
+            self.replay.begun = 0 if self.replay.transitions >= self._numbers.learning_starts_steps else -1
+        self._together, self._counts_all = learners, counts_all
 
     @property
     def shared_tensors(self) -> list[Tensor]:
@@ -288,7 +308,8 @@ class Replayed(Minibatches):
     def tensors(self) -> dict[str, Tensor]:
         """Return the target network's weights and the counts for a checkpoint; `save` writes the replay."""
         target = {f"target.{name}": tensor for name, tensor in self.target.tensors().items()}
-        return {**target, "replay.counters": torch.tensor([self._credited, self._ahead, self.target.period])}
+        counters = [self._credited, self._ahead, self.target.period, self._counts_all]
+        return {**target, "replay.counters": torch.tensor(counters)}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write the replay to files if ``replay.save`` is set; returns plain values, such as the generator's state."""
@@ -302,7 +323,9 @@ class Replayed(Minibatches):
         stored even if the replay has one of the same number.
         """
         self.random.bit_generator.state = saved.state["draws"]
-        self._credited, self._ahead, period = (int(n) for n in saved.tensors["replay.counters"])
+        counters = [int(n) for n in saved.tensors["replay.counters"]]
+        self._credited, self._ahead, period = counters[:3]
+        self._counts_all = counters[3] if len(counters) > 3 else -1  # earlier versions of actorlearn saved three counts
         self.target.restore(saved.section("target"), period)
         if "replay" in saved.state and self.replay.empty:
             rollouts_learned = saved.state["rollouts_learned"]

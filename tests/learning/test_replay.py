@@ -237,15 +237,43 @@ def test_learners_that_join_have_the_same_minibatches_due(tmp_path: Path) -> Non
 
 def test_minibatches_that_were_due_before_learners_joined_are_due_after_it(tmp_path: Path) -> None:
     made = replaying(tmp_path)
-    made.minibatches.together = 1
     only_counting(made)
     for steps in (0, 20):
         pass_over(made, any_batch(), steps, 0)
     before = due(made, any_batch(), 40)
     assert made.peers.join(20, 2, Position(2, 20))
-    made.minibatches.together = 1
     made.minibatches.adopt(np.array([made.minibatches.counts()]), 0)
     assert due(made, any_batch(), 40) == before > 0
+
+
+@pytest.mark.parametrize("starts", [10, 100])
+@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0)])
+def test_a_learner_resumed_in_or_out_of_step_learns_only_from_steps_since_then(
+    tmp_path: Path, before: int, after: int, starts: int
+) -> None:
+    """In mode sync it counts the steps of all learners, in the other modes its own; of all are twice as many here."""
+    numbers = {"save": True, "learning_starts_steps": starts}
+    made = replaying(tmp_path, numbers)
+    made.minibatches.together = before
+    played = Played(tmp_path, made)
+    only_counting(made)
+    for rollout in range(3):  # the replay begins at step 1000 of this learner, as after a resume without a saved one
+        batch = played.rollout(rollout)
+        used = 1000 + 10 * rollout
+        made.pass_over(batch, 2 * used, Position(rollout, used), made.due(batch, 2 * used, Position(rollout, used)))
+    checkpoint.save(tmp_path / "saved", 2060, made.tensors(), {"env_steps": 2060, "rollouts_learned": 3}, 1, made.save)
+    (tmp_path / "resumed").mkdir()
+    resumed = replaying(tmp_path / "resumed", numbers)
+    resumed.restore(newest_checkpoint(tmp_path / "saved"))
+    resumed.minibatches.together = after
+    only_counting(resumed)
+    due_with = []
+    for rollout in range(3, 16):
+        position = Position(rollout, 1000 + 10 * rollout)
+        due_with.append(resumed.due(batch, 2 * position.used, position))
+        resumed.pass_over(batch, 2 * position.used, position, due_with[-1])
+    none_due = 1 if starts == 10 else 11  # 30 stored steps are not enough if learning starts after 100
+    assert due_with == [0] * none_due + [5] * (13 - none_due)
 
 
 @pytest.mark.parametrize("double", [False, True])
@@ -383,7 +411,7 @@ def test_a_checkpoint_holds_the_target_network_the_counts_and_the_replay_if_aske
     assert torch.equal(other.weights, made.weights)
     assert torch.equal(source(other).target.weights, source(made).target.weights)
     assert not torch.equal(other.weights, source(other).target.weights)
-    assert [each.tensors()["replay.counters"].tolist() for each in (made, other)] == [[20, 0, 1]] * 2
+    assert [each.tensors()["replay.counters"].tolist() for each in (made, other)] == [[20, 0, 1, -1]] * 2
     assert len(source(other).replay.drawable()) == len(source(made).replay.drawable())
     for learner in (made, other):
         assert due(learner, batch, 30) == 5
