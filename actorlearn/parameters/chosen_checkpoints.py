@@ -146,6 +146,19 @@ def directory_of_equals(root: Path, at: str | int) -> Path:
     return having.get(steps, root)
 
 
+def directory_of_first(root: Path, at: str | int) -> Path:
+    """Return the directory of the first learner that has the checkpoint ``at``, which is "best" or a number of steps.
+
+    This is not always the first of all, because it may have left the run before. Returns ``root`` if no learner has it.
+    """
+    best = read_best(root)
+    for directory in directories(root).values():
+        steps = [*map(steps_of, folders(directory))]
+        if at in steps or (at == BEST and soonest(steps, best.env_steps if best else None)):
+            return directory
+    return root
+
+
 def named(directory: Path, at: str | int) -> Path:
     """Return the folder of the checkpoint that ``at`` names, without a check for damage.
 
@@ -168,7 +181,10 @@ def _steps(at: str | int, there: Collection[int], best: Best | None) -> int:
     for steps in soonest(there, best.env_steps if at == BEST and best else None):
         return steps
     kept = ", ".join(f"{steps:_}" for steps in sorted(there)) or "none yet"
-    why = "no checkpoint has been scored yet" if at == BEST else "no such checkpoint is kept"
+    why = "no such checkpoint is kept"
+    if at == BEST:
+        since = f"is as new as the best score, of {best.env_steps:_} steps" if best else "has been scored yet"
+        why = f"no checkpoint {since}"
     meant = "" if at == BEST else _MEANT.get(str(at).lower()) or similar(str(at), (NEWEST, BEST))
     hint = f"did you mean {meant}? Otherwise " if meant else ""
     raise ValueError(f"at {at}: {why}; {hint}write newest, best, or the steps of one that is kept: {kept}")
@@ -191,14 +207,16 @@ def _newest_until(directory: Path, env_steps: int) -> Path | None:
 def choose_of_all(root: Path, at: str | int, in_step: bool, central: bool = False) -> dict[int, Path]:
     """Return the checkpoint of each learner that belongs to the checkpoint ``at``, which comes first.
 
-    ``at`` names a checkpoint of the first learner or, in mode sync (``in_step``), a complete one (`complete_steps`).
-    For every other learner, it is the one that is nearest in steps. In mode sync, and with central weights
-    (``central``), it is the newest one that is not later: central weights are those of the newest checkpoint of all
-    learners. A learner without such a checkpoint is left out. Raises ValueError if there is no checkpoint ``at``, or if
-    all checkpoints of a learner with central weights are later. Raises CheckpointError if one is damaged.
+    ``at`` is best or a number of steps. In mode sync (``in_step``) it names a complete checkpoint (`complete_steps`),
+    and in other modes that of the first learner that has one (`directory_of_first`). For every other learner, it is the
+    one that is nearest in steps. In mode sync, and with central weights (``central``), it is the newest one that is not
+    later: central weights are those of the newest checkpoint of all learners. A learner without such a checkpoint is
+    left out. Raises ValueError if there is no checkpoint ``at``, or if all checkpoints of a learner with central
+    weights are later. Raises CheckpointError if one is damaged.
     """
     own = directories(root)
-    there = {*complete_steps([*own.values()])} if in_step else {steps_of(each) for each in folders(root)}
+    of_first = map(steps_of, folders(directory_of_first(root, at)))
+    there = {*(complete_steps([*own.values()]) if in_step else of_first)}
     steps = _steps(at, there, read_best(root))
     if central:
         _refuse_loss(own, steps, at)

@@ -100,9 +100,9 @@ def refuse_changed(env: EnvSettings, trained: PolicySettings) -> None:
 def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tuple[dict[str, Checkpoint], list[str]]:
     """Open a checkpoint of each learner, which ``at`` selects; return them by trainer name, and warnings.
 
-    A learner is left out if its checkpoint is more than ``behind_steps`` environment steps away from that of the first
-    learner (for "newest": from the newest of all): it had left the run, or not joined it yet. If ``behind_steps`` is
-    None, the learners have equal weights, and one checkpoint is opened (`directory_of_equals`). If a run removes a
+    A learner is left out if its checkpoint is more than ``behind_steps`` environment steps away from the one that
+    ``at`` names (for "newest": from the newest of all): it had left the run, or not joined it yet. If ``behind_steps``
+    is None, the learners have equal weights, and one checkpoint is opened (`directory_of_equals`). If a run removes a
     checkpoint before it is opened, the choice is repeated.
     """
 
@@ -113,7 +113,8 @@ def opened(root: Path, behind_steps: int | None, at: str | int = NEWEST) -> tupl
             directory = directory_of_equals(root, at)
             return {trainer_id(learner_of(directory)).name: choose(directory, at)}, []
         each = choose_of_all(root, at, in_step=False)
-        near = {learner: own for learner, own in each.items() if abs(steps_of(own) - steps_of(each[0])) <= behind_steps}
+        steps = steps_of(next(iter(each.values())))
+        near = {learner: own for learner, own in each.items() if abs(steps_of(own) - steps) <= behind_steps}
         return {trainer_id(learner).name: find_at(folder) for learner, folder in near.items()}, []
 
     def take(chosen: tuple[dict[str, Found], list[str]]) -> tuple[dict[str, Checkpoint], list[str]]:

@@ -150,9 +150,8 @@ def settings(
     a film, to find the frames per step.
     """
     refuse_episodes(episodes)
-    run.refuse_missing("evaluate", NEWEST)
+    run.refuse_missing("evaluate", at, None)
     topology = load(run.path / find.TOPOLOGY_FILE)
-    run.refuse_missing("evaluate", at, 0 if own_weights(topology) else None)
     chosen, _ = choose(topology, cpu_flags(), Cores.here())
     return EvaluateSettings(
         env=topology.env.for_evaluation(topology.evaluator.noop_max),

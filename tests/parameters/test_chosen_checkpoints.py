@@ -198,7 +198,7 @@ def test_the_best_checkpoint_is_the_first_one_saved_after_the_best_score(tmp_pat
         "000000000200",
         "000000000210",
     ]
-    with pytest.raises(ValueError, match="at best: no checkpoint has been scored yet"):
+    with pytest.raises(ValueError, match="at best: no checkpoint is as new as the best score, of 150 steps"):
         choose_of_all(tmp_path, "best", in_step=True)  # no steps that both have
     with newer_set_aside(choose_of_all(tmp_path, 200, in_step=False)):
         assert choose(tmp_path, "best").env_steps == 200  # the score is of weights that stay
@@ -206,6 +206,24 @@ def test_the_best_checkpoint_is_the_first_one_saved_after_the_best_score(tmp_pat
         assert read_best(tmp_path) is None
     (tmp_path / "best.json").write_text("{")
     assert read_best(tmp_path) is None
+
+
+def test_a_checkpoint_that_the_first_learner_did_not_live_to_save_is_that_of_the_next_one_that_has_it(
+    tmp_path: Path,
+) -> None:
+    for directory, steps in (("", 100), ("", 200), ("learner-1", 100), ("learner-1", 500), ("learner-2", 460)):
+        save(tmp_path / directory, steps)
+    write_best(tmp_path, Best(450, 3.0, "evaluation"))
+    for at in ("best", 500):
+        chosen = choose_of_all(tmp_path, at, in_step=False)
+        assert [(learner, int(folder.name)) for learner, folder in chosen.items()] == [(1, 500), (0, 200), (2, 460)]
+    assert next(iter(choose_of_all(tmp_path, 460, in_step=False))) == 2
+    assert next(iter(choose_of_all(tmp_path, 100, in_step=False))) == 0
+    with newer_set_aside(choose_of_all(tmp_path, "best", in_step=False)):
+        assert read_best(tmp_path) == Best(450, 3.0, "evaluation")
+    said = "^at best: no checkpoint is as new as the best score, of 450 steps; write newest, best, or"
+    with pytest.raises(ValueError, match=said):
+        choose(tmp_path, "best")
 
 
 def test_learners_in_sync_also_keep_the_best_checkpoint_that_all_of_them_have(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_a_learner_that_has_left_is_not_played_with_a_named_checkpoint_of_the_ot
     assert set(opened(tmp_path, 200, 100)[0]) == {"trainer-0", "trainer-2"}
 
 
+def test_a_checkpoint_from_after_the_first_learner_left_is_played_with_those_near_it(tmp_path: Path) -> None:
+    for folder, env_steps in (("", 200), ("learner-1", 1000), ("learner-2", 950)):
+        save(tmp_path / folder, env_steps)
+    write_best(tmp_path, Best(env_steps=890, score=1.0, by="evaluation"))
+    for at in ("best", 1000):
+        played, _ = opened(tmp_path, 200, at)
+        assert {name: own.state["env_steps"] for name, own in played.items()} == {"trainer-1": 1000, "trainer-2": 950}
+
+
 def test_learners_of_equal_weights_are_played_by_one_that_went_on_when_the_first_was_lost(tmp_path: Path) -> None:
     for folder in ("", "learner-1"):
         save(tmp_path / folder, 100, learners=[0, 1])

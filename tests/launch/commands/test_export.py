@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from actorlearn.parameters.chosen_checkpoints import Best, write_best
 from launch.commands import evaluate, export
 from launch.commands.run import find_resumable
 from launch.display.card import card
@@ -66,6 +67,19 @@ def test_a_learner_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def left_by_the_first(tmp_path: Path) -> Path:
+    """Make the folder of a run in mode gossip whose first learner left it after 500 steps."""
+    folder = make_run(tmp_path, "run")
+    (folder / "topology.yaml").write_text(
+        "env: {id: CartPole-v1}\nmode: gossip\nlearners: {count: 2}\ncheckpoint: {every_steps: 10}\n"
+        "algorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
+    )
+    run_folder(folder, policy_settings())
+    save_policy(folder / "checkpoints" / "learner-1", policy_settings(), env_steps=900, seed=4)
+    write_best(folder / "checkpoints", Best(890, 3.0, "evaluation"))
+    return folder
+
+
 @pytest.mark.parametrize("at", ["newest", 20])
 def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path) -> None:
     """Learner 1 left the run long ago, so `eval` would leave it out; learner 0 has no checkpoint of its steps."""
@@ -79,6 +93,18 @@ def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path
     out = tmp_path / "out"
     assert export.export(str(folder), out, 2, 1, weights_only=True, json=False, at=at) == 0
     assert "of 2 whole games with the likeliest actions, with weights of 20 steps |" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize("at", ["best", 900])
+def test_a_run_whose_first_learner_left_before_the_best_score_is_evaluated_and_resumed_at_it(
+    at: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = left_by_the_first(tmp_path)
+    assert evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=at) == 0
+    assert "run: 2 whole games with the policy of 900 steps" in capsys.readouterr().out
+    assert find_resumable(str(folder), at).path == folder
+    with pytest.raises(RunError, match=r"run: at 7: no such checkpoint is kept; .*: 500, 900"):
+        evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=7)
 
 
 @pytest.mark.parametrize("at", ["newest", 900])
