@@ -31,16 +31,17 @@ __all__ = [
 
 
 def load_policy(
-    run_dir: str | PathLike[str], *, learner: int = 0, seed: int = 0, at: str | int = "newest"
+    run_dir: str | PathLike[str], *, learner: int | None = None, seed: int = 0, at: str | int = "newest"
 ) -> LoadedPolicy:
     """Load the policy of a run, which may still be running, from one of its checkpoints. The policy acts on the CPU.
 
     ``run_dir`` is the folder of the run, or the run's name or the beginning of its name, as for ``open``.
     ``at`` selects the checkpoint: "newest" (the newest valid one), "best" (by score), or the number of environment
     steps at which it was saved. ``learner`` selects the learner in mode gossip, in which each learner has its own
-    weights. ``seed`` seeds the sampling of actions. Raises ValueError if ``run_dir`` does not name a run or the run has
-    no such checkpoint, and CheckpointError (a RuntimeError) if the checkpoint is damaged. Classes of your own that the
-    run uses must be importable, as they were when it was started.
+    weights; by default, the first that has this checkpoint and, for "newest", has not left the run. ``seed`` seeds the
+    sampling of actions. Raises ValueError if ``run_dir`` does not name a run or the run has no such checkpoint, and
+    CheckpointError (a RuntimeError) if the checkpoint is damaged. Classes of your own that the run uses must be
+    importable, as they were when it was started.
     """
     from pathlib import Path
 

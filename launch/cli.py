@@ -567,8 +567,13 @@ def export(
         ),
     ] = None,
     learner: Annotated[
-        int, typer.Option(min=0, help="Number of the learner to export, if learners have different weights.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Number of the learner to export, if learners have different weights. Default: the first that has the "
+            "checkpoint and has not left the run.",
+        ),
+    ] = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="Write only weights, card and topology. Does not need the extra onnx.")
     ] = False,

@@ -29,7 +29,7 @@ from actorlearn.envs.specs import EnvSettings, GymnasiumSettings
 from actorlearn.observation_parts import MASK
 from actorlearn.parameters.checkpoint import Checkpoint, choose_and_open, open_found
 from actorlearn.parameters.checkpoint_folders import directory_of
-from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, directory_of_equals
+from actorlearn.parameters.chosen_checkpoints import NEWEST, choose, directory_of_equals, directory_of_first
 from actorlearn.worker.settings import POLICY_FILE, LoadSettings, PolicySettings, read
 
 
@@ -234,17 +234,20 @@ def _cells(action_mask: Any, actions: Actions, batch: tuple[int, ...] = ()) -> n
         raise ValueError(f"action_mask is {action_mask!r:.200}; {error}") from None
 
 
-def load(run_dir: str | PathLike[str], learner: int, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
+def load(run_dir: str | PathLike[str], learner: int | None, seed: int, at: str | int = NEWEST) -> LoadedPolicy:
     """Load a run's policy; see ``actorlearn.load_policy``."""
     folder = Path(run_dir)
     if not (folder / POLICY_FILE).is_file():
         raise ValueError(f"{folder} is not the folder of a run: it has no {POLICY_FILE}; {_hint_for(folder)}")
     settings = read(folder / POLICY_FILE, LoadSettings)
     root = folder / "checkpoints"
-    equal = learner == 0 and not settings.own_weights
-    checkpoint = choose_and_open(
-        lambda: choose(directory_of_equals(root, at) if equal else directory_of(root, learner), at), open_found
-    )
+
+    def directory() -> Path:
+        if not learner and not settings.own_weights:
+            return directory_of_equals(root, at)
+        return directory_of_first(root, at, settings.behind_steps) if learner is None else directory_of(root, learner)
+
+    checkpoint = choose_and_open(lambda: choose(directory(), at), open_found)
     return LoadedPolicy(settings.policy, settings.env, checkpoint, seed)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -146,17 +147,21 @@ def directory_of_equals(root: Path, at: str | int) -> Path:
     return having.get(steps, root)
 
 
-def directory_of_first(root: Path, at: str | int) -> Path:
-    """Return the directory of the first learner that has the checkpoint ``at``, which is "best" or a number of steps.
+def directory_of_first(root: Path, at: str | int, behind_steps: int | None = None) -> Path:
+    """Return the directory of the first learner that has the checkpoint ``at``; ``root`` if none has it.
 
-    This is not always the first of all, because it may have left the run before. Returns ``root`` if no learner has it.
+    This is not always the first of all, because it may have left the run before. ``newest`` means the first learner
+    whose newest checkpoint is at most ``behind_steps`` environment steps older than the newest of all; other learners
+    have left the run. None: it is not known which learners have left, so it is the first of all.
     """
-    best = read_best(root)
-    for directory in directories(root).values():
-        steps = [*map(steps_of, folders(directory))]
-        if at in steps or (at == BEST and soonest(steps, best.env_steps if best else None)):
-            return directory
-    return root
+    saved = {directory: [*map(steps_of, folders(directory))] for directory in directories(root).values()}
+    best, least = read_best(root), None
+    if at == BEST and best:
+        least = best.env_steps
+    elif at == NEWEST and behind_steps is not None:
+        least = max(chain(*saved.values()), default=0) - behind_steps
+    having = (own for own, there in saved.items() if at in there or soonest(there, least))
+    return next(having, root)
 
 
 def named(directory: Path, at: str | int) -> Path:

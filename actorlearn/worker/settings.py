@@ -312,6 +312,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     policy: PolicySettings
     own_weights: bool = True
     """Whether learners have different weights. If not, the policy is that of any learner with the newest weights."""
+    behind_steps: int | None = None
+    """A learner with own weights whose newest checkpoint is older than the newest of all by more than this number of
+    environment steps has left the run. None = it is not known which learners have left."""
 
 
 class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -341,8 +344,8 @@ class ExportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Arguments of the task ``export``, which writes a run's policy to files."""
 
     run_dir: str
-    learner: int
-    """Number of the learner whose weights are written."""
+    learner: int | None = None
+    """Number of the learner whose weights are written; None = the first that has the checkpoint, and has not left."""
     at: str | int = NEWEST
     """The checkpoint: "newest", "best", or the environment steps at which it was saved."""
     folder: str

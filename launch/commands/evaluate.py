@@ -23,7 +23,7 @@ from launch.errors import FailedError, RunError
 from launch.machine.cores import Cores
 from launch.plan.auto import choose, cpu_flags
 from launch.plan.probe import describe
-from launch.plan.roles import own_weights, policy, recording
+from launch.plan.roles import behind_steps, policy, recording
 from launch.reports.evaluations import compare_learners
 from launch.runs import find
 from launch.runs.client import CHANGE_S, ask
@@ -31,12 +31,6 @@ from launch.runs.find import RunFolder
 from launch.spawning.answers import NoAnswerError, ask_task
 from launch.supervision.requests import OPEN
 from launch.topology.load import load
-
-BEHIND = 2
-"""Most checkpoint intervals by which a learner's newest checkpoint may lag behind the newest one of all learners.
-
-A learner whose checkpoint is older has left the run, and is not evaluated.
-"""
 
 
 def evaluate(
@@ -158,9 +152,7 @@ def settings(
         policy=policy(chosen, _shapes(run)),
         run_dir=str(run.path),
         at=at,
-        behind_steps=BEHIND * topology.checkpoint.steps_between(topology.total_steps)
-        if own_weights(topology)
-        else None,
+        behind_steps=behind_steps(topology),
         episodes=topology.evaluator.episodes if episodes is None else episodes,
         greedy=topology.evaluator.greedy if greedy is None else greedy,
         fire_after=topology.evaluator.fire_after,

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.parameters.checkpoint_folders import learner_of, short
 from actorlearn.parameters.chosen_checkpoints import NEWEST
 from actorlearn.worker.settings import ExportSettings
 from launch.commands import evaluate
@@ -37,7 +38,7 @@ def export(
     word: str,
     output: Path,
     episodes: int | None,
-    learner: int,
+    learner: int | None,
     weights_only: bool,
     json: bool,
     at: str | int = NEWEST,
@@ -45,13 +46,19 @@ def export(
     """Export a policy, and print the files of its folder; return the exit status.
 
     ``word``: names the run. ``at``: the checkpoint: "newest", "best" or its environment steps. ``episodes``: number of
-    games for the score on the card; None: ``evaluator.episodes``.
+    games for the score on the card; None: ``evaluator.episodes``. ``learner``: its number, if learners have different
+    weights; None: the first that has the checkpoint, and has not left the run.
     """
     run = find.find(word)
     told, scored, files = write(run, output, episodes, learner, weights_only, at)
     if json:
         print(json_format.dumps({"run": run.name, "folder": str(output), **told, "score": scored}))
         return 0
+    exported = Path(told["checkpoint"])
+    if learner is None and learner_of(exported.parent) and own_weights(load(run.path / TOPOLOGY_FILE)):
+        print(
+            f"the weights are those of {short(exported)}: the first learner has left the run, or has no such checkpoint"
+        )
     print(f"{output}: {', '.join([CARD, *files])}")
     return 0
 
@@ -68,7 +75,12 @@ def _refuse(output: Path, weights_only: bool) -> None:
 
 
 def write(
-    run: RunFolder, output: Path, episodes: int | None, learner: int, weights_only: bool, at: str | int = NEWEST
+    run: RunFolder,
+    output: Path,
+    episodes: int | None,
+    learner: int | None,
+    weights_only: bool,
+    at: str | int = NEWEST,
 ) -> tuple[dict[str, Any], Mapping[str, Any] | None, list[str]]:
     """Write the folder; return the policy's description, its scores (None: not measured), and the names of the files.
 

@@ -152,6 +152,14 @@ def own_weights(topology: Topology) -> bool:
     return spec.own_weights and spec.several(topology.learners.count)
 
 
+def behind_steps(topology: Topology) -> int | None:
+    """Return the most environment steps by which a learner's newest checkpoint may lag behind the newest of all.
+
+    A learner whose checkpoint is older has left the run. None: the learners have equal weights.
+    """
+    return 2 * topology.checkpoint.steps_between(topology.total_steps) if own_weights(topology) else None
+
+
 def trainer_of(topology: Topology, learner: int) -> ProcessId:
     """Return the id of a learner's trainer; its name has a number only if the run may have several trainers."""
     return trainer_id(learner, sole=not mode(topology).several(topology.learners.count))

@@ -220,11 +220,12 @@ class Run:
             raise ValueError("detach() needs names of processes, such as 'simulator-1'; pass a list as detach(*names)")
         return [str(name) for name in self._ask("detach", names=list(names)).data["names"]]
 
-    def policy(self, at: str | int = NEWEST, *, learner: int = 0, seed: int = 0) -> LoadedPolicy:
+    def policy(self, at: str | int = NEWEST, *, learner: int | None = None, seed: int = 0) -> LoadedPolicy:
         """Load the policy from a checkpoint, to act with it in this process; see ``actorlearn.load_policy``.
 
         ``at``: "newest", "best", or the steps of one of ``checkpoints()``. Raises ValueError for any other value.
-        ``learner``: number of the learner, if learners have different weights. ``seed``: seed of sampled actions.
+        ``learner``: number of the learner, if learners have different weights; by default the first that has this
+        checkpoint and has not left the run. ``seed``: seed of sampled actions.
         """
         return actorlearn.load_policy(self._folder, learner=learner, seed=seed, at=at)
 
@@ -305,7 +306,7 @@ class Run:
         *,
         at: str | int = NEWEST,
         episodes: int | None = None,
-        learner: int = 0,
+        learner: int | None = None,
         weights_only: bool = False,
     ) -> Path:
         """Write the policy to a new folder that can be used without actorlearn (docs/share.md); return the folder.

@@ -22,7 +22,7 @@ from launch.machine.locks import lock
 from launch.machine.signals import Signals
 from launch.plan.addresses import FOLDERS, Addresses
 from launch.plan.plan import Plan
-from launch.plan.roles import own_weights, policy
+from launch.plan.roles import behind_steps, own_weights, policy
 from launch.runs.find import RunFolder
 from launch.runs.jsonl import read_object
 from launch.runtime import metadata
@@ -81,8 +81,13 @@ class Workspace:
                     if not path.exists():
                         undo.callback(_remove, path)
                 write_atomically(topology, dump(plan.topology).encode())
-                shapes, own = policy(plan.topology, plan.description), own_weights(plan.topology)
-                write(LoadSettings(env=plan.topology.env, policy=shapes, own_weights=own), acting)
+                loads = LoadSettings(
+                    env=plan.topology.env,
+                    policy=policy(plan.topology, plan.description),
+                    own_weights=own_weights(plan.topology),
+                    behind_steps=behind_steps(plan.topology),
+                )
+                write(loads, acting)
                 metadata.write(meta, metadata.meta(plan))  # last, because it shows other programs that the run lives
                 for path in (topology, acting, meta, self.run_dir / PICKLED):
                     with suppress(OSError), open_regular(path) as file:

@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 import actorlearn
 from actorlearn.parameters.checkpoint_folders import CheckpointError
+from actorlearn.parameters.chosen_checkpoints import Best, write_best
 from tests import named
 from tests.acting.policies import policy_settings, remembering, run_folder, save_policy
 
@@ -236,6 +237,20 @@ def test_the_policy_of_learners_of_equal_weights_is_that_of_one_that_went_on_wit
     save_policy(tmp_path / "checkpoints" / "learner-1", policy_settings(), 900, seed=4, learners=[1])
     assert actorlearn.load_policy(tmp_path).env_steps == (500 if own_weights else 900)
     assert actorlearn.load_policy(tmp_path, learner=1).env_steps == 900
+
+
+def test_the_policy_of_a_run_whose_first_learner_has_left_is_that_of_the_next(tmp_path: Path) -> None:
+    run_folder(tmp_path, policy_settings(), own_weights=True, behind_steps=20)
+    for learner, env_steps in ((2, 520), (1, 515)):  # they save at different steps
+        save_policy(tmp_path / "checkpoints" / f"learner-{learner}", policy_settings(), env_steps, seed=learner)
+    assert actorlearn.load_policy(tmp_path).env_steps == 500
+    save_policy(tmp_path / "checkpoints" / "learner-2", policy_settings(), 521, seed=4)
+    write_best(tmp_path / "checkpoints", Best(510, 3.0, "evaluation"))
+    for at, expected in (("newest", 515), ("best", 515), (521, 521), (500, 500)):
+        assert actorlearn.load_policy(tmp_path, at=at).env_steps == expected
+    assert actorlearn.load_policy(tmp_path, learner=0).env_steps == 500
+    with pytest.raises(ValueError, match="at best: no checkpoint is as new as the best score"):
+        actorlearn.load_policy(tmp_path, learner=0, at="best")
 
 
 def test_importing_the_package_loads_no_torch() -> None:

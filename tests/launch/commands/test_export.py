@@ -74,7 +74,7 @@ def left_by_the_first(tmp_path: Path) -> Path:
         "env: {id: CartPole-v1}\nmode: gossip\nlearners: {count: 2}\ncheckpoint: {every_steps: 10}\n"
         "algorithm: {name: a2c}\nmodel: {hidden_sizes: [8], normalize_observation: false}\n"
     )
-    run_folder(folder, policy_settings())
+    run_folder(folder, policy_settings(), behind_steps=20)
     save_policy(folder / "checkpoints" / "learner-1", policy_settings(), env_steps=900, seed=4)
     write_best(folder / "checkpoints", Best(890, 3.0, "evaluation"))
     return folder
@@ -95,11 +95,17 @@ def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path
     assert "of 2 whole games with the likeliest actions, with weights of 20 steps |" in (out / "README.md").read_text()
 
 
-@pytest.mark.parametrize("at", ["best", 900])
-def test_a_run_whose_first_learner_left_before_the_best_score_is_evaluated_and_resumed_at_it(
+@pytest.mark.parametrize("at", ["newest", "best", 900])
+def test_a_run_that_its_first_learner_has_left_is_exported_evaluated_and_resumed_from_the_next(
     at: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = left_by_the_first(tmp_path)
+    folder, out = left_by_the_first(tmp_path), tmp_path / "out"
+    assert export.export(str(folder), out, 2, None, weights_only=True, json=False, at=at) == 0
+    assert "of 2 whole games with the likeliest actions, with weights of 900 steps |" in (out / "README.md").read_text()
+    said = (
+        "the weights are those of learner-1/000000000900: the first learner has left the run, or has no such checkpoint"
+    )
+    assert said in capsys.readouterr().out.splitlines()
     assert evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=at) == 0
     assert "run: 2 whole games with the policy of 900 steps" in capsys.readouterr().out
     assert find_resumable(str(folder), at).path == folder

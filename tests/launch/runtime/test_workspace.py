@@ -20,6 +20,7 @@ from actorlearn.memory.fields import Field
 from actorlearn.memory.shared import Segment, SharedMemoryFull
 from actorlearn.parameters.checkpoint_folders import seal
 from actorlearn.wire.identity import ProcessId
+from actorlearn.worker.settings import POLICY_FILE, LoadSettings, read
 from launch.errors import FailedError, RunError
 from launch.machine.folders import SOCKET_NAME_BYTES, longest_root, runtime_root
 from launch.machine.locks import open_alone
@@ -236,6 +237,16 @@ def test_an_attached_learner_has_segments_of_its_own_until_it_is_detached(gossip
     assert member.server == 3 and member.segment.file.exists()
     gossiping.node.do(ev.DropMembers([member.id.socket_id]))
     assert not member.segment.file.exists()
+
+
+@pytest.mark.parametrize(("mode", "behind_steps"), [("gossip", 2000), ("sync", None)])
+def test_the_folder_of_a_run_says_when_a_learner_with_own_weights_counts_as_gone(
+    mode: str, behind_steps: int | None, tmp_path: Path
+) -> None:
+    keys = [f"mode={mode}", "learners.count=2", "simulators.count=2", "checkpoint.every_steps=1000"]
+    with ready(tmp_path / "run", parse("env: {id: CartPole-v1}", keys), spawner=NoProcesses()):
+        loads = read(tmp_path / "run" / POLICY_FILE, LoadSettings)
+    assert (loads.own_weights, loads.behind_steps) == (mode == "gossip", behind_steps)
 
 
 def test_learners_without_room_in_shared_memory_leave_no_segments(
