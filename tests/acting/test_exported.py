@@ -151,6 +151,7 @@ def played(folder: Path, cwd: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_player_finds_an_own_module_in_the_folder_in_which_it_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +165,7 @@ def test_the_player_finds_an_own_module_in_the_folder_in_which_it_is_started(
     assert played(tmp_path / "out", tmp_path / "mine") == "3 games: mean score 7.00, standard deviation 0.00\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_player_reads_a_stored_class_from_its_own_folder(tmp_path: Path) -> None:
     found: dict[str, Any] = {"__name__": "__main__"}
@@ -183,7 +185,8 @@ def test_the_player_reads_a_stored_class_from_its_own_folder(tmp_path: Path) -> 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "settings", [pytest.param(policy_settings(), id="alone"), pytest.param(remembering(), id="gru")]
+    "settings",
+    [pytest.param(policy_settings(), id="alone"), pytest.param(remembering(), id="gru", marks=pytest.mark.nightly)],
 )
 def test_it_plays_cartpole_without_actorlearn_as_it_does_with_it(tmp_path: Path, settings: PolicySettings) -> None:
     run_folder(tmp_path / "run", settings)
@@ -270,7 +273,7 @@ def test_actions_are_those_that_the_environment_takes(
 @pytest.mark.parametrize(
     ("name", "chosen", "keys"),
     [
-        pytest.param("Counted", 3, {}, id="integers from 2"),
+        pytest.param("Counted", 3, {}, id="integers from 2", marks=pytest.mark.nightly),
         pytest.param("Steered", (2,), {"scale_actions": True}, id="stretched"),
     ],
 )
@@ -350,6 +353,7 @@ def test_an_observation_of_another_shape_is_refused_with_its_name(
         play.OnnxPolicy(tmp_path / "policy.onnx").act(turned)
 
 
+@pytest.mark.nightly
 def test_images_come_as_the_environment_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = of(monkeypatch, IMAGE, Discrete(2))
     assert recipe(env).channels_last

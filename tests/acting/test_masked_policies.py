@@ -141,6 +141,7 @@ def test_a_loaded_policy_reads_masks_in_every_form(tmp_path: Path) -> None:
         assert policy.act(np.stack([seen] * 2), greedy=True, action_mask=batch).tolist() == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_player_of_an_exported_policy_reads_them_too(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")

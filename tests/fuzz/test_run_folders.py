@@ -35,6 +35,7 @@ def test_commands_answer_whatever_a_file_of_a_run_holds(tmp_path: Path, odd: tup
         answered(*ask(*command))
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(odd_files(), st.sampled_from([["episode_return_mean"], ["loss", "episodes"], ["$\\frac{$"]]))
 def test_plot_draws_or_refuses_whatever_a_file_of_a_run_holds(
@@ -44,6 +45,7 @@ def test_plot_draws_or_refuses_whatever_a_file_of_a_run_holds(
     answered(*ask("plot", str(folder), "-o", "x.png", *(word for column in columns for word in ("--y", column))))
 
 
+@pytest.mark.nightly
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(odd=odd_files())
 @example(odd=("topology.yaml", b"env: {id: ALE/Pong-v5}\n"))  # without the algorithm

@@ -58,8 +58,8 @@ def wrong(chosen: list[History]) -> dict[str, list[str]]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "way"), [(mode, WAYS[n % len(WAYS)]) for n, mode in enumerate(MODES)])
 def test_a_death_at_any_failpoint_loses_nothing_and_uses_nothing_twice(mode: str, way: str) -> None:
-    """One in fifteen failpoints of each mode, in one way; nightly tests try all failpoints in each way."""
-    assert wrong(a_choice(mode, way, share=5 * len(WAYS))) == {}
+    """One in thirty failpoints of each mode, in one way; nightly tests try all failpoints in each way."""
+    assert wrong(a_choice(mode, way, share=10 * len(WAYS))) == {}
 
 
 @pytest.mark.nightly

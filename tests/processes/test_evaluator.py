@@ -68,6 +68,7 @@ def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:
     assert scores(1) == scores(1) != scores(2)
 
 
+@pytest.mark.nightly
 def test_fire_begins_a_game_that_stands_still() -> None:
     breakout = named.env(id="ALE/Breakout-v5", noop_max=0, time_limit_steps=600)
     idle: Any = SimpleNamespace(state_size=0, choose=lambda *_: {"action": torch.zeros(2, dtype=torch.int64)})

@@ -129,8 +129,7 @@ def test_learning_at_a_lag_in_one_process_equals_a_run_with_rollouts_open_ahead(
 @pytest.mark.parametrize(
     ("mode", "outer"),
     [
-        *[("sync", []), ("sync", DILOCO), ("async", []), ("gossip", NOLOCO)],
-        pytest.param("gossip", [], marks=pytest.mark.smoke),
+        *[("sync", []), ("sync", DILOCO), ("async", []), ("gossip", []), ("gossip", NOLOCO)],
     ],
 )
 def test_each_learner_may_be_killed_and_the_run_be_stopped_and_resumed(

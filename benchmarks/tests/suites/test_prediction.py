@@ -58,6 +58,7 @@ def test_nodes_share_the_cores_unless_links_are_between_them_or_they_have_one_ea
     assert late.stragglers == SlowLearners(count=1, factor=5.0)
 
 
+@pytest.mark.nightly
 def test_what_is_in_the_output_folder_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 

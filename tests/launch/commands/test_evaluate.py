@@ -39,6 +39,7 @@ def saved_run(tmp_path: Path, **meta: object) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_a_run_of_a_gpu_is_recorded_on_a_machine_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     folder = saved_run(tmp_path)
@@ -58,7 +59,7 @@ def test_a_damaged_or_missing_policy_file_is_one_line_with_a_remedy(content: str
         evaluate.settings(RunFolder(folder, {}), None, None, None)
 
 
-@pytest.mark.parametrize("ends", ["before", "meanwhile"])
+@pytest.mark.parametrize("ends", [pytest.param("before", marks=pytest.mark.nightly), "meanwhile"])
 def test_a_run_that_has_ended_is_evaluated_without_a_save(
     ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,7 +80,7 @@ def left_by_the_first(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("at", ["newest", 20])
+@pytest.mark.parametrize("at", ["newest", pytest.param(20, marks=pytest.mark.nightly)])
 def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path) -> None:
     """Learner 1 left the run long ago, so `eval` would leave it out; learner 0 has no checkpoint of its steps."""
     folder = make_run(tmp_path, "run")
@@ -95,6 +95,7 @@ def test_the_score_is_that_of_the_exported_weights(at: str | int, tmp_path: Path
     assert "of 2 whole games with the likeliest actions, with weights of 20 steps |" in (out / "README.md").read_text()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("at", ["newest", "best", 900])
 def test_a_run_that_its_first_learner_has_left_is_exported_evaluated_and_resumed_from_the_next(
     at: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -157,6 +157,7 @@ def test_a_wrong_number_of_nodes_and_a_wrong_file_are_refused(topology: str) -> 
         simulate(topology, FEW, None, 1.0, Path("found.txt"), json=True)
 
 
+@pytest.mark.nightly
 def test_given_costs_of_a_gpu_are_used_on_a_machine_without_one(
     topology: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

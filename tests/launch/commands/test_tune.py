@@ -70,6 +70,7 @@ def test_the_fastest_keys_are_printed_if_they_cannot_be_written(
     assert load(str(tmp_path / "cart.yaml"), [f"@{tmp_path / 'new' / 'tuned.keys'}"]).simulators.count == 3
 
 
+@pytest.mark.nightly
 def test_overrides_that_were_written_to_a_pipe_are_not_proposed_for_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +98,7 @@ def test_no_file_is_written_if_no_candidate_ran(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "old.keys").read_text() == "seed=3\n"
 
 
+@pytest.mark.nightly
 def test_candidates_that_a_given_key_forbids_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cart.yaml").write_text(TEXT)
     measured = []

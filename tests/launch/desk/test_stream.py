@@ -148,6 +148,7 @@ def test_the_page_of_one_run_and_a_report_have_the_extremes_of_all_reports(tmp_p
     assert "-1.0" in page([run], SCORE)
 
 
+@pytest.mark.nightly
 def test_the_table_and_a_report_have_the_best_score_of_all_reports(tmp_path: Path) -> None:
     """Formerly the better score of the first and the last report of a long run was shown, as only these were read."""
     env_changed = [

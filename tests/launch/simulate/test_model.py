@@ -113,6 +113,7 @@ def test_gradients_that_come_late_are_dropped_and_not_counted() -> None:
     assert outcome.env_steps_per_s == pytest.approx(outcome.updates_per_s * 40 * (1 - outcome.dropped_share))
 
 
+@pytest.mark.nightly
 def test_servers_are_bound_by_the_rate_of_their_links() -> None:
     """A gradient of P weights comes in as 4 P bytes, divided among the servers."""
     wide = {"weights": 250_000, "header_bytes": 0.0, "link_bytes_per_s": 1e6, "latency_s": 0.0}
@@ -155,6 +156,7 @@ def test_the_mean_staleness_of_a_store_is_the_number_of_the_other_learners() -> 
         assert outcome.staleness_mean == pytest.approx(5, rel=0.03)
 
 
+@pytest.mark.nightly
 def test_a_server_with_one_processor_is_the_queue_of_one_server_with_fixed_service() -> None:
     """M/D/1 (Pollaczek and Khinchine): the mean wait in the queue is rho s / (2 (1 - rho)).
 

@@ -94,6 +94,7 @@ def test_forks_behave_like_started_processes(told: Callable[[], list[dict[str, A
     assert not set(first["drawn"]) & set(second["drawn"])
 
 
+@pytest.mark.nightly
 def test_descendants_of_a_fork_end_with_it(
     told: Callable[[], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +117,8 @@ def test_a_prepared_fork_server_ends_with_its_guardian(taken: bool) -> None:
         assert not lives(server.pid)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 def test_without_a_fork_server_processes_are_started(
     told: Callable[[], list[dict[str, Any]]], sent: signal.Signals
 ) -> None:
@@ -153,6 +155,7 @@ def test_a_task_without_an_answer_is_reported_although_the_guardian_is_lost(
             spaces(2.0)
 
 
+@pytest.mark.nightly
 def test_a_fork_server_with_several_threads_is_not_used(
     tmp_path: Path, told: Callable[[], list[dict[str, Any]]]
 ) -> None:
