@@ -114,6 +114,7 @@ def test_a_run_that_its_first_learner_has_left_is_exported_evaluated_and_resumed
         evaluate.evaluate(str(folder), 2, None, None, record=False, json=False, at=7)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("at", ["newest", 900])
 def test_learners_in_step_that_went_on_without_the_first_are_exported_evaluated_and_resumed(
     at: str | int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
