@@ -47,8 +47,9 @@ page describes protocol version {PROTOCOL_VERSION}.
   unknown field or a field of another type is refused.
 * *Versions*: the field `protocol` must be {PROTOCOL_VERSION}, and the field `version` must be that in `meta.json`.
 * *Errors*: if the request is wrong or cannot be read, the `Reply` has `ok: false` and the reason in `text`.
-* *Time*: the replies to `attach`, `detach` and `save` come when the request is carried out, at most 60 s later; the
-  others come at once. A run that has ended sends no reply. Its `meta.json` then has the time of the end in `ended`.
+* *Time*: the replies to `attach`, `detach` and `save` come when the request has been carried out, or after 60 s with
+  `ok: false`. All other replies come at once. A run that has ended sends no reply. Its `meta.json` then has the time of
+  the end in `ended`.
 
 | `command` of a Request | does | other fields of the Request | `data` of the Reply |
 |---|---|---|---|

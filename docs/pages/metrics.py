@@ -12,7 +12,7 @@ _HEAD = f"""# Metrics
 
 <!-- generated from actorlearn/metrics/registry.py and the specs of the algorithms by `make pages` -->
 
-This page lists the metrics of a run, that is, of a training by actorlearn. They are the columns of the file
+This page lists the metrics of a run, that is, of a training by actorlearn. Metrics are the columns of the file
 `metrics.jsonl` in the run's folder. The file has one line for each *report*, which the run writes every
 `report.every_s` seconds (default 2). TensorBoard shows the same metrics over `env_steps`. If a run ends with an
 evaluation of its final weights, a last line repeats the last report with the scores of this evaluation.
@@ -21,31 +21,33 @@ These terms are used in the tables; the [glossary](concepts.md#glossary) defines
 
 * A *learner* is a trainer, the process that learns, with its simulators, which step the environments. A run has one
   learner by default.
-* The *acting* policy or weights are those that chose an action. They may be some updates older than those that learn.
+* The *acting* policy or weights are those that chose an action. They may be some updates older than the weights that
+  learn from this action.
 * A step is *in flight* while it is neither learned from nor dropped.
-* A *rollout* is the experience of all environments of a learner from which one update learns.
+* A *rollout* is the steps of all environments of a learner from which its trainer learns together. This learning is
+  called an *update*.
 
 The column *kind* of the tables says over which time a metric is taken:
 
-* A **counter** is a total since the start of the run. It includes learners that have left.
+* A **counter** is a total since the start of the run. It includes learners that have left the run.
 * A **rate** is per second since the previous report.
 * A **gauge** describes the newest optimizer step or the time since the previous report.
 
-Rates and gauges of a learner that no longer reports, for example because it was given up, do not count.
+If a learner no longer reports, for example because it was given up, rates and gauges leave it out.
 
-The column *learners* says how the values of several learners become the one value of a row: their sum, mean or largest
-value, or the first learner's value. *Counted together* means that all learners add to one shared count. Metrics
-marked `*` are also listed for each learner under `{LEARNERS}`.
+The column *learners* says how one value is computed from those of several learners: as their sum, their mean or the
+largest of them, or it is the first learner's value. *Counted together* means that all learners add to one shared count.
+Metrics marked `*` are also listed for each learner under `{LEARNERS}`.
 
-The unit *share* means a fraction from 0 to 1. For example, `policy_lag_0` is the fraction of the steps that the column
-*meaning* describes.
+The unit *share* means a fraction from 0 to 1. For example, if `policy_lag_0` is 0.8, then 80 % of the steps are as its
+column *meaning* says: weights 0 updates old chose their actions.
 
 * A column is missing or null if there was nothing to count, or if the number was not finite.
-* A name that starts with `{SECONDARY}` is the same metric of the secondary learner (`replay.secondary_batch_size`).
-* A name that starts with `{OWN_RATE}` is the learning rate of one of several networks (`optimizer.groups`); the name
-  of the network follows.
-* A column that is not on this page belongs to an algorithm or process of a [plug-in](plugins.md). The plug-in can
-  describe it. Without a description, it is a gauge and is averaged over learners.
+* A name that starts with `{SECONDARY}` is that metric of the secondary learner (`replay.secondary_batch_size`).
+* A name that starts with `{OWN_RATE}` is the learning rate of one of several networks (`optimizer.groups`). The name of
+  the network follows this prefix.
+* A column that is not on this page belongs to an algorithm or process of a [plug-in](plugins.md). If the plug-in does
+  not describe the column, it is a gauge, and the mean over the learners is taken.
 """
 
 

@@ -18,7 +18,7 @@ _HEAD = f"""# Sweep file reference
 
 A *topology* is the YAML file that describes one training (a *run*). A sweep trains one topology with different values
 of its keys and with several seeds. A **trial** is one choice of values; it has a run for each seed. Another YAML file,
-the *sweep file*, describes the sweep. The name of the file is the name of the sweep.
+the *sweep file*, describes the sweep. The name of the sweep is that of this file without `.yaml`.
 
 This page lists all keys of a sweep file. [Sweeps](sweeps.md) describes how to use them, the searches, and the rule that
 ends trials early.
@@ -27,7 +27,7 @@ Only the key `topology` is required. An unknown key is an error, and so is a val
 
 `overrides` and `vary` contain keys of the [topology](topology.md) as they are written on the command line, such as
 `optimizer.learning_rate`. They cannot contain {", ".join(f"`{key}`" for key in OWN)}, which the sweep sets itself.
-Numbers that the sweep draws from a range are rounded to {DIGITS} significant digits, those from a narrow range to more.
+Numbers that the sweep draws from a range are rounded to {DIGITS} significant digits, or to more if the range is narrow.
 
 """
 

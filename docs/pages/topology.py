@@ -28,23 +28,23 @@ These terms are used in the descriptions of many keys; the [glossary](concepts.m
 * A *simulator* is a process that steps environments. A *trainer* is the process that learns, and an *inference server*
   is a process that runs the policy for simulators.
 * A *learner* is a trainer with its simulators and inference servers. A run has one learner by default.
-* A *rollout* is the experience of all environments of a learner for `algorithm.horizon` steps. An *update* learns from
-  one rollout.
+* A *rollout* is the steps of all environments of a learner from which its trainer learns together: `algorithm.horizon`
+  steps of each environment. This learning is called an *update*.
 * The *acting* weights are those that chose an action. They may be some updates older than the weights that learn.
 
-**Defaults.** The column *default* has the defaults with the algorithm a2c. If it has two values, a / b, then a is the
-default for Atari games (ids that start with `ALE/` or `envpool:ALE/`), and b for all other environments. The
-[last section](#defaults-by-algorithm) lists the defaults of the other algorithms. A description such as *null = no
-limit* says what the value means.
+**Defaults.** The column *default* has the defaults with `algorithm.name: a2c`. If it has two values, a / b, then a is
+the default for Atari games (ids that start with `ALE/` or `envpool:ALE/`), and b for all other environments. The [last
+section](#defaults-by-algorithm) lists the defaults of the other algorithms. A description such as *null = no limit*
+says what one value of the key means.
 
 **Headings.** A heading such as `model: mlp` means that the keys below it exist only with `model.name: mlp`. A heading
-such as `env: atari` names a kind of environments, which follows from `env.id`:
+such as `env: atari` means that they exist only for this kind of environments. `env.id` determines the kind:
 
 | `env.id` begins with | kind |
 |---|---|
 | `ALE/` | *atari* |
 | `envpool:ALE/` | *envpool-atari* |
-| `envpool:`, in all other cases | *envpool* |
+| `envpool:`, but not `envpool:ALE/` | *envpool* |
 | `pettingzoo:` | *pettingzoo* |
 | anything else | *gymnasium* |
 
@@ -54,12 +54,12 @@ such as `env: atari` names a kind of environments, which follows from `env.id`:
 * `section={key: value, …}` replaces the whole section. Keys that it does not name get their defaults.
 * `@FILE` reads changes from a file, one per line.
 
-**Another algorithm than that of the file.** `algorithm.name=ppo` with a file for A2C keeps the keys of the file that
-PPO has too, such as `algorithm.horizon`. Keys of the file that PPO does not have are ignored, and `check`, `run` and
-`top` list them. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`. The same holds if the command
-line chooses another network, optimizer, kind of environment or mode.
+**Another algorithm than that of the file.** If you give `algorithm.name=ppo` with a file for A2C, the run uses those
+keys of the file that PPO has too, such as `algorithm.horizon`. Keys of the file that PPO does not have are ignored, and
+`check`, `run` and `top` list them. To get all defaults of PPO, replace the section: `algorithm={name: ppo}`. The same
+holds if the command line chooses another network, optimizer, kind of environment or mode.
 
-In all other cases an unknown key is an error, in the file and on the command line.
+Apart from these ignored keys, an unknown key is an error, in the file and on the command line.
 
 """
 _BY_ALGORITHM = """
@@ -67,7 +67,7 @@ _BY_ALGORITHM = """
 
 The defaults of some keys depend on `algorithm.name` and on the environment. There is one table for each algorithm, with
 one column for each group of environments: *atari* for ids that start with `ALE/` or `envpool:ALE/`, *continuous* for
-other environments with Box actions, and *vector* for the rest. To find out whether an environment has Box actions,
+other environments with Box actions, and *vector* for all others. To find out whether an environment has Box actions,
 actorlearn makes it once, in a child process, when it reads the topology.
 
 * If a cell is empty, the default in the tables above applies.
