@@ -185,8 +185,13 @@ class Learning:
         return self.normalizes and (self._opened_before > 0 or not self._has_statistics())
 
     def _has_statistics(self) -> bool:
-        """Whether the observation statistics include enough observations to learn."""
-        return self._normalized is not None and float(self._normalized.number) >= self._rows_needed
+        """Whether the observation statistics include enough observations to learn.
+
+        They do if the weights have learned, also if the run was resumed with another number of observations needed.
+        """
+        if self._normalized is None:
+            return False
+        return self.consumed.learned or float(self._normalized.number) >= self._rows_needed
 
     def collected(self) -> dict[str, int]:
         """Return how many observations the statistics include and need, as metrics; {} if they include enough."""

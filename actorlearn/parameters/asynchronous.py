@@ -109,6 +109,7 @@ class Async(Exchange):
                     self._give(chunk)
                 self.store.fill(env_steps, updates)
         self.pull()
+        self.consumed.take_over(self.store.env_steps)
         if self.store.record is None:
             steps = self._steps_of(self.chunks[0])
             new = LearnerRecord(

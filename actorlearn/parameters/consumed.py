@@ -57,12 +57,24 @@ class Consumed:
         self.advanced = False
         """Whether the weights have learned since they were restored from a checkpoint, in this learner or in the one
         from which they were taken. It is not saved."""
+        self._taken_learned = False
+        """Whether the weights had learned from steps when they were restored or taken over."""
 
     def restore(self, table: NDArray[np.int64]) -> None:
         """Copy a saved table of `Consumed`. If it has fewer or more learners, only those in both are copied."""
         rows = min(len(table), len(self.table))
         self.table[:rows] = table[:rows]
         self.advanced = False
+        self._taken_learned = bool(table[_FOR_ALL:, _USED].any())
+
+    def take_over(self, env_steps: int) -> None:
+        """Record that the weights were taken from other learners, and have learned from this many steps of theirs."""
+        self._taken_learned |= env_steps > 0
+
+    @property
+    def learned(self) -> bool:
+        """Whether the weights have learned from steps of any learner, also of one that has no row in the table."""
+        return self._taken_learned or bool(self._rows[:, _USED].any())
 
     @property
     def changes(self) -> int:

@@ -329,6 +329,7 @@ class Gossip(Alone):
         used = self._add(peers, total)
         if used:
             self.weights.copy_(total / len(used))
+            self.consumed.take_over(self.counts.total[0])  # learners send weights only when they learn
             self.consumed.forget_parts()  # the neighbours' weights lack the minibatches since the last exchange
             if self.outer is not None:
                 self.outer.begin(self.parameters)

@@ -131,7 +131,9 @@ class Served(Alone):
         row, own = self._resumed(position), self.learner.carried.counts()
         self.learner.carried.adopt(np.array([row.counts, own], np.int64), 0)  # a restored replay may be older
         self._settle(row)
-        return Joined(*self._totals(), Position(row.rollouts_learned, row.used))
+        steps, made = self._totals()
+        self.consumed.take_over(steps)
+        return Joined(steps, made, Position(row.rollouts_learned, row.used))
 
     def _resumed(self, position: Position) -> LearnerRow:
         """Return this learner's counts for the rollout that it learns from next, after a first start or a restart.

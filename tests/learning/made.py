@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from actorlearn.address import Pipe, Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
+from actorlearn.learning.minibatches import Gathered
 from actorlearn.learning.update import Learning
 from actorlearn.models.specs import ModelSettings
 from actorlearn.parameters.consumed import Position
@@ -55,6 +58,16 @@ def batch() -> Batch:
         reward=torch.arange(HORIZON * ENVIRONMENTS, dtype=torch.float32).view(shape),
         columns={"extra": torch.arange(HORIZON * ENVIRONMENTS).view(shape)},
     )
+
+
+def gathered(learner: int, rollout: int, **changed: Any) -> Gathered:
+    """A gathered rollout, with observations of this learner's own."""
+    own = batch()
+    noise = torch.rand(own.observation.shape, generator=torch.Generator().manual_seed(10 * rollout + learner))
+    columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
+    whole = dataclasses.replace(own, observation=noise, columns=columns)
+    steps = changed.pop("steps", HORIZON * ENVIRONMENTS)
+    return Gathered(rollout, (), whole, np.zeros(0, np.int64), steps, **changed)
 
 
 def due(made: Learning, prepared: Batch, env_steps: int, rollout: int = 0) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -10,13 +13,30 @@ import pytest
 import torch
 
 from actorlearn.acting.policy import Policy
+from actorlearn.address import ByLearner, Shm
 from actorlearn.algorithms.interface import Batch
 from actorlearn.learning.make import make
 from actorlearn.learning.update import Learning
+from actorlearn.memory.shared import Segment
 from actorlearn.parameters import checkpoint
+from actorlearn.parameters.barrier import rows_fields
 from actorlearn.parameters.consumed import Position
+from actorlearn.parameters.interface import Present
+from actorlearn.parameters.mixing import GraphSettings
+from actorlearn.parameters.modes import SYNC
+from actorlearn.parameters.modes import make as make_exchange
+from actorlearn.parameters.published import weights_fields
+from actorlearn.parameters.settings import (
+    AsyncExchangeSettings,
+    ExchangeSettings,
+    GossipExchangeSettings,
+    SyncExchangeSettings,
+)
+from actorlearn.parameters.shared_counts import counts_fields
+from actorlearn.parameters.store import store_fields
+from actorlearn.wire.identity import trainer_id
 from tests import named
-from tests.learning.made import ENVIRONMENTS, HORIZON, batch, learning, trainer_settings
+from tests.learning.made import ENVIRONMENTS, HORIZON, batch, gathered, learning, trainer_settings
 from tests.newest import newest_checkpoint
 
 NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
@@ -79,6 +99,104 @@ def test_rollouts_played_without_statistics_are_used_for_statistics_only(blocks:
         {"statistics_rows_made": number, "statistics_rows_needed": rows + 1} for number in numbers
     ]
     assert collected[len(numbers) :] == [{}] * (6 - len(numbers)), "learning has begun"
+
+
+STEPS = HORIZON * ENVIRONMENTS
+LONGER = 10**6
+"""A number of total steps for which 10,000 observations are collected before learning begins."""
+
+
+def begun(folder: Path) -> checkpoint.Checkpoint:
+    """A checkpoint of a run that had few total steps, and has learned from two rollouts."""
+    made = learning(NORMALIZED)
+    for rollout in range(2):
+        made.update(gathered(0, rollout), Position(rollout, rollout * STEPS), rollout * STEPS)
+    checkpoint.save(folder, 2 * STEPS, made.tensors(), {}, 1, made.save)
+    return newest_checkpoint(folder)
+
+
+def member(learner: int, **changed: int) -> Learning:
+    """A learner of a run with many total steps."""
+    settings = msgspec.structs.replace(trainer_settings(NORMALIZED), total_steps=LONGER, id=trainer_id(learner))
+    return make(msgspec.structs.replace(settings, **changed))
+
+
+def test_a_run_that_has_learned_collects_no_more_statistics_if_it_is_resumed_with_more_steps(tmp_path: Path) -> None:
+    made = member(0)
+    assert made.lacks_statistics
+    made.restore(begun(tmp_path))
+    assert not made.lacks_statistics and made.collected() == {}
+
+
+def test_a_run_that_has_not_learned_collects_more_statistics_if_it_is_resumed_with_more_steps(tmp_path: Path) -> None:
+    made = learning(NORMALIZED)
+    made.update(gathered(0, 0, steps=0, only_statistics=True), Position(), 0)
+    checkpoint.save(tmp_path, 0, made.tensors(), {}, 1, made.save)
+    other = member(0)
+    other.restore(newest_checkpoint(tmp_path))
+    assert other.lacks_statistics
+    assert other.collected() == {"statistics_rows_made": STEPS, "statistics_rows_needed": LONGER // 100}
+
+
+def test_learners_of_other_numbers_do_not_collect_statistics_for_weights_that_have_learned(tmp_path: Path) -> None:
+    """A checkpoint of learner 2 has rows for three learners; the run that is resumed from it has one."""
+    made = member(2)
+    made.restore(begun(tmp_path / "first"))
+    made.update(gathered(2, 0), Position(), 0)
+    checkpoint.save(tmp_path / "second", STEPS, made.tensors(), {}, 1, made.save)
+    other = member(0)
+    other.restore(newest_checkpoint(tmp_path / "second"))
+    assert not other.lacks_statistics
+
+
+@contextmanager
+def joined(folder: Path, mode: str, made: list[Learning]) -> Iterator[None]:
+    """Let these learners exchange in a mode; the run began with the first alone, and the others were attached."""
+    size, parameters, optimizer = made[0].weights.numel(), made[0].gradients.numel(), made[0].optimizer_settings
+    members = [trainer_id(number) for number in range(len(made))]
+    Segment.create(folder / "counts", counts_fields(64)).close()
+    Segment.create(folder / "gradients", rows_fields(len(made), size)).close()
+    vectors = len(optimizer.state_vectors)
+    Segment.create(folder / "store", store_fields(parameters, vectors, size - parameters, len(made))).close()
+    for number, each in enumerate(made):
+        Segment.create(folder / f"messages-{number}", weights_fields(size)).close()
+        sync = SyncExchangeSettings(rendezvous=Shm(f"{folder}/learners"), gradients=Shm(f"{folder}/gradients"))
+        settings: Mapping[str, ExchangeSettings] = {
+            "sync": SYNC.among(sync, members, members[number], 1),
+            "async": AsyncExchangeSettings(store=Shm(f"{folder}/store")),
+            "gossip": GossipExchangeSettings(
+                rank=number,
+                learners=1,
+                counts=Shm(f"{folder}/counts"),
+                messages=ByLearner(Shm(f"{folder}/messages")),
+                graph=GraphSettings(name="complete"),
+            ),
+        }
+        learner = dataclasses.replace(each.peers.learner, present=lambda: Present(range(len(made))))
+        each.peers.exchange = make_exchange(settings[mode], learner)
+    try:
+        yield
+    finally:
+        for each in made:
+            each.exchange.close()
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "gossip"])
+def test_a_learner_that_is_attached_to_a_resumed_run_collects_no_more_statistics(tmp_path: Path, mode: str) -> None:
+    first, attached = member(0, learners=2), member(1, learners=2)
+    first.restore(begun(tmp_path / "saved"))
+    assert attached.lacks_statistics
+    with joined(tmp_path, mode, [first, attached]):
+        if mode == "sync":
+            with ThreadPoolExecutor() as threads:
+                joining = threads.submit(first.exchange.join, 2 * STEPS, 2, Position(2, 2 * STEPS))
+                attached.exchange.join(0, 0)
+                joining.result()
+        else:
+            first.exchange.join(2 * STEPS, 2, Position(2, 2 * STEPS))
+            first.update(gathered(0, 2), Position(2, 2 * STEPS), 2 * STEPS)
+            attached.exchange.join(0, 0)
+        assert not attached.lacks_statistics
 
 
 def test_learning_continues_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
-import torch
 
 from actorlearn.address import Shm
 from actorlearn.learning.make import make
-from actorlearn.learning.minibatches import Gathered
 from actorlearn.learning.update import Learning, Update
 from actorlearn.memory.shared import Segment
 from actorlearn.models.specs import ModelSettings
@@ -28,20 +25,11 @@ from actorlearn.parameters.settings import SyncExchangeSettings
 from actorlearn.wire.identity import trainer_id
 from tests import named
 from tests.algorithms import stateful
-from tests.learning.made import ENVIRONMENTS, HORIZON, batch, trainer_settings
+from tests.learning.made import ENVIRONMENTS, HORIZON, gathered, trainer_settings
 from tests.parameters.networked import Listing
 
 LEARNERS, UPDATES = 2, 3
 NORMALIZED = named.model(name="mlp", hidden_sizes=[4], normalize_observation=True)
-
-
-def gathered(learner: int, rollout: int, **changed: Any) -> Gathered:
-    """A gathered rollout, with observations of this learner's own."""
-    own = batch()
-    noise = torch.rand(own.observation.shape, generator=torch.Generator().manual_seed(10 * rollout + learner))
-    columns = {name: torch.zeros(HORIZON, ENVIRONMENTS) for name in ("log_prob", "value")}
-    whole = dataclasses.replace(own, observation=noise, columns=columns)
-    return Gathered(rollout, (), whole, np.zeros(0, np.int64), HORIZON * ENVIRONMENTS, **changed)
 
 
 def learners(

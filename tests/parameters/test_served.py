@@ -224,6 +224,18 @@ def test_near_the_end_of_a_run_a_learner_asks_what_the_others_have_learned(servi
     assert one.exchange.pull() and not torch.equal(one.weights, published)
 
 
+def test_a_new_learner_of_a_resumed_run_knows_that_the_weights_have_learned(serving: Start) -> None:
+    """It then needs no observations of its own before it learns (`model.statistics_rows`)."""
+    servers = serving(learners=2)
+    resumed, new = (Member(servers, number) for number in range(2))
+    in_threads(lambda: resumed.exchange.join(100, 3), lambda: new.exchange.join(0, 0))
+    assert new.exchange.consumed.learned
+
+
+def test_learners_of_a_new_run_know_that_the_weights_have_not_learned(serving: Start) -> None:
+    assert not any(member.exchange.consumed.learned for member in joined(serving(learners=2), 2))
+
+
 def test_a_learner_that_leaves_has_the_weights_and_counts_of_all(serving: Start) -> None:
     one, other = joined(serving(learners=2, servers=2), 2)
     one.learn(torch.ones(PARAMETERS))
