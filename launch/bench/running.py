@@ -41,6 +41,8 @@ REPORT_EVERY_S = 0.5
 """Default for the seconds between two reports of a measured run."""
 ENDLESS = 10**12
 """Value of total_steps with which a run does not end by itself."""
+NO_OTHER_END = ("stop_at_steps=null", "stop_at_training_score=null", "evaluator.stop_at_score=null")
+"""Overrides without which a run may end before total_steps."""
 POLL_S = 0.001
 """Seconds between two looks at shared memory."""
 _TURN_S = 0.05
@@ -98,7 +100,7 @@ class Running:
         by: Sequence[str] = (),
         run_dir: Path | None = None,
     ) -> None:
-        """``topology``: path of its file. ``total_steps``: None keeps the value of the topology, and so its schedules.
+        """``topology``: path of its file. ``total_steps``: None keeps the ends of the topology, and so its schedules.
 
         ``engine``: name of the engine that starts nodes. ``keys``: folder of the keys with which nodes join.
         ``start_limit_s``: seconds to wait for a report. ``by``: a command, such as nice, to which the command of the
@@ -109,7 +111,7 @@ class Running:
         self._topology = topology
         self._overrides = [*overrides, f"report.every_s={report_every_s}"]
         if total_steps is not None:
-            self._overrides.append(f"total_steps={total_steps}")
+            self._overrides += [f"total_steps={total_steps}", *NO_OTHER_END]
         self._folder = tempfile.TemporaryDirectory(prefix="actorlearn-bench-")
         self.run_dir = run_dir or Path(self._folder.name) / "run"
         self._errors = Path(self._folder.name) / "stderr"
@@ -338,13 +340,17 @@ class Running:
 
 
 def learning_soon(topology: str, overrides: Sequence[str]) -> tuple[str, ...]:
-    """Return the overrides with which a run learns as soon as its replay has enough for the first minibatch.
+    """Return the overrides with which a run learns from its first rollout, or as soon as its replay has a minibatch.
 
-    A measurement is shorter than the time until learning starts. The given overrides come last, so that a given
-    replay.learning_starts_steps is kept.
+    A measurement is shorter than the time until learning starts, and its total_steps would make statistics_rows larger.
+    The given overrides come last, so that a given replay.learning_starts_steps or model.statistics_rows is kept.
     """
-    limits = [least for least, _ in least_starts(load(topology, overrides))]
-    return (*((f"replay.learning_starts_steps={max(limits)}",) if limits else ()), *overrides)
+    made = load(topology, overrides)
+    limits = [least for least, _ in least_starts(made)]
+    soon = [f"replay.learning_starts_steps={max(limits)}"] if limits else []
+    if made.model.normalize_observation:
+        soon.append("model.statistics_rows=0")
+    return (*soon, *overrides)
 
 
 def rates(reports: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:

@@ -79,6 +79,40 @@ def test_a_run_whose_updates_do_not_end_in_the_time_limit_has_no_rate() -> None:
         run.rate(0.0)
 
 
+KEPT_KEYS = """
+import json, sys
+from pathlib import Path
+folder, keys = Path(sys.argv[-1]), [word for word in sys.argv if "=" in word]
+folder.mkdir()
+(folder / "keys.json").write_text(json.dumps(keys))
+(folder / "metrics.jsonl").write_text('{"time_s": 0.0, "env_steps": 0}\\n')
+"""
+ENDS = ("evaluator.count=1", "stop_at_steps=500", "stop_at_training_score=-0.5", "evaluator.stop_at_score=0.5")
+
+
+@pytest.mark.parametrize(("total_steps", "ends"), [(running.ENDLESS, [None] * 3), (None, [500, -0.5, 0.5])])
+def test_a_measured_run_does_not_end_before_the_measurement(
+    tmp_path: Path, total_steps: int | None, ends: list[float | None]
+) -> None:
+    """Only a run that keeps its total steps also keeps what else may end it."""
+    by = (sys.executable, "-c", KEPT_KEYS)
+    with Running(CATCH, ENDS, total_steps, by=by, run_dir=tmp_path / "run"):
+        topology = load(CATCH, json.loads((tmp_path / "run" / "keys.json").read_text()))
+    assert [topology.stop_at_steps, topology.stop_at_training_score, topology.evaluator.stop_at_score] == ends
+    assert topology.total_steps == (total_steps or load(CATCH).total_steps)
+
+
+NORMALIZES = ("model.normalize_observation=true",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "rows"), [(NORMALIZES, 0), ((*NORMALIZES, "model.statistics_rows=70"), 70), ((), None)]
+)
+def test_a_measured_run_learns_at_once_unless_a_key_says_otherwise(keys: tuple[str, ...], rows: int | None) -> None:
+    measured = load(CATCH, (*running.learning_soon(CATCH, keys), f"total_steps={running.ENDLESS}"))
+    assert measured.model.statistics_rows == rows
+
+
 def test_sampling_with_a_server_on_a_gpu_measures_simulators_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, str]] = []
 
