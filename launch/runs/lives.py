@@ -83,12 +83,20 @@ def find_attached(events: Path) -> list[str]:
 
 
 def find_detached(events: Path) -> set[str]:
-    """Return the names of the processes that were ever detached and not started again since."""
+    """Return the names of the processes that were detached on request and not started again since.
+
+    ``events``: path of events.jsonl. A learner that the supervisor removed, because a process of it had failed, is not
+    listed. It has an event "gave up" before. So has a failed trainer, but the cause of its "detached" is then "fatal".
+    """
     found: set[str] = set()
+    given_up: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
-        if kind == "detached":
+        if kind == "gave up":
+            given_up.add(name)
+        elif kind == "detached" and (name not in given_up or event.get("cause") == "fatal"):
             found.add(name)
         elif kind == "spawned":
             found.discard(name)
+            given_up.discard(name)
     return found

@@ -656,6 +656,27 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
     assert said == ([] if all_of_them else [left_out])
 
 
+def test_a_learner_that_was_removed_because_it_failed_comes_back_with_a_resume(tmp_path: Path, lead: Lead) -> None:
+    """The supervisor removed learner 0 when its simulators had failed; a person detached the others."""
+    (tmp_path / "run").mkdir()
+    events = [
+        *(("spawned", f"trainer-{k}", "") for k in range(4)),
+        ("gave up", "trainer-0", "the learner is removed, because simulator-0 has failed"),
+        ("gave up", "trainer-1", "died more often than supervision.restarts (5) allows"),
+        ("gave up", "trainer-2", "the learner is removed, because simulator-2 has failed"),
+        ("detached", "trainer-0", "drained"),
+        ("detached", "trainer-1", "fatal"),
+        ("spawned", "trainer-2", ""),  # another life
+        ("detached", "trainer-2", "drained"),
+    ]
+    rows = [dict(zip(("kind", "process", "cause"), event, strict=True)) | {"incarnation": 0} for event in events]
+    write_lines(tmp_path / "run" / "events.jsonl", rows)
+    saved(tmp_path / "run" / "checkpoints" / "20")
+    with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=4") as run:
+        lead(run)
+        assert [p.id.learner for p in run.table.listed if p.id.role == "trainer"] == [0, 3]
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
