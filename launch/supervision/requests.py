@@ -231,6 +231,6 @@ def _stays(child: Child, leaving: Sequence[str]) -> bool:
 
 def _nearest_or_all(word: str, known: Sequence[str]) -> str:
     close = nearest(word, known, ROUGHLY)
-    if close and word.rstrip(digits) == close.rstrip(digits):  # no misspelling: its process has ended, or never was
+    if word.rstrip(digits).removesuffix("-") in ROLES.names():  # no misspelling: its process has ended, or never was
         close = ""
     return f"did you mean {close}?" if close else f"choose from {', '.join(known)}"
