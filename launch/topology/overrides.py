@@ -66,7 +66,7 @@ def apply(override: Override, raw: Tree, origins: dict[Path, Origin], others: Se
     dotted_key, equals, text = override.text.partition("=")
     path: Path = tuple(dotted_key.strip().split("."))
     if not equals or "" in path:
-        raise fault(place, shown, "an override is key=value", "write for example simulators.count=4")
+        raise fault(place, shown, "an override is key=value", "write for example env.time_limit_steps=500")
     for end in range(1, min(2, len(path)) + 1):
         known = key_at(path[:end])
         if known is None and end == 2 and path[0] in CHOSEN:  # an unregistered class may have it

@@ -787,6 +787,15 @@ def test_overrides_of_an_attached_learner_may_change_only_keys_of_env(tmp_path: 
         assert len(run.table.listed) == 3
 
 
+def test_the_example_in_the_error_of_an_attach_without_a_key_can_be_attached(tmp_path: Path, lead: Lead) -> None:
+    with runner(tmp_path / "run", None) as run:
+        (refused,) = (e for e in lead(run, ev.Enlarge("cli-1", 1, ("evaluator",))) if isinstance(e, ev.NotEnlarged))
+    said, _, example = refused.reason.partition("; write for example ")
+    assert said == "attach: 'evaluator': an override is key=value"
+    with runner(tmp_path / "other", None) as run:
+        assert any(isinstance(event, ev.Enlarged) for event in lead(run, ev.Enlarge("cli-1", 1, (example,))))
+
+
 def test_a_resumed_run_starts_at_the_newest_checkpoint_and_reuses_no_learner_number(tmp_path: Path) -> None:
     for name, seconds in (("500", 3.0), ("learner-1/700", 5.0), ("learner-4/90", 1.0)):
         saved(tmp_path / "run" / "checkpoints" / name, elapsed_s=seconds)

@@ -568,10 +568,10 @@ RANGES = [
 
 # override, fragments of the error
 OVERRIDES: dict[str, tuple[str, list[str]]] = {
-    "no value": ("seed", ["'seed'", "an override is key=value", "simulators.count=4"]),
-    "no key": ("=3", ["'=3'", "an override is key=value", "simulators.count=4"]),
-    "empty part": ("simulators..count=3", ["'simulators..count=3'", "key=value", "simulators.count=4"]),
-    "nothing": ("", ["''", "an override is key=value", "simulators.count=4"]),
+    "no value": ("seed", ["'seed'", "an override is key=value", "env.time_limit_steps=500"]),
+    "no key": ("=3", ["'=3'", "an override is key=value", "env.time_limit_steps=500"]),
+    "empty part": ("simulators..count=3", ["'simulators..count=3'", "key=value", "env.time_limit_steps=500"]),
+    "nothing": ("", ["''", "an override is key=value", "env.time_limit_steps=500"]),
     "unknown section": ("simulator.count=4", ["'simulator.count=4'", "no key 'simulator'", "did you mean simulators?"]),
     "unknown key": ("simulators.cuont=4", ["no key 'cuont'", "did you mean simulators.count?"]),
     "key without its section": ("horizon=4", ["no key 'horizon'", "did you mean algorithm.horizon?"]),
