@@ -70,7 +70,8 @@ class Facts:
         """Read the values from a topology with all defaults."""
         optimizer, algorithm = section_of(topology, "optimizer"), section_of(topology, "algorithm")
         clip, discount = number(algorithm, "reward_clip"), number(algorithm, "discount")
-        other_rewards = algorithm.get("name") == "sac" or algorithm.get("normalize_reward")
+        adds_entropy = "target_entropy" in algorithm  # SAC, or a class derived from it
+        other_rewards = adds_entropy or algorithm.get("normalize_reward")
         largest_return = None
         if clip is not None and discount is not None and discount < 1.0 and not other_rewards:
             largest_return = clip / (1.0 - discount)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from actorlearn.algorithms.sac import SAC
 from launch.reports.health import BY_NAME, REPORTS, RULES, WELL_REPORTS, Facts, Health, Past, names_in, remedy_of
+from tests import named
 
 TOPOLOGY = {
     "total_steps": 1_000_000,
@@ -152,8 +155,22 @@ def test_a_large_clipped_share_without_a_divergence_as_of_impala_fires_no_rule()
     assert fired({"divergence": None, "clipped_share": 0.9}) == set()
 
 
+class OwnSAC(SAC):
+    """A user's algorithm, with a key of its own."""
+
+    class Settings(SAC.Settings, frozen=True, kw_only=True):
+        extra: float = 0.1
+
+
 @pytest.mark.parametrize(
-    "changed", [{"name": "sac"}, {"normalize_reward": True}, {"reward_clip": None}, {"discount": 1}]
+    "changed",
+    [
+        msgspec.to_builtins(named.algorithm(name="sac", reward_clip=1.0)),
+        msgspec.to_builtins(named.algorithm(name=f"{__name__}:OwnSAC", reward_clip=1.0)),
+        {"normalize_reward": True},
+        {"reward_clip": None},
+        {"discount": 1},
+    ],
 )
 def test_values_without_a_bound_are_never_too_large(changed: dict[str, Any]) -> None:
     algorithm = {**TOPOLOGY["algorithm"], **changed}
