@@ -31,6 +31,16 @@ def without_stored_path(keys: Mapping[str, Any]) -> dict[str, Any]:
     return {**keys, "env.kwargs": without_stored_file(keys.get("env.id"), kwargs)}
 
 
+def environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a key of the environment has another value, so that scores before and after cannot be compared.
+
+    ``before``: the keys (section.key -> value) on which a checkpoint depends; ``now``: those of the present topology.
+    A key that only one of them has is ignored, because another version of actorlearn wrote the checkpoint.
+    """
+    was, has = without_stored_path(before), without_stored_path(now)
+    return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
+
+
 def without_stored_file(env_id: object, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of an environment without the path of its file, because the folder of a run may be moved."""
     return {k: v for k, v in kwargs.items() if k != STORED_FILE} if str(env_id).startswith(STORED) else kwargs

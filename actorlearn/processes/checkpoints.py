@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from actorlearn.envs.specs import without_stored_path
+from actorlearn.envs.specs import environment_changed
 from actorlearn.failpoints import hit
 from actorlearn.learning.reward_scale import RewardScale
 from actorlearn.learning.secondary import SECONDARY
@@ -298,21 +298,11 @@ class Checkpoints:
         of_this_life = not begins and saved.state.get("run_id") == self._settings.run_id  # a resume makes a new id
         if not of_this_life and not self._settings.goes_on_from:
             self._state.learning.consumed.forget_parts()
-        if _environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
+        if environment_changed(saved.state.get("depends_on", {}), self._settings.depends_on):
             self._state.counts.episodes.begin_anew()
         self._saved_at, self._goes_on_from = self._state.counts.env_steps, exactly
         self._saved_updates = self._state.counts.updates
         return bool(exactly)
-
-
-def _environment_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a key of the environment has another value, so that scores before and after cannot be compared.
-
-    Both arguments are values of `TrainerSettings.depends_on`. A key that only one of them has is ignored, because
-    another version of actorlearn wrote the checkpoint.
-    """
-    was, has = without_stored_path(before), without_stored_path(now)
-    return any(key.startswith("env.") and was[key] != has[key] for key in was.keys() & has.keys())
 
 
 def open_checkpoint(settings: TrainerSettings, beat: Beat, exactly: str = "") -> tuple[Checkpoint, list[str]]:

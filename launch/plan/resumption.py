@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from actorlearn.envs.specs import environment_changed
 from actorlearn.parameters.checkpoint_folders import (
     CheckpointError,
     Found,
@@ -32,7 +33,7 @@ from launch.plan.plan import Plan, Resumption
 from launch.plan.segments import replay_shape
 from launch.reports.accounting import counters_of, row_of
 from launch.reports.checks import is_number
-from launch.topology.changes import changes, changes_task, flat
+from launch.topology.changes import changes, flat
 from launch.topology.keys import CHOSEN, choice_key, keys_of
 from launch.topology.load import Topology, tree, with_defaults
 from launch.topology.modes import mode
@@ -76,7 +77,6 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
     _refuse_other_shapes(plan, [shared for _, shared in pairs], before)
     _refuse_other_replays(plan, [found for found, _ in pairs])
     elapsed_s = latest.state.get("elapsed_s")
-    changed = changes(before, tree(plan.topology)) if before else {}
     of_all = {
         "env_steps": latest.env_steps,
         "frames": latest.env_steps * plan.description.frames_per_step,
@@ -93,12 +93,12 @@ def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, 
         left_out=left_out,
         left=tuple(_counters_of_left(root, learners, latest.env_steps)),
         rows={
-            trainer.name: {**of_all, **row_of(own.state, not changes_task(changed))}
+            trainer.name: {**of_all, **row_of(own.state, _same_task(own.state, plan.topology))}
             for trainer, (own, _) in zip(trainers, pairs, strict=True)
             if own.path.parent == directory_of(root, trainer.learner)  # a new learner begins with counts of 0
         },
         learners_so_far=learners_so_far(root),
-        changed=changed,
+        changed=changes(before, tree(plan.topology)) if before else {},
         stretched=_stretched(before, plan.topology),
     )
 
@@ -246,6 +246,14 @@ def _refuse_other_replays(plan: Plan, found: Iterable[Found]) -> None:
                         f"{keys}: the replay would have {part} {now}, and the one saved in {checkpoint.path} has "
                         f"{before}; resume with the earlier value of {keys}, or start a new run"
                     )
+
+
+def _same_task(state: Mapping[str, Any], topology: Topology) -> bool:
+    """Whether a checkpoint with this state is of the topology's environment, so that its scores count.
+
+    ``topology.yaml`` cannot tell it: the checkpoint may be older than the last start, which may have saved none.
+    """
+    return not environment_changed(state.get("depends_on", {}), exactness.depends_on(topology))
 
 
 def _counters_of_left(root: Path, learners: Collection[int], env_steps: int) -> Iterator[Mapping[str, int]]:

@@ -90,7 +90,7 @@ def counters_of(state: Mapping[str, Any]) -> dict[str, int]:
 def row_of(state: Mapping[str, Any], same_task: bool = True) -> dict[str, Any]:
     """Return the counters and the scores, as in metrics.jsonl, of a learner that is resumed from a checkpoint's state.
 
-    Its steps in flight are made, and neither used nor dropped: that is decided when its trainer begins. There is no
+    Its steps in flight are made, and neither used nor dropped: its trainer decides that when it begins. There is no
     score if not ``same_task``, because the games before were of another environment. Raises ValueError for a value
     that is not a number.
     """

@@ -528,6 +528,21 @@ def test_scores_begin_anew_when_a_resume_changes_the_environment(tmp_path: Path,
     assert (found["count"], found["best"]["mean"]) == (1, 9.0)
 
 
+def test_a_learner_is_resumed_without_the_scores_of_a_checkpoint_of_another_environment(tmp_path: Path) -> None:
+    """As in a run that was resumed with another environment, stopped before it saved, and is resumed again."""
+    root, keys = tmp_path / "run" / "checkpoints", ("learners.count=2", "env.time_limit_steps=50")
+    games: dict[str, Any] = {"episodes_finished": 9, "recent_returns": [4.0], "recent_lengths": [4]}
+    with runner(tmp_path / "run", None, False, *keys):
+        saved(root / "20", depends_on={"env.time_limit_steps": 50, "seed": 5}, **games)
+        saved(root / "learner-1" / "20", depends_on={"env.time_limit_steps": 60}, **games)
+    with runner(tmp_path / "run", None, True, *keys) as run:
+        assert run.plan.resumption.changed == {}
+        rows = run.plan.resumption.rows
+    assert [rows[name]["episode_return_mean"] for name in ("trainer-0", "trainer-1")] == [4.0, None]
+    assert [rows[name]["episodes_in_mean"] for name in ("trainer-0", "trainer-1")] == [1, 0]
+    assert [rows[name]["episodes"] for name in ("trainer-0", "trainer-1")] == [9, 9]
+
+
 def test_a_best_score_whose_weights_were_never_saved_is_forgotten_at_a_resume(tmp_path: Path, lead: Lead) -> None:
     """As after a power cut between the score and the checkpoint that keeps its weights."""
     root = tmp_path / "run" / "checkpoints"
