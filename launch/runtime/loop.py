@@ -242,6 +242,7 @@ class Runner:
             resume=resumed,
         )
         self.supervisor.left_before = plan.resumption.left
+        self.supervisor.newest_rows |= plan.resumption.rows
         best = read_best(self._checkpoints) if resumed else None
         lost = best is not None and best.env_steps > plan.resumption.env_steps  # newer than the checkpoint
         if plan.resumption.other_task or lost:

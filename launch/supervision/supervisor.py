@@ -102,12 +102,13 @@ class Supervisor:
         """Best score of the run. In a resumed run, the caller sets that of earlier lives before the first event."""
         self.left_before: Sequence[Mapping[str, Any]] = ()
         """Counters of learners that are not resumed. In a resumed run, the caller sets them before the first event."""
+        self.newest_rows: dict[str, Mapping[str, Any]] = {}
+        """Trainer -> its newest report, or its summary if it has finished. Totals include trainers that have left. In a
+        resumed run, the caller sets the rows of their checkpoints before the first event."""
         self._training_score: float | None = None
         """Mean score of the last RECENT_GAMES training games in the newest report; None before that many."""
         self._ending, self._deadline_s, self._now_s = ending, inf, 0.0
         self._actions: list[ev.Action] = []
-        self._newest_rows: dict[str, Mapping[str, Any]] = {}
-        """Trainer -> its newest report, or its summary if it has finished. Totals include trainers that have left."""
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.Begin: self._begin,
             ev.CannotRun: self._cannot_run,
@@ -214,7 +215,7 @@ class Supervisor:
     def _report(self, child: Child, message: Report) -> None:
         row = check_row(message.row)
         if child.role.learns and not child.finished:
-            self._newest_rows[child.name] = row
+            self.newest_rows[child.name] = row
         self._do(ev.MetricsRow(child.name, row, child.role.learns, child.incarnation))
 
     def _evaluated(self, child: Child, message: Evaluated) -> None:
@@ -268,10 +269,10 @@ class Supervisor:
             child.to(ChildState.DRAINING, self._now_s)
         if not child.role.learns:
             return
-        self._newest_rows.setdefault(child.name, {})
+        self.newest_rows.setdefault(child.name, {})
         if finished.reason == "total_steps" and self.phase in (*OPEN, "draining"):
             self._drain(ev.Done("finished", 0))
-        self._newest_rows[child.name] = check_row(finished.summary)
+        self.newest_rows[child.name] = check_row(finished.summary)
 
     # The end of the run -----------------------------------------------------------------------------------------
 
@@ -345,8 +346,8 @@ class Supervisor:
 
     def _outcome_of(self, trainers: list[Child]) -> ev.Done:
         """Return the outcome of the run after its trainers ended: a failure if some died and none has finished."""
-        finished = {trainer.name: self._newest_rows[trainer.name] for trainer in trainers if trainer.finished}
-        left = [*self.left_before, *(row for name, row in self._newest_rows.items() if name not in finished)]
+        finished = {trainer.name: self.newest_rows[trainer.name] for trainer in trainers if trainer.finished}
+        left = [*self.left_before, *(row for name, row in self.newest_rows.items() if name not in finished)]
         dead = [trainer for trainer in trainers if not trainer.finished and trainer.cause not in ("", "exit 0")]
         if finished or not dead:
             return dataclasses.replace(self._outcome, summary=merge_rows(finished, left) if finished else {})

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 from actorlearn.parameters.checkpoint_folders import TENSORS, seal
 from actorlearn.parameters.chosen_checkpoints import Best, read_best, write_best
 from actorlearn.wire.identity import ProcessId
-from actorlearn.wire.messages import Evaluated
+from actorlearn.wire.messages import Evaluated, Finished
 from launch.commands import run
 from launch.desk.curves import GrowingCurve
 from launch.errors import FailedError, RunError
@@ -541,6 +541,21 @@ def test_a_learner_is_resumed_without_the_scores_of_a_checkpoint_of_another_envi
     assert [rows[name]["episode_return_mean"] for name in ("trainer-0", "trainer-1")] == [4.0, None]
     assert [rows[name]["episodes_in_mean"] for name in ("trainer-0", "trainer-1")] == [1, 0]
     assert [rows[name]["episodes"] for name in ("trainer-0", "trainer-1")] == [9, 9]
+
+
+def test_a_learner_that_does_not_report_after_a_resume_counts_in_the_summary_as_in_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    root, keys = tmp_path / "run" / "checkpoints", ("learners.count=2", "evaluator.count=0")
+    with runner(tmp_path / "run", None, False, *keys):
+        saved(root / "20", episodes_finished=250)
+        saved(root / "learner-1" / "20", episodes_finished=90)
+    with runner(tmp_path / "run", None, True, *keys) as run:
+        ends = [ev.Exited(process.name, 0, 0) for process in run.table.listed]
+        starts = [ev.Begin(), *(ev.Spawned(end.name, 0, 100, None) for end in ends)]
+        done = ev.Received("trainer-0", 0, Finished(reason="total_steps", summary={"episodes": 300}))
+        actions = [action for event in (*starts, done, *ends) for action in run.supervisor.handle(event, 1.0)]
+    assert [action.summary["episodes"] for action in actions if isinstance(action, ev.Done)] == [390]
 
 
 def test_a_best_score_whose_weights_were_never_saved_is_forgotten_at_a_resume(tmp_path: Path, lead: Lead) -> None:

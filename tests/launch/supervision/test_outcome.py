@@ -52,6 +52,14 @@ def test_the_games_of_a_learner_that_was_given_up_count_in_the_summary() -> None
     assert summary == {"env_steps": 500, "episodes": 390, "episode_return_mean": 4.0}
 
 
+def test_the_games_of_a_resumed_learner_that_was_given_up_before_its_first_report_count_in_the_summary() -> None:
+    story = two(resume=True)
+    story.supervisor.newest_rows |= {"trainer-0": {"episodes": 250}, "trainer-1": {"episodes": 90}}
+    story = lose(story, "trainer-1").then(finished("trainer-0", "total_steps", episodes=300))
+    story.then(ev.Exited("trainer-0", 0, 0), *exits(["simulator-0", "simulator-1"]))
+    assert story.done is not None and story.done.summary["episodes"] == 390
+
+
 def test_the_newest_games_of_a_learner_that_was_restarted_and_given_up_count_in_the_summary() -> None:
     story = two().at(1, finished("trainer-1", "stopped", episodes=100), ev.Exited("trainer-1", 0, 0))
     story.at(5, ev.Tick(), *up("trainer-1", incarnation=1))
