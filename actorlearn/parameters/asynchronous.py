@@ -149,7 +149,8 @@ class Async(Exchange):
         """Return the environment steps and updates of all learners, including this batch; does not wait for the others.
 
         If ``draining``, first merge local steps into the store. Then copy the store's weights, which have learned from
-        all counted steps; changes that others make at the same time may be in them too.
+        all counted steps, except local steps that other learners have not merged yet. So only the learner that leaves
+        last has all (`shared_changes`). Changes that others make at the same time may be in the weights too.
         """
         if draining and self.pending:
             self._merge_local_steps()
@@ -224,6 +225,10 @@ class Async(Exchange):
     def learned(self, end_steps: int) -> int:
         """Return the number of environment steps that the store's weights have learned from."""
         return self.store.env_steps
+
+    def shared_changes(self) -> int:
+        """Return the sum of the versions of all chunks that this learner has copied or written."""
+        return sum(self._seen)
 
     def pull(self) -> bool:
         """Copy chunks that others have changed, and repeat local steps on them; returns whether there were any."""

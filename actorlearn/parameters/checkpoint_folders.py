@@ -129,7 +129,11 @@ def find_at(folder: Path, beat: Beat = silent) -> Found:
 
 
 def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ()) -> Found:
-    """Return the newest valid checkpoint in these directories; of equally new ones, that of the first directory.
+    """Return the newest valid checkpoint in these directories: that of the most steps.
+
+    Of several with equal steps, it is the one with the most changes of shared weights (`Exchange.shared_changes`), and
+    of several such ones that of the first directory. Learners in mode async may leave with equal counts and different
+    weights, because each counts local steps that others have not merged yet.
 
     If ``among`` is not empty, only checkpoints of these steps are considered. Raises CheckpointError if none is valid,
     or if only that of step 0 is valid although there are later ones. The error describes the damage of each checkpoint.
@@ -139,7 +143,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
         wrong: dict[Path, str] = {}
         seen: dict[Path, tuple[int, int] | None] = {}
         those = [f for d in directories for f in folders(d) if not among or steps_of(f) in among]
-        for folder in sorted(those, key=steps_of, reverse=True):
+        for folder in sorted(those, key=lambda folder: (steps_of(folder), _shared_changes(folder)), reverse=True):
             seen[folder] = identity(folder)
             try:
                 damaged = tuple((short(f), damage) for f, damage in wrong.items())
@@ -316,6 +320,17 @@ def identity(folder: Path) -> tuple[int, int] | None:
 def steps_of(folder: Path) -> int:
     """Return the number of environment steps that a checkpoint's name contains."""
     return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
+
+
+def _shared_changes(folder: Path) -> float:
+    """Return the number of changes of shared weights in a checkpoint; infinity if its manifest is damaged.
+
+    A damaged checkpoint thus comes first among those of equal steps, and the user is warned of it.
+    """
+    with suppress(*_DAMAGE):
+        changes = _manifest((folder / _MANIFEST).read_bytes())["state"].get("shared_changes", 0)
+        return changes if isinstance(changes, int) else 0  # earlier versions of actorlearn saved none
+    return float("inf")
 
 
 def _manifest(data: bytes) -> dict[str, Any]:

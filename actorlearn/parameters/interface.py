@@ -198,7 +198,8 @@ class Exchange(ABC):
         The batch has `env_steps` environment steps of this learner, and `step` will be called `optimizer_steps` times.
         `position.rollout` is the number of the batch's rollout. If `draining`, this learner leaves and does not learn
         from a batch; in modes in which learners do not wait for each other, it gets the newest counts, and weights that
-        have learned from all counted steps if learners share them. Raises PeerLost, Stopped and Disagreement.
+        have learned from all counted steps if learners share them, except local steps that other learners have not
+        exchanged yet. Raises PeerLost, Stopped and Disagreement.
         """
 
     @abstractmethod
@@ -271,6 +272,14 @@ class Exchange(ABC):
         It is called before each batch, and does not change the weights. In modes where `agree` returns exact counts,
         the result is 0. Near `end_steps`, the last step of the run, learners that do not share memory send each other
         their counts more often, so that they end in time.
+        """
+        return 0
+
+    def shared_changes(self) -> int:
+        """Return how many changes to weights that learners share this learner's weights contain, by all learners.
+
+        Of several checkpoints with the same environment steps, a run continues from the one with the most. The result
+        is 0 if no weights are shared, or if each learner's changes are in the shared weights before it counts them.
         """
         return 0
 

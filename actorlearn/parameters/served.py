@@ -51,7 +51,7 @@ from actorlearn.parameters.shard_layout import Sharding
 
 STATE_S = 20.0
 """Longest wait, in seconds, for the servers' state when a checkpoint is written, and for their newest counts when this
-learner ends. After it, the previous state is saved."""
+learner ends. After it, the previous state is saved, or the last known counts are."""
 
 
 class Served(Alone):

@@ -80,6 +80,7 @@ class TrainerState:
             "rollouts": self.members.rollouts.state(self.members.next),
             "weights": self.learning.sha256(),
             "learners": self.learning.peers.learners,
+            "shared_changes": self.learning.exchange.shared_changes(),
         }
 
     def acting(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -146,6 +147,8 @@ class Checkpoints:
         """Environment steps of the newest checkpoint; -1 if the present weights are not in it."""
         self._saved_updates = -1
         """Updates of the newest checkpoint. An update that only sets statistics of observations adds no steps."""
+        self._saved_changes = 0
+        """Changes of shared weights in the newest checkpoint. Merging local steps into these weights adds no steps."""
         self._failed = False
         self._saved_s, self._took_s = time.monotonic(), 0.0
         """Time at which the newest checkpoint was saved, and the duration of the save, in seconds."""
@@ -195,8 +198,9 @@ class Checkpoints:
 
     def save_last(self) -> None:
         """Save when the trainer ends, unless the present state is saved already."""
-        counts = self._state.counts
-        if (self._saved_at, self._saved_updates) != (counts.env_steps, counts.updates) or self._failed:
+        counts, changes = self._state.counts, self._state.learning.exchange.shared_changes()
+        present = (counts.env_steps, counts.updates, changes)
+        if (self._saved_at, self._saved_updates, self._saved_changes) != present or self._failed:
             self.save_now()
 
     def save_now(self) -> None:
@@ -215,6 +219,7 @@ class Checkpoints:
             return
         self._saved_at = env_steps = self._state.counts.env_steps
         self._saved_updates = self._state.counts.updates
+        self._saved_changes = self._state.learning.exchange.shared_changes()
         began_s = time.monotonic()
         acting, published_at = self._acting()
         try:

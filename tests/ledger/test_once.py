@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,21 @@ from actorlearn.parameters.barrier import SharedBarrier
 from actorlearn.parameters.consumed import Position
 from actorlearn.parameters.gossip import Gossip
 from actorlearn.parameters.interface import PeerLost, Stopped
-from launch.topology.load import Topology
+from launch.topology.load import Topology, parse
 from tests.ledger import fibers
 from tests.ledger.oracle import stored, times_in, times_used
-from tests.ledger.world import World, topology
+from tests.ledger.world import BASE, World, topology
 
 TWO: dict[str, Any] = {"learners": {"count": 2}, "total_steps": 180}
+# Without running means, a step is the rate times the sign of the slope: it counts rows as `OPTIMIZER` does.
+ADAM: dict[str, Any] = {
+    "name": "adam",
+    "learning_rate": 1.0,
+    "learning_rate_final": 1.0,
+    "betas": [0.0, 0.0],
+    "epsilon": 1e-8,
+    "clip_norm": 0.0,
+}
 DQN: dict[str, Any] = {
     "algorithm": {"name": "dqn", "target_every_steps": 24},
     "replay": {"capacity_steps": 400, "batch_size": 4, "ratio": 1.0, "learning_starts_steps": 12, "save": True},
@@ -256,6 +266,46 @@ def test_the_last_checkpoint_counts_the_updates_that_other_learners_made_at_the_
     world.topology = msgspec.structs.replace(world.topology, total_steps=used + 60)
     assert world.run(resume=True) == 0, world.summary
     assert world.summary["env_steps"] == world.summary["steps_used"] <= used + 60 + 2 * 12
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("every_steps", [12, 30], ids=["saved after each update", "saved at the stop"])
+def test_a_resumed_run_has_the_local_steps_of_all_learners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_steps: int, last: int
+) -> None:
+    """Learner 0 leaves first, and counts local steps that learner 1 has not merged yet; learner ``last`` saves last."""
+    sections = {
+        "mode": "async",
+        "optimizer": ADAM,
+        "learners": {"count": 2, "local_steps": 3},
+        "checkpoint": {"every_steps": every_steps, "exact": False},
+        "total_steps": 180,
+    }
+    world = World(tmp_path / "run", parse(json.dumps({**BASE, **sections})))
+    agree, made, behind = Async.agree, dict[int, Async](), list[int]()
+
+    def agreeing(self: Async, *arguments: Any) -> Any:
+        made[self.learner.number] = self
+        found = agree(self, *arguments)
+        if found.draining:
+            behind.append(sum(exchange.pending for exchange in made.values()))
+            for _ in range(3 if self.learner.number == last else 0):
+                fibers.pause()
+        return found
+
+    def stop(world: World) -> None:
+        if world.turns == 12 and not behind:
+            world.ask("stop")
+
+    world.interfere = stop
+    with monkeypatch.context() as first:
+        first.setattr(Async, "agree", agreeing)
+        assert world.run() == 0, world.summary
+    assert behind == [2, 0], "learner 0 left while learner 1 had two local steps that only this one had"
+    assert world.run(resume=True) == 0, world.summary
+    found = times_used(world)
+    assert {row: times for row, times in found.items() if times != 1} == {}
+    assert len(found) == world.summary["steps_used"]
 
 
 @pytest.mark.parametrize(("exchange", "learners"), [(Alone, 1), (Sync, 2)], ids=["alone", "sync"])

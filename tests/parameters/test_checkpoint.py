@@ -205,6 +205,18 @@ def test_learners_that_share_a_store_resume_from_the_newest_checkpoint_of_any(tm
         assert taken(tmp_path, 1, mode) == ("learner-1/000000000040",) * 2
 
 
+def test_of_checkpoints_with_equal_steps_the_one_with_the_most_changes_of_a_store_is_taken(tmp_path: Path) -> None:
+    for directory, changes in (("", 4), ("learner-1", 6), ("learner-2", 5)):
+        save(tmp_path / directory, 60, shared_changes=changes)
+    save(tmp_path / "learner-2", 50, shared_changes=7)
+    for learner, own in enumerate(("", "learner-1/", "learner-2/")):
+        assert taken(tmp_path, learner, "async") == (f"{own}000000000060", "learner-1/000000000060")
+    damage(tmp_path / "learner-1" / "000000000060")
+    _, shared = choose_to_resume(tmp_path, 0, MODES.spec("async"))
+    assert shared.path.parent.name == "learner-2"
+    assert "learner-1/000000000060 is damaged" in shared.warnings()[0]
+
+
 def test_learners_in_sync_resume_from_the_newest_steps_that_all_have_saved(tmp_path: Path) -> None:
     for directory, steps in (("", 0), ("", 50), ("", 60), ("learner-1", 0), ("learner-1", 40), ("learner-1", 50)):
         save(tmp_path / directory, steps)

@@ -34,7 +34,10 @@ class Scene:
             counts=self.counts,
             members=SimpleNamespace(rollouts=SimpleNamespace(open=1)),
             learning=SimpleNamespace(
-                beat=lambda: None, save=lambda _folder: {}, tensors=lambda: {"weights": torch.ones(1)}
+                beat=lambda: None,
+                save=lambda _folder: {},
+                tensors=lambda: {"weights": torch.ones(1)},
+                exchange=SimpleNamespace(shared_changes=lambda: 0),
             ),
             plain=lambda: {"env_steps": self.counts.env_steps},
         )
