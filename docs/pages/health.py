@@ -22,18 +22,18 @@ If its condition has held for long enough, the rule **fires**:
 * When the condition has not held in {WELL_REPORTS} consecutive reports, an event `well again` follows.
 
 `actorlearn health RUN` checks the same rules on a run that still trains or has ended. The table at the end of this page
-lists the rules. The following holds for all of them:
+lists the rules. They work as follows:
 
 * *How long a condition must hold*: for the number of optimizer steps in the table, and for at least {REPORTS} reports.
-  It must hold in 90 % of these reports, or in all of them if the table says so. An update counts as `algorithm.epochs`
-  times `algorithm.minibatches` optimizer steps, or with a replay buffer as one. Reports without a new update do not
-  count.
-* *Rules marked* `*` do not fire while the score is well above the lowest score of the run, because what they detect can
-  then be normal. For example, a policy that has learned a task may have no entropy.
+  It must hold in 90 % of these reports, or in all of them if the table says *all reports*. Reports without a new update
+  do not count. An update counts as `algorithm.epochs` times `algorithm.minibatches` optimizer steps; with a replay
+  buffer, it counts as one optimizer step.
+* *Rules marked* `*` do not fire while the score is well above the lowest score of the run, because the agent then
+  learns although the condition holds. For example, the policy of a solved task may have almost no entropy.
 * *Well above* means that two conditions hold. The score is higher than the lowest score by more than
-  {as_percent(LEARNED)} of the size of the lowest score. It is also higher by more than {as_percent(KEPT)} of the
-  difference between the lowest and the best score. For example, if the lowest score is -20 and the best is 0, the score
-  must be above -10. Mean scores of fewer than {GAMES} games are not compared.
+  {as_percent(LEARNED)} of the absolute value of the lowest score. It is also higher by more than {as_percent(KEPT)} of
+  the difference between the lowest and the best score. For example, if the lowest score is -20 and the best is 0, the
+  score must be above -10. Mean scores of fewer than {GAMES} games do not change the lowest and the best score.
 * *Missing metrics*: a rule does not fire if the algorithm does not report its metric. For example, Q-learning has no
   `divergence`, and Box actions have no `entropy_share`. [Metrics](metrics.md) describes all columns.
 * *Several learners*: if a run has several trainers, each with its simulators, the rules are checked for each of them,

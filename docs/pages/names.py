@@ -40,7 +40,7 @@ run = actorlearn.train("CartPole-v1", **keys)
 
 The conversion follows these rules:
 
-* *Defaults*: for a hyperparameter that you do not give, the key gets the default of Stable-Baselines3, and not that of
+* *Defaults*: if you do not give a hyperparameter, its key gets the default of Stable-Baselines3, and not that of
   actorlearn.
 * *Values that cannot be converted* are in `left_out`. A name that the algorithm does not have in Stable-Baselines3
   raises a `ValueError`.
@@ -49,8 +49,8 @@ The conversion follows these rules:
 * *Atari*: `env_wrapper` with `AtariWrapper` sets the preprocessing of actorlearn. Give `train` an id such as
   `ALE/Pong-v5`.
 * *Policies*: `MlpPolicy` becomes `model.name: mlp`, and `CnnPolicy` becomes `model.name: nature`. `MultiInputPolicy`
-  sets no key, because actorlearn's default does the same: it has [convolutions for each
-  image](environments.md#what-a-policy-sees) of a Dict observation.
+  sets no key, because the default network of actorlearn for Dict observations also has [convolutions for each
+  image](environments.md#what-a-policy-sees).
 * *Time limits*: `env_wrapper` with `TimeLimit` and its argument `max_episode_steps` becomes `env.time_limit_steps`.
 * *MaskablePPO* of sb3-contrib is `ppo` with [masks of valid actions](environments.md#valid-actions). All algorithms for
   Discrete, MultiDiscrete and MultiBinary actions accept masks.
@@ -72,11 +72,12 @@ These parts of a program change:
 The networks, losses and schedules are the same as in Stable-Baselines3. Random numbers differ, so single runs differ.
 Three other differences remain:
 
-* With `clip_range_vf`, the loss is the larger of the errors of the clipped and the unclipped value, as in the original
-  PPO.
-* DQN's share of random actions falls from the first step. In Stable-Baselines3 all actions are random until
-  `learning_starts`.
-* With `normalize`, statistics of observations are collected before learning begins.
+* With `clip_range_vf`, actorlearn uses the larger of the errors of the clipped and the unclipped value, as the original
+  PPO does. Stable-Baselines3 uses the error of the clipped value.
+* In actorlearn, DQN's share of random actions falls from the first step. In Stable-Baselines3 all actions are random
+  until `learning_starts`.
+* With `normalize`, actorlearn plays some steps only to collect statistics of observations, before learning begins.
+  Stable-Baselines3 learns from the first steps on.
 
 No scores of Stable-Baselines3 have been reproduced with converted hyperparameters yet.
 """
@@ -95,7 +96,7 @@ an environment object.""",
     "stop_at_score": """### Stop at a score
 
 In actorlearn, the evaluator, which plays games to measure the score, is a separate process. Training goes on while it
-plays. So the run stops some thousand steps after the steps whose weights had the score.""",
+plays. So the run stops some thousand steps after the step of the weights that reached the score.""",
     "best_model": """### Keep the best model
 
 By default, actorlearn keeps the checkpoint with the best evaluation, or without an evaluator the one with the best
@@ -122,7 +123,7 @@ print(left_out)  # {}
 run = actorlearn.train("CartPole-v1", **keys)
 ```
 
-* *Defaults*: for an argument that you do not give, the key gets the default of the script, and not that of actorlearn.
+* *Defaults*: if you do not give an argument, its key gets the default of the script, and not that of actorlearn.
 * *Values that cannot be converted* are in `left_out`. An argument that the script does not have raises a `ValueError`.
 * *Atari*: give `train` an id such as `ALE/Breakout-v5` instead of `BreakoutNoFrameskip-v4`.
 
@@ -131,7 +132,8 @@ differences remain:
 
 * In `sac_continuous_action`, the log standard deviation of the policy is at least -5; in actorlearn it is at least -20.
 * In `sac_continuous_action`, the actor learns twice in every second step; in actorlearn it learns once in every step.
-* With `ppo_continuous_action`, actorlearn collects statistics of observations before learning begins.
+* With `ppo_continuous_action`, actorlearn plays some steps only to collect statistics of observations, before learning
+  begins. CleanRL learns from the first steps on.
 
 No scores of CleanRL have been reproduced with converted arguments yet.
 """
@@ -171,7 +173,7 @@ def _tables(library: Library, algorithms: str) -> str:
         for algorithm, keys in library.fixed.items()
     ]
     return (
-        "\n## Names and keys\n\nIf the last cell of a row is empty, the key gets the value of the name.\n\n"
+        "\n## Names and keys\n\nIf the last cell of a row is empty, the key gets the same value as the name.\n\n"
         f"{table(('name', algorithms, 'keys', 'how the value is converted'), having)}"
         f"\n## Names without a counterpart\n\n{table(('name', algorithms, 'reason'), missing)}"
         f"\n## Keys that are always set\n\n{library.title} has no name for these settings, and always trains with "

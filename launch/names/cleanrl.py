@@ -101,7 +101,7 @@ TABLE = (
         "env_id",
         ALL,
         ("env.id",),
-        "give it as the first argument of train; ids of Atari games are as ALE/Pong-v5",
+        "give it as the first argument of train; the ids of Atari games have the form ALE/Pong-v5",
         nothing,
     ),
     count("total_timesteps", ALL, "total_steps", 500_000),
@@ -147,13 +147,15 @@ TABLE = (
         "target_kl",
         PPO,
         ("algorithm.target_kl",),
-        "target_kl / 1.5, because an update ends early at 1.5 times the key; compared before each minibatch, and in "
-        "CleanRL after each epoch",
+        "target_kl / 1.5, because actorlearn ends an update early at 1.5 times the key. actorlearn compares before "
+        "each minibatch, CleanRL after each epoch",
         lambda value, _: {"algorithm.target_kl": None if value is None else number(value) / 1.5},
     ),
     *without("batch_size minibatch_size num_iterations", PPO, "the script computes it from other arguments", nothing),
     # DQN
-    Name("learning_rate", DQN, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant, 2.5e-4),
+    Name(
+        "learning_rate", DQN, ("optimizer.learning_rate",), "also sets optimizer.schedule: constant", _constant, 2.5e-4
+    ),
     *without("tau", DQN, WHOLE_COPIES, only((1,), WHOLE_COPIES), 1.0),
     count("target_network_frequency", DQN, "algorithm.target_every_steps", 500),
     Name("batch_size", DQN, ("replay.batch_size",), default=128),
@@ -170,8 +172,15 @@ TABLE = (
         10,
     ),
     # SAC
-    Name("policy_lr", SAC, ("optimizer.learning_rate",), "with optimizer.schedule: constant", _constant, 3e-4),
-    Name("q_lr", SAC, ("optimizer.groups",), "learning_rate of critic_1, critic_2 and temperature", _critic_rate, 1e-3),
+    Name("policy_lr", SAC, ("optimizer.learning_rate",), "also sets optimizer.schedule: constant", _constant, 3e-4),
+    Name(
+        "q_lr",
+        SAC,
+        ("optimizer.groups",),
+        "becomes learning_rate of the groups critic_1, critic_2 and temperature",
+        _critic_rate,
+        1e-3,
+    ),
     Name(
         "batch_size",
         SAC,
@@ -187,7 +196,7 @@ TABLE = (
     *without(
         "policy_frequency",
         SAC,
-        "the actor is updated in every step, as often as the critics; on average this is so in CleanRL too",
+        "the actor is updated as often as the critics, once in every step; CleanRL does the same on average",
         default=2,
     ),
     *without(

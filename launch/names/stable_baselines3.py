@@ -440,7 +440,7 @@ TABLE: tuple[Name, ...] = (
     *without(
         "replay_buffer_class replay_buffer_kwargs",
         OFF_POLICY,
-        "the replay is drawn from uniformly, or by priority with replay.prioritised: true",
+        "transitions are drawn uniformly, or by priority with replay.prioritised: true",
     ),
     *without("optimize_memory_usage", OFF_POLICY, "the replay always stores each frame only once", default=False),
     count("target_update_interval", ("dqn",), "algorithm.target_every_steps", 10_000),

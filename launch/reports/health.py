@@ -259,7 +259,8 @@ RULES: tuple[HealthRule, ...] = (
         f"above {as_percent(CLIPPED_SHARE)}, or `effective_sample_size` is below {as_percent(SAMPLE_SIZE)}",
         _too_large,
         _too_large_says,
-        "lower optimizer.learning_rate or algorithm.epochs; with old experience, lower algorithm.max_policy_lag",
+        "lower optimizer.learning_rate or algorithm.epochs; if `policy_lag_mean` is above 1, set or lower "
+        "algorithm.max_policy_lag",
         "Schulman et al. 2017 (arXiv 1707.06347); Huang et al. 2022, The 37 Implementation Details of PPO: the "
         "approximate KL divergence is a sign of health, usually below 0.02",
         steps=20,
@@ -274,8 +275,8 @@ RULES: tuple[HealthRule, ...] = (
         _no_effect,
         _no_effect_says,
         "raise optimizer.learning_rate a hundredfold, and check that rewards and advantages are not all 0",
-        "actorlearn: float32 resolves 6e-8 of a number, and a learning rate of 1e-5 moves weights further "
-        "within a report",
+        "actorlearn: even a learning rate of 1e-5 changes the weights by more between two reports; the relative "
+        "resolution of float32 is 6e-8",
         steps=50,
         unless_it_learns=False,
     ),
@@ -289,16 +290,18 @@ RULES: tuple[HealthRule, ...] = (
             f"{as_number(number(row, 'explained_variance'))} after {_steps(row)}"
         ),
         "raise algorithm.value_cost, normalise rewards (algorithm.normalize_reward), or change optimizer.learning_rate",
-        "OpenAI baselines, explained_variance: 0 is as good as a constant, and less is worse",
+        "OpenAI baselines, explained_variance: 0 means values as good as a constant, less than 0 worse ones",
         steps=500,
     ),
     HealthRule(
         "values too large",
-        f"`value_mean` or `q_mean` is more than {BOUNDS:g} times the largest possible return, which is "
-        "algorithm.reward_clip / (1 - algorithm.discount)",
+        f"the absolute value of `value_mean` or `q_mean` is more than {BOUNDS:g} times the largest possible return, "
+        "which is algorithm.reward_clip / (1 - algorithm.discount). The rule does not fire if rewards are normalised "
+        "or not clipped, or with sac",
         _values_too_large,
         lambda row, facts: (
-            f"values of {as_number(_largest_value(row))} are larger than any return, {as_number(facts.largest_return)}"
+            f"values are too large: their mean has the absolute value {as_number(_largest_value(row))}, but no return "
+            f"can exceed {as_number(facts.largest_return)}"
         ),
         "lower optimizer.learning_rate; with a target network also raise algorithm.target_every_steps",
         "van Hasselt et al. 2018, Deep Reinforcement Learning and the Deadly Triad (arXiv 1812.02648): soft divergence",
@@ -336,7 +339,8 @@ RULES: tuple[HealthRule, ...] = (
         f"no reward in the run was other than 0, and {as_percent(UNREWARDED_SHARE)} of total_steps are done",
         _unrewarded,
         lambda row, facts: f"all rewards have been 0 for {_steps(row)}: there is nothing to learn from",
-        "check that the environment gives rewards, explore more, or start with an easier task",
+        "check that the environment gives rewards, increase exploration (for example algorithm.entropy_cost), or start "
+        "with an easier task",
         "actorlearn: equal returns give no gradient",
         steps=200,
         share=1.0,
