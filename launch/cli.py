@@ -383,7 +383,10 @@ def attach(
 def detach(
     run: RunWord,
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Simulators, e.g. simulator-3, or in mode gossip trainers.")
+        list[str],
+        typer.Argument(
+            metavar="NAME...", help="Simulators, e.g. simulator-3; in mode gossip also trainers, e.g. trainer-1."
+        ),
     ],
     json: Json = False,
 ) -> int:
@@ -510,7 +513,7 @@ def import_curves(
     env: Annotated[str | None, typer.Option("--env", help="Environment. Default: as in the log.")] = None,
     algorithm: Annotated[str | None, typer.Option("--algorithm", help="Algorithm. Default: as in the log.")] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed, if there is one run. Default: as in the log.")
+        int | None, typer.Option("--seed", help="Seed of the run, if only one is imported. Default: as in the log.")
     ] = None,
     score: Annotated[
         str | None, typer.Option("--score", help="Tag or column of the score. Default: the first known one.")

@@ -181,7 +181,7 @@ def _check(acting: ActingPolicy, policy: LoadedPolicy, recipe: Recipe, file: Pat
             outputs = session.run(None, inputs)
         except Exception as error:  # onnxruntime raises many classes of its own
             raise ExportError(
-                f"the ONNX file fails for {count} observations: {' '.join(str(error).split())}"
+                f"the ONNX file cannot process a batch of {count} observations: {' '.join(str(error).split())}"
             ) from error
         for name, own, found in zip(acting.outputs, expected, outputs, strict=True):
             if own.dtype.is_floating_point:

@@ -189,7 +189,7 @@ class LoadedPolicy:
             valid = found[:, -mask.length :] > 0
             if without_choice(self.settings.actions, valid).any():
                 raise ValueError(
-                    f"{mask} has no valid action; in each observation before a game's end one must be valid"
+                    f"{mask} has no valid action; each observation must have at least one, except the last of a game"
                 )
         rows = torch.from_numpy(found.astype(self.settings.observation_dtype, casting="same_kind"))
         state = begins = None
@@ -257,4 +257,4 @@ def _hint_for(folder: Path) -> str:
     runs = sorted(str(path) for path in beside if path.name.startswith(folder.name) and (path / POLICY_FILE).is_file())
     if not runs:
         return "name a folder under runs/"
-    return f"its name is the beginning of {' and '.join(runs[:3])}: write the whole name"
+    return f"did you mean {' or '.join(runs[:3])}?"

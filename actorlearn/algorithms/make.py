@@ -24,8 +24,9 @@ def make(settings: AlgorithmSettings) -> Algorithm:
     algorithm: Algorithm = kind(settings)
     if not isinstance(getattr(algorithm, "prepared_rows", None), int):
         raise ValueError(
-            f"algorithm.name: {settings.name!r} lacks the integer prepared_rows: the number of last observations "
-            "of a batch whose outputs prepare needs, or 0 (actorlearn/algorithms/interface.py)"
+            f"algorithm.name: {settings.name!r} lacks the integer prepared_rows; it says for how many of a "
+            "batch's last observations the method prepare needs the network's outputs "
+            "(actorlearn/algorithms/interface.py); write 0 if it needs none"
         )
     return algorithm
 

@@ -114,8 +114,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
     bootstrap_on_truncation: Annotated[
         bool,
         Meta(
-            description="at a time limit, add the value of the final observation to the return instead of treating it"
-            " as terminal"
+            description="at a time limit, add the value of the final observation to the return; false = a time limit "
+            "counts as the end of the game"
         ),
     ] = False  # as in the published code of the README's five papers
     loss_scale: Annotated[
@@ -126,7 +126,10 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
         Meta(description="mean or sum of the loss over transitions; clip_norm applies to the gradient of the result"),
     ] = "mean"
     epochs: Annotated[
-        int, Meta(ge=0, le=1_000, description="passes over each rollout; 0 = only sample, without learning")
+        int,
+        Meta(
+            ge=0, le=1_000, description="passes over each rollout; 0 = environments are played, and nothing is learned"
+        ),
     ] = 1
     noise_steps: Annotated[
         int,
@@ -134,8 +137,8 @@ class AlgorithmSettings(Settings, frozen=True, kw_only=True):
             ge=1,
             le=10_000,
             description="agent steps for which an environment keeps the random numbers that choose its actions in "
-            "training, so that exploration keeps its direction, as with gSDE and temporally extended epsilon-greedy; "
-            "1 = new ones in each step",
+            "training, as in gSDE and temporally extended epsilon-greedy, so that exploration keeps its "
+            "direction; 1 = new random numbers in each step",
         ),
     ] = 1
     max_policy_lag: Annotated[
@@ -183,9 +186,9 @@ class OnPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     on_policy_lag: Annotated[
         Literal["wait", "drop"],
         Meta(
-            description="what happens with weights older than max_policy_lag allows; wait = fewer rollouts are "
-            "opened, so that it does not occur, drop = transitions chosen by older weights are not "
-            "learned from"
+            description="how max_policy_lag is kept; wait = simulators begin a rollout only if its weights will be "
+            "new enough, drop = the trainer does not learn from transitions whose actions were chosen by "
+            "older weights"
         ),
     ] = "wait"
     minibatches: Annotated[
@@ -220,15 +223,21 @@ class OffPolicySettings(AlgorithmSettings, frozen=True, kw_only=True):
     """Keys of algorithms that learn from a replay buffer, with a target network."""
 
     epochs: Annotated[
-        int, Meta(ge=0, le=1, description="0 = only sample; replay.ratio sets how often a step is learned from")
+        int,
+        Meta(
+            ge=0,
+            le=1,
+            description="0 = environments are played, and nothing is learned; 1 = replay.ratio sets how often a step "
+            "is learned from",
+        ),
     ] = 1
     n_step: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000,
-            description="number of steps of the n-step return: rewards of this many steps are summed, and the "
-            "value of the state after them is added",
+            description="number of steps of the n-step return, which is the discounted sum of the rewards of this "
+            "many steps and the value of the state after them",
         ),
     ] = 1
 

@@ -119,7 +119,7 @@ def _space(spec: Any, what: str) -> spaces.Space[Any]:
     if hasattr(spec, "num_values"):
         return spaces.Discrete(int(spec.num_values))
     if dtype.kind not in "biuf":
-        raise ValueError(f"{what} is {spec!r:.200}; its dtype must be bool, or that of integers or floats")
+        raise ValueError(f"{what} is {spec!r:.200}; its dtype must be bool, an integer type or a float type")
     least, most = (0, 1) if dtype.kind == "b" else (-np.inf, np.inf)
     if dtype.kind in "iu":
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max

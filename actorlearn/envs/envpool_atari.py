@@ -110,9 +110,12 @@ def _name(env_id: str) -> str:
 def _inexact(settings: EnvPoolAtariSettings, rom: str) -> str:
     """Return the reason why a run with these games cannot be resumed exactly; "" if it can."""
     if settings.repeat_action_probability > 0:
-        return "EnvPool cannot restore sticky actions within a game; an env.id without envpool: (ale-py) can"
+        return (
+            "EnvPool cannot restore a game with sticky actions; ale-py can, for an env.id without the prefix envpool:"
+        )
     if rom in KEEPS_MEMORY:
         return (
-            f"a game of {rom} depends on the games before it; only an env.id without envpool: (ale-py) can restore it"
+            f"a game of {rom} depends on the games before it, so EnvPool cannot restore it; ale-py can, "
+            "for an env.id without the prefix envpool:"
         )
     return ""

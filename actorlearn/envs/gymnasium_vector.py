@@ -92,7 +92,9 @@ class GymnasiumVector(CheckedRows):
         self._batches = spaces.layout
         self._resets_by_mask = resets_by_mask(vector)
         no_restart = (
-            "" if self._resets_by_mask else f'{name} has no metadata["reset_mask"]: it resets all its games together'
+            ""
+            if self._resets_by_mask
+            else f"{name} cannot reset single games, because it has no metadata['reset_mask']"
         )
         if time_limit_steps and no_restart:
             rule = "it must take the argument max_episode_steps, or reset by mask (docs/plugins.md)"
@@ -255,7 +257,10 @@ class GymnasiumVector(CheckedRows):
             final = info["final_obs"]
             parts = [(i, _part(final, i), _part(info.get("final_info", {}), i)) for i in np.flatnonzero(over).tolist()]
         except Exception:  # a vector may return anything
-            rule = 'of mode SAME_STEP it must have "final_obs", with the final observation of each game that ended'
+            rule = (
+                'with autoreset mode SAME_STEP it must have the key "final_obs", with the final observation '
+                "of each game that ended"
+            )
             self._refuse(int(np.argmax(over)), "info", info, rule)
         for i, observation, own in parts:
             self._gather(i, observation, own, ended=True)

@@ -41,8 +41,9 @@ def write(maker: Maker, path: Path) -> str:
         data = cloudpickle.dumps(maker)
     except Exception as error:  # an object's own __reduce__ may raise anything
         raise ValueError(
-            f"environment {name_of(maker)}: cannot be sent to other processes: {type(error).__name__}: {error}; make "
-            "what it needs inside the class or function, or put it into a module and name module:Class"
+            f"environment {name_of(maker)}: cannot be sent to other processes: {type(error).__name__}: "
+            f"{error}; make the objects that it needs inside the class or function, or move the class or "
+            "function to a module and write module:Class"
         ) from error
     write_atomically(path, data)
     return hashlib.sha256(data).hexdigest()

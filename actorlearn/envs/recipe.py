@@ -52,7 +52,7 @@ def recipe(settings: EnvSettings) -> Recipe:
     It makes environments and closes them. ``action_mask`` of the settings must not be "auto".
     """
     if not isinstance(settings, GymnasiumSettings):
-        return Recipe(missing=f"environments of kind {settings.kind} are made by actorlearn")
+        return Recipe(missing=f"only actorlearn makes environments of kind {settings.kind}")
     try:
         spaces = Spaces.of(settings.id, *spaces_of(settings), action_mask=settings.action_mask)
     except ValueError as error:
@@ -78,10 +78,10 @@ def _calls(settings: GymnasiumSettings) -> tuple[list[Call], str]:
     try:
         env, limit = construct(settings)
     except ValueError as error:  # although `spaces_of` could make a vector environment
-        return [], f"actorlearn made it with a vector class; a single one cannot be made: {error}"
+        return [], f"training used a vector environment, and a single environment of this id cannot be made: {error}"
     with closing(env):
         if is_converted(env):
-            return [], "environments of dm_env are made by actorlearn"
+            return [], "only actorlearn makes environments of dm_env"
     module, colon, name = settings.id.partition(":")
     own = colon and callable(getattr(imports.module(module, "env.id"), name, None))
     made = (settings.id, settings.kwargs) if own else ("gymnasium:make", {"id": settings.id, **settings.kwargs})

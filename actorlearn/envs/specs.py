@@ -218,9 +218,10 @@ class GymnasiumSettings(EnvSettings, frozen=True, kw_only=True, tag="gymnasium")
     vector: Annotated[
         VectorClass,
         Meta(
-            description="class that steps all environments of a group together; it is called with num_envs and "
-            "env.kwargs. auto = the vector class that gymnasium registers for the id, if it can reset "
-            "single environments and accepts env.kwargs; none = environments are stepped one by one"
+            description="class that steps all environments of a group (simulators.groups) together; it is called with "
+            "num_envs and env.kwargs. auto = the vector class that gymnasium registers for the id, if it "
+            "can reset single environments and accepts env.kwargs; none = environments are stepped one by "
+            "one"
         ),
     ] = "auto"
 

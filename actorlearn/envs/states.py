@@ -81,8 +81,9 @@ def put_back(envs: Sequence[Environment], state: Mapping[str, npt.NDArray[Any]])
     layers = [list(_layers(env)) for env in envs]
     if [len(own) for own in layers] != [len(own) for own in kept]:
         raise ValueError(
-            f"the state is of {len(kept)} environments, whose number or wrappers differ from these {len(envs)}; "
-            "use the env.id, env.wrappers and number of environments with which it was saved"
+            f"the number of environments ({len(envs)}) or their wrappers differ from those of the saved state "
+            f"({len(kept)} environments); use the env.id, env.wrappers and number of environments with which it was "
+            "saved"
         )
     for own, states in zip(layers, kept, strict=True):
         for layer, values in zip(own, states, strict=True):

@@ -79,7 +79,7 @@ class NetHackWindow(gymnasium.ObservationWrapper[Any, Any, Any]):
         """Set the number of cells that are shown in each direction, 1 to 79; raises ValueError for other numbers."""
         super().__init__(env)
         if not 1 <= reach <= 79:
-            raise ValueError(f"reach: {reach} must be 1 to 79, the columns of the map")
+            raise ValueError(f"reach: {reach} must be 1 to 79, because the map has 79 columns")
         self._reach = reach
         self._kind = np.full(256, THING, np.int64)
         for kind, characters in enumerate(SYMBOLS):

@@ -24,7 +24,7 @@ REASONS = {
         "they were played before model.statistics_rows observations were collected, and used only for statistics"
     ),
     "not_finite": "all optimizer steps with them were skipped, because the loss or gradient was not finite",
-    "rolled_back": "they were learned by a trainer that died before its next checkpoint",
+    "rolled_back": "a trainer learned from them, but died before its next checkpoint",
     "not_resumed": "they were not learned from yet at the checkpoint from which the run was resumed",
 }
 """Reasons for which steps are dropped: keys of ``StepCounts.dropped``, and metrics ``dropped_…``."""

@@ -68,5 +68,6 @@ class CommittedRecord:
             if self.commits == commits:  # otherwise the writer may have begun to overwrite it
                 return copies
         raise RuntimeError(
-            f"the record could not be read in {_ATTEMPTS} attempts: its segment is damaged, or has several writers"
+            f"a record in shared memory could not be read in {_ATTEMPTS} attempts, because its segment is "
+            "damaged or several processes write to it; start the run again"
         )

@@ -43,13 +43,13 @@ _PROGRESS = (
     _of_all(
         "frames",
         "frames",
-        "emulator frames of the steps in `env_steps`; in Atari `env.frame_skip` for each step",
+        "emulator frames of the steps in `env_steps`; in Atari games each step has `env.frame_skip` frames",
         label="frames",
     ),
     _of_all(
         "updates",
         "updates",
-        "updates of all learners together, one for each rollout, also while a replay fills",
+        "updates of all learners together. Each rollout counts as one update, also while a replay fills",
         label="updates",
     ),
     _rate("env_steps_per_s", "steps/s", "environment steps learned from per second", label="steps/s", per_learner=True),
@@ -81,13 +81,18 @@ _GAMES = (
     _of_run(
         ENV_CHANGES,
         "resumes",
-        "resumes that changed `env.*`; scores before and after cannot be compared. Absent before the first",
+        "number of resumes that changed a key of `env`. Scores before and after such a resume cannot be "
+        "compared. Absent if there was none",
         form=Form.WHOLE,
     ),
     _of_run("eval_return_mean", "", "mean raw score of the newest evaluation"),
     _of_run("eval_return_best", "", "mean raw score of the best learner in the newest evaluation"),
     _of_run("eval_return_learners_mean", "", "mean over learners of their mean raw scores in the newest evaluation"),
-    _of_run("eval_return_secondary", "", "mean raw score of the secondary learner in the newest evaluation"),
+    _of_run(
+        "eval_return_secondary",
+        "",
+        "mean raw score of the secondary learner (`replay.secondary_batch_size`) in the newest evaluation",
+    ),
     _of_run("eval_episodes", "games", "games in the newest evaluation", form=Form.WHOLE),
     _of_run(
         "eval_env_steps", "steps", "environment steps that the evaluated weights had learned from", form=Form.WHOLE
@@ -136,7 +141,7 @@ _STEPS = (
         _counter(f"dropped_{reason}", "steps", f"dropped steps: {why}", label=reason.replace("_", " "))
         for reason, why in REASONS.items()
     ),
-    _counter("steps_in_flight", "steps", "steps in flight when the run ended"),
+    _counter("steps_in_flight", "steps", "steps that were neither learned from nor dropped when the run ended"),
 )
 DROPPED = tuple(f"dropped_{reason}" for reason in REASONS)
 """Metrics that sum to ``steps_dropped``."""
@@ -203,8 +208,8 @@ _LEARNING = (
     Metric(
         "replay_transitions",
         "transitions",
-        "transitions in the replay from which can be learned, because their returns are known. Single transitions "
-        "are counted, also if sequences are drawn",
+        "transitions in the replay that can be learned from, because their returns are known. If the "
+        "algorithm draws sequences, the metric still counts transitions",
         form=Form.WHOLE,
     ),
     Metric("minibatches", "minibatches", "minibatches learned after the newest rollout", form=Form.WHOLE),
@@ -217,11 +222,14 @@ _HEALTH = (
     _percent(
         "entropy_share",
         "share",
-        "entropy, divided by the entropy of equally likely actions (with masks: valid actions); not for Box actions",
+        "entropy of the policy, divided by its entropy if all actions (with masks: all valid actions) "
+        "were equally likely; not for Box actions",
     ),
     _percent("rewards_nonzero", "share", "steps since the previous report with a reward other than 0"),
     _percent(
-        "observations_constant", "share", "elements of observations, without masks, equal in all rows of a sample"
+        "observations_constant",
+        "share",
+        "elements of observations (action masks excepted) that are equal in all rows of a sample",
     ),
     Metric("inputs_largest", "", "largest absolute value of the inputs of the first layer", per_learner=True),
     _percent(
@@ -253,9 +261,15 @@ _BETWEEN_LEARNERS = (
     _each("server_wait_s", "s", "time that the learner waited for parameter servers since the previous report"),
     Metric("versions_per_s", "versions/s", "versions of the weights that a parameter server made per second"),
     Metric(
-        "straggler", "rank", "number of the learner that the others waited for most", merge=Merge.FIRST, form=Form.WHOLE
+        "straggler",
+        "rank",
+        "number that names the learner for which the others waited longest",
+        merge=Merge.FIRST,
+        form=Form.WHOLE,
     ),
-    _share("straggler_share", "share", "updates at which the learner `straggler` came last", merge=Merge.FIRST),
+    _share(
+        "straggler_share", "share", "updates in which the learner `straggler` was the last to finish", merge=Merge.FIRST
+    ),
     Metric(
         "straggler_wait_s",
         "s",
@@ -265,25 +279,29 @@ _BETWEEN_LEARNERS = (
     _each(
         "staleness_mean",
         "changes",
-        "async: changes of the store by other learners since this learner read it; gossip: exchanges since "
-        "the last mixing",
+        "async: changes of the store by other learners since this learner read it; gossip: exchanges "
+        "since this learner last mixed weights",
     ),
     Metric("staleness_max", "changes", "largest staleness", merge=Merge.MAX, form=Form.WHOLE),
     *(
         _share(
             f"staleness_{changes}",
             "share",
-            f"gradients whose weights lacked {changes} changes when a parameter server applied them",
+            f"gradients whose weights were {changes} changes old when a parameter server applied the gradients",
         )
         for changes in range(STALENESS_SHOWN)
     ),
     _share(
         f"staleness_{STALENESS_SHOWN}_or_more",
         "share",
-        f"gradients whose weights lacked {STALENESS_SHOWN} or more changes when a parameter server applied them",
+        f"gradients whose weights were {STALENESS_SHOWN} or more changes old when a parameter server "
+        "applied the gradients",
     ),
     _since_report(
-        "gradients_dropped", "gradients", "gradients that arrived after the quorum of their version was complete"
+        "gradients_dropped",
+        "gradients",
+        "gradients that were dropped, because they arrived after the quorum (`learners.quorum`) of their "
+        "version was complete",
     ),
     _since_report("exchanges", "exchanges", "messages with weights that the learner posted since the previous report"),
     _since_report("bytes_sent", "bytes", "bytes of messages sent since the previous report"),
@@ -291,7 +309,7 @@ _BETWEEN_LEARNERS = (
     _since_report(
         "messages_refused",
         "messages",
-        "messages refused since the previous report, because their weights were unusable",
+        "messages refused since the previous report, because their weights were not finite or too large",
     ),
     _since_report(
         "foreign_steps",
@@ -353,8 +371,8 @@ _TIME = (
     _share(
         SIMULATION_LIMIT_SHARE,
         "share",
-        "share of the simulators' time that is simulation. It is also the rate divided by the rate that they would "
-        "reach if they did nothing else",
+        "share of the simulators' time in which they step environments. It is also their rate of steps, "
+        "divided by the rate that they would reach if they only stepped environments",
         label="of simulation limit",
         merge=Merge.FIRST,
     ),

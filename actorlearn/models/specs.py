@@ -50,9 +50,9 @@ class ModelSettings(Settings, frozen=True, kw_only=True):
     statistics_rows: Annotated[
         Annotated[int, Meta(ge=0)] | None,
         Meta(
-            description="normalize_observation: observations that are collected for the statistics before learning "
-            "starts; the steps played until then are dropped; null = a hundredth of total_steps, at most "
-            "10,000"
+            description="with normalize_observation: number of observations that are collected for the statistics "
+            "before learning starts; the steps played until then are dropped; null = a hundredth of "
+            "total_steps, at most 10,000"
         ),
     ] = None
 
@@ -95,8 +95,8 @@ class EncoderSettings(ModelSettings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=100,
-            description="noisy layers for action values (NoisyNet): the initial standard deviation of the noise, "
-            "multiplied by the square root of the layer's number of inputs; 0 = plain layers",
+            description="sigma_0 of NoisyNet: the layers for action values have noise, whose standard deviation is at "
+            "first sigma_0 divided by the square root of the layer's number of inputs; 0 = no noise",
         ),
     ] = 0.0
 
@@ -109,8 +109,8 @@ class ImageSettings(EncoderSettings, frozen=True, kw_only=True):
         Meta(
             gt=0,
             le=1,
-            description="with algorithm.dueling: factor by which the gradient that both streams pass back to the "
-            "convolutions is multiplied",
+            description="with algorithm.dueling: factor by which the gradient that the two streams (value and "
+            "advantages) pass back to the convolutions is multiplied",
         ),
     ] = 2**-0.5
 
@@ -137,8 +137,8 @@ class BA3CSettings(ImageSettings, frozen=True, kw_only=True, tag="ba3c"):
     hidden: Annotated[
         Literal["linear", "relu"],
         Meta(
-            description="type of the layer after the convolutions; linear = without bias and ReLU, as in the "
-            "authors' code; relu = with both, as the paper's parameter counts imply"
+            description="type of the layer after the convolutions; linear = without bias and ReLU, as in the authors' "
+            "code; relu = with bias and ReLU, as the paper's parameter counts imply"
         ),
     ] = "linear"
 

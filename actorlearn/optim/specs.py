@@ -42,10 +42,15 @@ Schedule = Literal["linear", "cosine", "constant"]
 class GroupSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Numbers for one network's parameters, where they differ from those of the section ``optimizer``."""
 
-    learning_rate: Annotated[Rate | None, Meta(description="at step 0")] = None
+    learning_rate: Annotated[
+        Rate | None, Meta(description="learning rate of this network at step 0; null = that of section optimizer")
+    ] = None
     learning_rate_final: Annotated[
         FinalRate | None,
-        Meta(description="at schedule_steps; null = the same share of learning_rate as in section optimizer"),
+        Meta(
+            description="learning rate of this network at schedule_steps; null = the same share of its learning_rate "
+            "as in section optimizer"
+        ),
     ] = None
     epsilon: Annotated[
         Epsilon | None, Meta(description="number that is added to the denominator of the optimizer's step")
@@ -101,7 +106,7 @@ class OptimizerSettings(Settings, frozen=True, kw_only=True):
         Meta(
             description="impala, ppo, vaco: multiply the learning rate of each optimizer step by "
             "effective_sample_size of its minibatch (linear), or by the square root of it (sqrt, as "
-            "VCPO); none = do not"
+            "VCPO); none = it is not multiplied"
         ),
     ] = "none"
     groups: Annotated[

@@ -245,10 +245,11 @@ def _refuse_loss(own: Mapping[int, Path], steps: int, at: str | int) -> None:
         return
     whole = ", ".join(f"{each:_}" for each in saved[0] if each >= max(late.values()))
     raise ValueError(
-        f"at {at}: the first checkpoint of these learners is newer, so counts and a replay that they may have had then "
-        f"would be lost: {', '.join(f'{learner} ({first:_} steps)' for learner, first in late.items())}; write newest"
-        f"{f', or steps at which all have an earlier one: {whole}' if whole else ''}; or, if they were added later, "
-        f"move their folders, such as {own[max(late)]}, out of the run, so that they begin anew"
+        f"at {at}: these learners saved their first checkpoint later: "
+        f"{', '.join(f'learner {learner} (at {first:_} steps)' for learner, first in late.items())}; counts and a "
+        "replay that they may have had then would be lost; write "
+        f"newest{f', or steps at which all learners have one: {whole}' if whole else ''}; or, if they were added "
+        f"later, move their folders, such as {own[max(late)]}, out of the run, so that they start anew"
     )
 
 

@@ -255,7 +255,9 @@ class _Sync(ModeSpec):
         if asked.across:
             return []
         count = asked.learners.count
-        what = f"{SLOTS} slots x {count} learners x {sizes.weights:,} float32, of which they take the mean"
+        what = (
+            f"values of which the learners take the mean: {SLOTS} slots x {count} learners x {sizes.weights:,} float32"
+        )
         return [Layout("gradients", rows_fields(count, sizes.weights), what)]
 
 
@@ -294,7 +296,9 @@ class _Served(ModeSpec):
             )
         if asked.learners.chunks != CHUNKS:
             yield Refusal(
-                "learners.chunks", "only the store in shared memory has chunks, not parameter servers", way_out
+                "learners.chunks",
+                "chunks divide a store in shared memory, and parameter servers replace this store",
+                way_out,
             )
         if asked.learners.quorum > asked.learners.count:
             rule = f"the quorum must not exceed the number of learners, {asked.learners.count}"
@@ -333,7 +337,10 @@ class _Gossip(ModeSpec):
             rule = "the time at which a message was posted is known only in shared memory"
             yield Refusal("gossip.age_corrected", rule, "write false, or gossip.transport: shm and nodes.count: 1")
         if gossip.experience and asked.across:
-            rule = "learners share experience in the memory of one machine, and nodes may place them on several"
+            rule = (
+                "learners share experience through the memory of one machine, and with several nodes they may "
+                "be on several machines"
+            )
             yield Refusal("gossip.experience", rule, "write 0, or nodes.count: 1")
 
     def _wrong_lists(self, key: str, graph: str | list[list[int]], count: int) -> Iterator[Refusal]:

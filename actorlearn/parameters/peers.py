@@ -107,7 +107,8 @@ class Peers:
             if self._lost.trainers and time.monotonic() - self._lost_s > PATIENCE_S:
                 among = ", ".join(trainer.socket_id for trainer in wanted.trainers)
                 raise PeerLost(
-                    f"no new list of learners came within {PATIENCE_S:g} s after one of these was lost: {among}"
+                    f"the supervisor sent no new list of learners within {PATIENCE_S:g} s after one of "
+                    f"these was lost: {among}"
                 )
             return None
         try:

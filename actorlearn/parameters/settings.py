@@ -48,9 +48,9 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=1,
             le=10_000,
-            description="optimizer steps that a learner takes alone between two exchanges. async (only with adam): "
-            "exchanges with the parameter store; gossip, sync: exchanges of weights; sync also "
-            "exchanges at the end of each batch",
+            description="optimizer steps that a learner takes alone between two exchanges. In mode async it "
+            "exchanges with the parameter store, with numbers above 1 only with adam; in modes gossip and sync it "
+            "exchanges weights with other learners, in sync also at the end of each batch",
         ),
     ] = 1
     outer: Annotated[
@@ -76,9 +76,9 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=MOST_LEARNERS,
-            description="async with parameter servers: number of gradients, computed from one version of the "
-            "weights, whose mean makes the next version. Later gradients of that version are dropped, "
-            "so additional learners are backups for slow ones; 0 = each gradient makes a version",
+            description="async with parameter servers: number of gradients, computed from one version of the weights, "
+            "whose mean makes the next version. Later gradients of that version are dropped, so the run "
+            "does not wait for the slowest learners; 0 = each gradient makes a version",
         ),
     ] = 0
     pull_rows: Annotated[
@@ -86,8 +86,8 @@ class LearnersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             ge=0,
             le=10_000,
-            description="async: while it gathers a rollout, the learner reads the parameter store each time that "
-            "its environments have made this many steps; 0 = it reads only between rollouts",
+            description="async: during a rollout, the learner reads the parameter store after every so many steps of "
+            "each environment; 0 = it reads the store only between rollouts",
         ),
     ] = 0
 
@@ -140,7 +140,13 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
         ),
     ] = "ring"
     peers: Annotated[
-        int, Meta(ge=1, le=63, description="k-peer: number of in-peers of each learner; all others if there are fewer")
+        int,
+        Meta(
+            ge=1,
+            le=63,
+            description="k-peer: number of in-peers of each learner; if there are fewer other learners, all of them "
+            "are in-peers",
+        ),
     ] = 1
     max_staleness: (
         Annotated[
@@ -148,8 +154,8 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 le=1_000_000,
-                description="number of exchanges in a row without new weights to mix after which a learner waits "
-                "for its in-peers; null = it never waits",
+                description="a learner waits for its in-peers after this many exchanges in a row in which it had no "
+                "new weights to mix; null = it never waits",
             ),
         ]
         | None
@@ -157,9 +163,9 @@ class GossipSettings(ModeSection, frozen=True, kw_only=True):
     age_corrected: Annotated[
         bool,
         Meta(
-            description="correct old messages: add to the weights in a message the change that this learner's own "
-            "weights have made since it was posted, so that older messages do not slow the learner "
-            "down (only with transport shm); false = as in GALA"
+            description="correct old messages: before a learner mixes the weights in a message, it adds to them the "
+            "change of its own weights since the message was posted, so that older messages do not slow "
+            "it down (only with transport shm); false = as in GALA"
         ),
     ] = False
     transport: Annotated[

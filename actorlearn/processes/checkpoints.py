@@ -94,7 +94,10 @@ class TrainerState:
         versions = {newest, *(rollouts.version(rollout) for rollout in range(self.members.next, rollouts.open))}
         kept = self.published.kept(versions)
         if gone := versions - kept.keys():
-            raise NotKeptError(f"versions {gone} of the weights are no longer in memory")
+            raise NotKeptError(
+                "simulators act with weights that are no longer in memory (versions "
+                f"{', '.join(map(str, sorted(gone)))})"
+            )
         weights = self.learning.weights.detach().cpu().numpy()
         if newest in kept and np.array_equal(kept[newest][0], weights, equal_nan=True):
             del kept[newest]

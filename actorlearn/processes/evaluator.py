@@ -320,8 +320,8 @@ def run(settings: EvaluatorSettings) -> None:
             if last:
                 if env_steps is None:
                     worker.control.warned(
-                        "the final weights were not evaluated, because this machine has none; `actorlearn eval RUN` "
-                        "evaluates them"
+                        "the final weights were not evaluated, because this machine has received no "
+                        "weights; `actorlearn eval RUN` evaluates them"
                     )
                 worker.control.finished("scored")
                 break

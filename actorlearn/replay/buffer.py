@@ -73,9 +73,10 @@ class Replay:
         if shape.size < least:
             items = f"sequences of {shape.length} rows, one every {shape.every}, " if shape.length > 1 else ""
             raise ValueError(
-                f"rings of {shape.size} rows are too short for {shape.margin} rows per flush, {items}"
-                f"stacks of {shape.stack} and {settings.n_step}-step returns; set replay.capacity_steps higher or "
-                "use fewer environments"
+                f"the replay holds {shape.size} rows of each environment, too few for {shape.margin} new "
+                f"rows between two additions, {items}stacks of {shape.stack} frames and "
+                f"{settings.n_step}-step returns; set replay.capacity_steps higher or use fewer "
+                "environments"
             )
         self.shape = shape
         self.settings = settings

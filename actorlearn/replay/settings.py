@@ -68,8 +68,8 @@ class ReplaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             ge=1,
             le=10**9,
-            description="agent steps before learning starts; only later steps make minibatches due, which are learned "
-            "with the next rollout",
+            description="agent steps of each learner before learning starts; ratio counts only the steps after these, "
+            "and the minibatches for them are learned with the next rollout",
         ),
     ] = 50_000
     prioritised: Annotated[

@@ -45,7 +45,10 @@ def hidden_state(make: Callable[[], Algorithm], update: Callable[[Algorithm, int
     restored.vector.copy_(saved)
     again = [*update(second, 2), restored.vector]
     if not all(_same(one, other) for one, other in zip(results, again, strict=True)):
-        return f"a second object with the same declared state learns differently, so there is other state; {_REMEDY}"
+        return (
+            "a second object with the same declared state learns differently, so the algorithm has state that "
+            f"it does not declare; {_REMEDY}"
+        )
     return ""
 
 

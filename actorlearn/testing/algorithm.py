@@ -171,7 +171,9 @@ class AlgorithmContract:
         generator = torch.Generator().manual_seed(1)
         untouched = generator.get_state()
         greedy = algorithm.act(outputs, generator, greedy=True)["action"]
-        assert torch.equal(generator.get_state(), untouched), "act drew from the generator although greedy is set"
+        assert torch.equal(generator.get_state(), untouched), (
+            "act with greedy=True must not draw random numbers, but it drew from the generator"
+        )
         other = algorithm.act(outputs, torch.Generator().manual_seed(2), greedy=True)["action"]
         assert torch.equal(greedy, other)
         assert torch.equal(before, torch.random.get_rng_state()), "the algorithm drew from torch's global generator"
@@ -196,7 +198,10 @@ class AlgorithmContract:
         rows = algorithm.bootstrap_rows if isinstance(algorithm, Bootstraps) else 0
         _, _, gradients = self.learned(self.batch())
         moved = [name for name, gradient in gradients.items() if rows and gradient[-rows:].any()]
-        assert not moved, f"{moved} of the last {rows} rows have a gradient; detach them, or set bootstrap_rows to 0"
+        assert not moved, (
+            f"the outputs {moved} have a gradient in the last {rows} rows; detach them there, or set "
+            "bootstrap_rows to 0"
+        )
 
     def test_what_is_not_valid_counts_for_nothing(self) -> None:
         """The gradient does not depend on actions and rewards where ``valid`` is False."""
@@ -232,7 +237,7 @@ class AlgorithmContract:
         assert all(torch.equal(gradient, of_again[name]) for name, gradient in gradients.items())
         names = [name for name in Batch.__slots__ if name != "columns"]
         changed = [name for name in names if not torch.equal(getattr(batch, name), getattr(kept, name))]
-        assert not changed, f"prepare or loss wrote to {changed} of the batch"
+        assert not changed, f"prepare and loss must not change the batch, but one of them changed {changed}"
 
     def test_checkpoints_contain_all_its_state(self) -> None:
         """An algorithm has no state except ``state`` (`KeepsState`), which only ``loss`` changes.

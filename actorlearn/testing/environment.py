@@ -69,19 +69,23 @@ class EnvironmentContract:
         )
         over = terminated | truncated
         assert over.any(axis=0).all(), f"no game ended within {self.steps} random actions: set `steps` higher"
-        assert first[0].all(), "reset must set first in all rows"
+        assert first[0].all(), "reset must set the flag `first` in all rows"
         if self.agents == 1:
             np.testing.assert_array_equal(
-                first[1:], over[:-1], err_msg="first must be set exactly in the rows after last rows"
+                first[1:],
+                over[:-1],
+                err_msg="the flag `first` must be set in each row after the last row of a game, and in no other row",
             )
-        assert first[1:][over[:-1]].all(), "first must be set in the row after an agent's last row"
-        assert (over | first)[:-1][first[1:]].all(), "first may be set only after a last row or a void row"
+        assert first[1:][over[:-1]].all(), "the flag `first` must be set in the row after an agent's last row"
+        assert (over | first)[:-1][first[1:]].all(), (
+            "the flag `first` may be set only in a row after an agent's last row or a void row"
+        )
         assert not (terminated & truncated).any()
         assert not (first & over).any()
         assert not (life_lost & (first | over)).any()
         reward = column(rows, "reward")
         assert np.isfinite(reward).all()
-        assert not reward[first].any(), "the reward of a first row must be 0"
+        assert not reward[first].any(), "the reward of a row with the flag `first` must be 0"
         if self.env.spec.observation_dtype == "float32":
             assert np.isfinite(column(rows, "observation")).all()
 

@@ -63,7 +63,8 @@ class RoleSection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The keys of a role in a topology, under ``roles.<name>``; a role with further keys subclasses this."""
 
     count: Annotated[
-        int, Meta(ge=0, le=64, description="processes of each learner, or of the run, as the role's scope says")
+        int,
+        Meta(ge=0, le=64, description="number of processes, for each learner or for the run, as the role's scope says"),
     ] = 1
     hang_s: Hang = 30.0
     spin_s: Spin = 600.0

@@ -131,7 +131,9 @@ def costs_of_run(run: RunFolder, work: Work, cores: float, rest: Mapping[str, fl
     if section_of(run.topology(), "algorithm").get("epochs") != 0:  # leave out the time in which the replay is filled
         rows = [*dropwhile(lambda row: row.get("minibatches") == 0, rows)]
     if not rows:
-        raise RunError(f"{run.name} has no reports of learning with share_learn; let it run longer, or omit --from")
+        raise RunError(
+            f"{run.name} has no report with share_learn since learning began; let it run longer, or omit --from"
+        )
     rows = rows[len(rows) // 2 :]
     roles = ("learners", "evaluator", "simulators", "inference")
     counts = {name: int(number(section_of(run.topology(), name), "count") or 0) for name in roles}

@@ -67,7 +67,9 @@ def compare(
     beside, impossible = _possible()
     notes = [*impossible, *notes]
     if autogroups():
-        notes.append("autogroup is on, so nice has no effect between sessions; loops and programs share one session")
+        notes.append(
+            "autogroup is on, so nice has an effect only within a session; loops and programs share one session"
+        )
     if request.quick:
         beside = dict(list(beside.items())[:2])
     seen: dict[Beside, list[float]] = {}
@@ -86,7 +88,8 @@ def compare(
         bars={_named(case): Spread(tuple(rates)) for case, rates in seen.items()},
         unit="steps/s",
         notes=(
-            f"each report covers {REPORT_S:g} s; alone: the median report of the program with nothing next to it",
+            f"each report covers {REPORT_S:g} s; alone: nothing runs next to the program; ratios are to "
+            "its median report alone",
             *notes,
         ),
         figures={"topology": request.file, "overrides": list(request.overrides), **(figures or {})},

@@ -54,8 +54,9 @@ def replay(request: SuiteRequest) -> SuiteReport:
         bars=spread,
         unit="transitions/s",
         notes=(
-            f"{size:,} transitions of 84x84x4 in {RINGS} rings, {needed / 1e9:.2f} GB; minibatches of {MINIBATCH} with "
-            f"both observations; prioritised rates include weights and new priorities; storing: {stored:,.0f} rows/s",
+            f"{size:,} transitions of 84x84x4 in {RINGS} rings, {needed / 1e9:.2f} GB; minibatches of "
+            f"{MINIBATCH} with both observations; prioritised rates include importance weights and the "
+            f"storing of new priorities; rate of adding rows: {stored:,.0f} rows/s",
         ),
         figures={"transitions": size, "bytes": needed, "rows_stored_per_s": stored},
     )

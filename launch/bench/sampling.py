@@ -66,7 +66,7 @@ def sampling(request: SuiteRequest) -> SuiteReport:
         rows=rows,
         bars=bars,
         unit="steps/s",
-        notes=("percentages: ratio to the pure simulation measured in the same turns",),
+        notes=("percentages: rate divided by the rate of pure simulation in the same repetition",),
         figures={"topology": request.file},
     )
 

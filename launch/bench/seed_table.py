@@ -134,8 +134,9 @@ def open_table(folder: Path, question: Question, wanted: str) -> SeedTable:
         raise RunError(f"{path}: {error}; remove it, or name another folder with -o") from None
     if msgspec.structs.replace(table.question, content=question.content) == question != table.question:
         raise RunError(
-            f"{path}: {question.topology} has other values than when the table was begun, or an earlier version began "
-            "it, which did not record them; name another folder with -o"
+            f"{path}: {question.topology} has other values than when the table was begun, or an earlier "
+            "version of actorlearn began the table and did not record the values; name another folder "
+            "with -o"
         )
     if table.question != question:
         raise RunError(f"{path} belongs to another command: {table.question}; name another folder with -o")

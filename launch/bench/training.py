@@ -18,7 +18,8 @@ WARMUP_S = 5.0
 """Seconds of a run that are left out before each measurement."""
 ADVICE = {
     "simulate": "simulators.count up to the cores; simulators.blocks: 2 lets them work while the trainer learns",
-    "infer": "inference.count: 0 without a GPU; else inference.threads, or more simulators.envs to a batch",
+    "infer": "inference.count: 0 without a GPU; with inference servers, more inference.threads, or more "
+    "simulators.envs for larger batches",
     "learn": "trainer.precision: bf16; trainer.threads up to the cores; simulators.blocks: 2",
     "copy": "fewer and larger blocks: algorithm.horizon, simulators.envs",
     "publish": "a longer algorithm.horizon: weights are published once an update",
@@ -48,7 +49,7 @@ def training(request: SuiteRequest) -> SuiteReport:
     stage, process = slow_stage(readings[-1])
     notes = [f"rate if the parts took turns: {limit:,.0f} steps/s; training reaches {percent(trained / limit)} of it"]
     if parts.topology.simulators.blocks > 1:
-        notes = [f"{notes[0]}; with {parts.topology.simulators.blocks} blocks the parts overlap"]
+        notes = [f"{notes[0]}; the parts overlap, because there are {parts.topology.simulators.blocks} blocks"]
     return SuiteReport(
         suite="training",
         headings=("part", "steps/s", "ratio to simulation"),

@@ -272,7 +272,9 @@ def report(folders: Sequence[RowFolder]) -> SuiteReport:
         figures.append({**msgspec.structs.asdict(row), **its})
         notes += [f"{row.row}, seed {one.seed} failed: {one.error}" for one in scored if one.score is None]
         if seeds and len(scored) < len(seeds):
-            notes.append(f"{row.row}: {len(scored)} of {len(seeds)} runs have ended; the same command continues it")
+            notes.append(
+                f"{row.row}: {len(scored)} of {len(seeds)} runs have ended; the same command continues the others"
+            )
         if row.lacking and not scored:
             notes.append(f"{row.row} was not run: {row.lacking}")
     verdicts = [row["verdict"] for row in figures]

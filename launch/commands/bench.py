@@ -36,7 +36,7 @@ def bench(name: str | None, words: Sequence[str], wanted: Mapping[str, Any], jso
     for options, fields in OPTIONS.items():
         if any(wanted.get(field) != getattr(SuiteRequest, field) for field in fields) and fields[0] not in suite.takes:
             takers = ", ".join(known for known, one in SUITES.items() if fields[0] in one.takes)
-            raise RunError(f"suite {name} does not take {options}; omit them; suites that take them: {takers}")
+            raise RunError(f"suite {name} does not take {options}; these suites do: {takers}")
     measure(name, suite, SuiteRequest(**what_to_measure(name, suite, words), **wanted), json)
     return 0
 

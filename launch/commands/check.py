@@ -106,8 +106,9 @@ def warnings(made: Plan) -> list[str]:
     if made.bytes_total > free_bytes():
         less = "replay.capacity_steps" if made.topology.replay else "simulators.envs or algorithm.horizon"
         found.append(
-            f"{SHM_ROOT} does not have this much free space now: the run would be refused; "
-            f"free some (`actorlearn clean`), or lower {less}"
+            f"the run needs {as_bytes(made.bytes_total)} of shared memory, and {SHM_ROOT} has only "
+            f"{as_bytes(free_bytes())} free, so the run would be refused; free some (`actorlearn clean`), or "
+            f"lower {less}"
         )
     return found
 
@@ -227,7 +228,7 @@ def _nodes(made: Plan) -> str:
         nodes = [f"{name}: {', '.join(map(str, found)) or 'none'}" for name, found in placement(made).items()]
     except TopologyError as error:
         return f"[yellow]warning[/] nodes like this machine are too small: {escape(str(error))}"
-    return f"[bold]nodes[/] a learner takes {join_words(takes)}; learners on {here}: {'; '.join(nodes)}"
+    return f"[bold]nodes[/] a learner takes {join_words(takes)}; learners of each node, on {here}: {'; '.join(nodes)}"
 
 
 def _mixing(found: Mixing) -> str:
@@ -241,8 +242,10 @@ def _mixing(found: Mixing) -> str:
         f"all learners are connected within {within} exchange(s){drawn}"
         if within
         else f"not all learners are ever connected{drawn}",
-        f"an exchange reduces differences to {found.spectral_radius:.3f} of their size{drawn} (spectral radius)",
-        f"exchanges in step {'keep' if found.doubly_stochastic else 'change'} the mean of all learners",
+        f"an exchange reduces the differences between learners to {found.spectral_radius:.3f} of their "
+        f"size{drawn} (spectral radius)",
+        f"exchanges of all learners at the same time {'keep' if found.doubly_stochastic else 'change'} the "
+        "mean of their weights",
     ]
     return f"[bold]mixing[/] {', '.join(said)}"
 
@@ -254,9 +257,10 @@ def _taken_back(topology: Topology, found: Mixing) -> str:
         return ""
     lost = 1 - speed(others, FREE_AGE)
     return (
-        f"no learner waits for messages, so they are about {FREE_AGE:g} exchanges old when they are averaged, and the "
-        f"average undoes {lost:.0%} of each step: gossip.age_corrected: true corrects their age, gossip.max_staleness: "
-        "0 waits for new messages, and a run with gossip.graph: none shows the effect of the exchanges"
+        f"learners do not wait for messages, so weights are about {FREE_AGE:g} exchanges old when they are "
+        f"averaged, and this undoes {lost:.0%} of each optimizer step. gossip.age_corrected: true corrects "
+        "for the age; gossip.max_staleness: 0 makes learners wait for new messages. A run with "
+        "gossip.graph: none shows how learners learn without exchanges"
     )
 
 

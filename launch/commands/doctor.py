@@ -175,7 +175,8 @@ def _scheduler() -> list[Finding]:
             else "the call is refused, perhaps by a sandbox"
         )
         way_out = (
-            f"{why}: a process that wakes up next to a busy one waits for milliseconds; Linux 6.12 has time slices"
+            f"{why}, so a process that wakes up next to a busy one may wait for milliseconds; time slices "
+            "need Linux 6.12"
         )
         scheduler = Finding("scheduler", found, WARN, way_out)
     classes = Finding("classes", "batch and idle permitted")

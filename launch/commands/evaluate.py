@@ -72,13 +72,13 @@ def _show(run: RunFolder, answer: Mapping[str, Any]) -> None:
     if "best_score" in answer:
         where = "in training games" if answer["best_score_by"] == "training" else "in an evaluation"
         print(
-            f"best: scored {answer['best_score']:g} {where} at {answer['best_score_env_steps']:,} steps; weights of "
-            f"{answer['env_steps']:,} steps"
+            f"best checkpoint: weights of {answer['env_steps']:,} steps; the best score, "
+            f"{answer['best_score']:g}, was reached {where} at {answer['best_score_env_steps']:,} steps"
         )
     if "age_s" in answer:
         print(
-            f"the run is alive: these weights are {answer['behind_steps']:,} steps and {answer['age_s']:.0f} s old; "
-            f"`actorlearn eval {run.name} --save` plays its present ones"
+            f"the run is alive: these weights are {answer['behind_steps']:,} steps and "
+            f"{answer['age_s']:.0f} s old; `actorlearn eval {run.name} --save` plays its present weights"
         )
     elif answer["behind_steps"]:
         print(f"the run has learned {answer['behind_steps']:,} steps more than these weights")
@@ -90,7 +90,10 @@ def _show(run: RunFolder, answer: Mapping[str, Any]) -> None:
     for name, film in answer.get("recorded", {}).items():
         print(f"{name} game, score {film['score']:g}: {film['file']}")
     if learners:
-        print(f"best learner: {answer['best']}, {answer['best_mean']:.2f}; mean of all: {answer['learners_mean']:.2f}")
+        print(
+            f"best learner: {answer['best']}, mean score {answer['best_mean']:.2f}; mean of all learners: "
+            f"{answer['learners_mean']:.2f}"
+        )
 
 
 def save_present(run: RunFolder) -> None:

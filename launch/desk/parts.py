@@ -361,7 +361,10 @@ def figure(row: Mapping[str, Any], name: str) -> dict[str, str]:
 
 
 def _best(view: RunView) -> dict[str, str]:
-    says = "highest mean score of the last games in any report since a resume last changed the environment"
+    says = (
+        "highest mean score of the last games in any report; if a resume has changed the environment, only "
+        "later reports count"
+    )
     return {"name": "best_return", "label": "best mean", "text": as_number(view.best_return), "description": says}
 
 

@@ -162,7 +162,7 @@ class DeskServer:
     async def _change(self, request: Request) -> Response:
         watched, command = self._runs.get(request.path_params["run"]), request.path_params["change"]
         if watched is None or command not in CHANGES:
-            return JSONResponse({"ok": False, "text": "the run or the change does not exist"}, 404)
+            return JSONResponse({"ok": False, "text": "there is no such run, or no such command for a run"}, 404)
         body = b""
         async for piece in request.stream():
             body += piece

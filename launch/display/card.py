@@ -180,7 +180,8 @@ def _repeat(lives: Sequence[Life], stored: bool) -> list[str]:
     if lives[1:]:
         lines += [
             "",
-            "This run uses one set of keys from the first step; the row *resumed* lists those of earlier steps.",
+            "This command uses these keys from the first step. The run on this card used others before it "
+            "was resumed; the row *resumed* lists the changes.",
         ]
     return lines
 

@@ -472,8 +472,9 @@ class Head:
             return
         if node is not None and not known:
             if node.join.agent != join.agent:
-                said = f"a node named {name} is already in this run; if it has died, wait until its lease of "
-                said += f"{self._wanted.lease_s:g} s is over, else start this node with another key"
+                said = f"a node named {name} is already in this run; if it has died, this node joins when the head has "
+                said += f"received nothing from it for {self._longest_silence_s(node):g} s, else start this node with "
+                said += "another key"
                 self._router.send(name, messages.encode(JoinRefused(session=join.session, reason=said, final=False)))
                 return
             yield from self._lose(node, "its agent has ended all processes")

@@ -27,7 +27,7 @@ from launch.topology.validate import join_words
 AUTO = "auto"
 BF16_PRODUCTS = ("amx_bf16", "avx512_bf16")
 """Instruction sets of x86-64 that multiply bfloat16, by their names in /proc/cpuinfo."""
-IN_PROPORTION = "it stays in proportion to learning_rate, which was overridden without it"
+IN_PROPORTION = "only learning_rate was overridden, and this key keeps its proportion to it"
 NOT_COMPILED = "on a CPU, compiling takes a minute and does not make convolutions faster"
 UNMEASURED = "compiling was not measured on this device; write trainer.compile: true to try it"
 LARGE_BATCH = 64
@@ -182,7 +182,7 @@ def _by_cores(topology: Topology, cores: Cores) -> list[Choice]:
     on += " (of the head's machine; all nodes are assumed to have as many)" if topology.nodes.several else ""
     part = " (a fraction of a core counts as one)" if cores.rationed else ""
     whys = {
-        "simulators.count": "it is one for each core, rounded down to a power of two and at most "
+        "simulators.count": "there is one simulator for each core, rounded down to a power of two and at most "
         f"{kind.most_simulators} {_for_kind(kind.like)}; the machine has {on}{part}",
         "trainer.threads": "the trainer has one thread for each whole core, which it uses while the simulators wait, "
         f"at most {kind.most_trainer_threads} {_for_kind(kind.like)}; the machine has {on}"
@@ -248,15 +248,20 @@ def _layout(topology: Topology, device: str, precision: str, rows: int, flags: C
     if rows <= LARGE_BATCH:
         return "plain", f"a pass has {rows} rows, and space-to-depth is no faster up to {LARGE_BATCH} rows"
     if precision == "bf16" and "amx_bf16" in flags:
-        return "space-to-depth", "with amx_bf16 it was measured 2.2 times as fast as plain, with batches of 160 rows"
+        return "space-to-depth", (
+            "in bf16 with amx_bf16, space-to-depth was measured 2.2 times as fast as plain, with batches of 160 rows"
+        )
     if precision == "fp32" and "avx2" in flags and "avx512f" not in flags:
         return (
             "space-to-depth",
-            "in fp32 with avx2 alone it was measured 1.2 times as fast as plain, with batches of 192 rows",
+            "in fp32 with avx2 but without avx512f, space-to-depth was measured 1.2 times as fast as "
+            "plain, with batches of 192 rows",
         )
     if precision == "fp32":
         return "plain", "in fp32, space-to-depth was measured faster only on processors with avx2 and without avx512f"
-    return "plain", "in bf16 without amx_bf16 it was measured 1.3 times as fast as space-to-depth, with avx512_bf16"
+    return "plain", (
+        "in bf16 with avx512_bf16 but without amx_bf16, plain was measured 1.3 times as fast as space-to-depth"
+    )
 
 
 def with_values(topology: Topology, choices: Iterable[Choice]) -> Topology:

@@ -57,8 +57,9 @@ def more_simulators(topology: Topology, description: Description, cores: Cores) 
     fitting = [number for number in powers if environments % (number * whole) == 0]
     on = f"{cores}, shared by {here} learners" if here > 1 else str(cores)
     why = (
-        f"a step of this environment takes {1000 * description.step_s:.0f} ms, so it has one simulator for each "
-        f"core, rounded down to a power of two and at most {MOST_SIMULATORS}; the machine has {on}"
+        f"a step of this environment takes {1000 * description.step_s:.0f} ms, so the run has one "
+        f"simulator for each core, rounded down to a power of two and at most {MOST_SIMULATORS}; the "
+        f"machine has {on}"
     )
     if max(fitting, default=0) <= simulators.count:  # the default, which has another reason for other environments
         return [Choice(COUNT, simulators.count, why)] if simulators.count == powers[-1] else []
@@ -89,7 +90,10 @@ def shorter_rollouts(topology: Topology, description: Description, cores: float)
             f"{slow} update would come only every {as_span(before_s)}; now one comes every "
             f"{as_span(before_s / divisor)}; write algorithm.horizon to choose it yourself"
         )
-        whole = f"rollouts are shorter, and {parts} minibatches of each would be smaller than those of the defaults"
+        whole = (
+            f"rollouts are shorter, and {parts} minibatches of each rollout would be smaller than with the "
+            "default horizon"
+        )
         return [
             Choice("algorithm.horizon", shorter, why),
             Choice("algorithm.minibatches", parts // divisor, whole),
@@ -110,7 +114,10 @@ def warning(topology: Topology, step_s: float, cores: float) -> str:
     if not step_s or update_s(topology, step_s, cores) <= LONG_S:
         return ""
     said = f"an update comes {expectation(topology, step_s, cores)}"
-    return f"algorithm.horizon: {topology.algorithm.horizon}: {said}; for earlier updates, lower it or simulators.envs"
+    return (
+        f"algorithm.horizon: {topology.algorithm.horizon}: {said}; for more frequent updates, lower "
+        "algorithm.horizon or simulators.envs"
+    )
 
 
 def _steps(topology: Topology) -> int:

@@ -194,7 +194,10 @@ def _misfit(checkpoint: Path, parts: Mapping[str, Mapping[str, tuple[int, ...]]]
             *sorted(was.keys() ^ now.keys()),
         ):  # a matrix first, because it explains more than a vector or a missing tensor
             if was.get(name) != now.get(name):
-                return f"its tensor {name} {_shape(was.get(name))}, and in the topology it {_shape(now.get(name))}"
+                return (
+                    f"its tensor {name} {_shape(was.get(name))}, but with this topology the tensor "
+                    f"{_shape(now.get(name))}"
+                )
     return ""
 
 

@@ -204,7 +204,7 @@ class Reporter:
                 self._journal.row(row)
                 self.last_row = row
         except Exception as error:  # the row is invalid, but the summary must be written
-            self.complaint(brief(f"the last row was not written: {type(error).__name__}: {error}"))
+            self.complaint(brief(f"the last report was not written to metrics.jsonl: {type(error).__name__}: {error}"))
         found = evaluations.best_and_last(self._events.new())
         if accounting.said:
             self.note(ev.Note("warned", cause=accounting.said))
@@ -260,7 +260,7 @@ def _ends_at_once(plan: Plan) -> str:
     if not plan.resumption.resumed or end is None or plan.resumption.env_steps < end:
         return ""
     way_out = "resume with stop_at_steps=null to go on"
-    return f"stop_at_steps: the run has reached its {end:,} steps and ends at once; {way_out}"
+    return f"stop_at_steps: {end:,}: the run has already learned from this many steps, and ends at once; {way_out}"
 
 
 def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
@@ -287,7 +287,10 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
     for how, names in (("attached", attached), ("detached", before.left_out.values())):
         if names:
-            cause = f"without {', '.join(names)} ({how} before); attach as many again if you need them"
+            cause = (
+                f"{', '.join(names)}: {how} before the resume, and not started now; attach as many again if "
+                "you need them"
+            )
             yield ev.Note("resumed", cause=cause)
     for warning in (
         _ends_at_once(plan),

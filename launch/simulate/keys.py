@@ -22,17 +22,31 @@ STAGES = tuple(field.name for field in msgspec.structs.fields(Costs) if field.re
 class SimulateKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys ``simulate.…`` of the command line, which no topology has."""
 
-    machines: Annotated[int, Meta(ge=1, le=256, description="machines; nodes get them in turn")] | None = None
+    machines: (
+        Annotated[int, Meta(ge=1, le=256, description="number of machines, to which the nodes are assigned in turn")]
+        | None
+    ) = None
     cores: Annotated[float, Meta(gt=0, le=65_536, description="cores of each machine")] | None = None
     link_mbit_per_s: Annotated[float, Meta(gt=0, description="rate of a machine's link, in each direction")] = 1000.0
     latency_ms: Annotated[float, Meta(ge=0, description="delay between machines on an idle link")] = 0.1
-    slow_learners: Annotated[int, Meta(ge=0, le=64, description="learners that are slower than the others")] = 0
-    slow_factor: Annotated[float, Meta(ge=1, le=1_000_000, description="factor by which they are slower")] = 5.0
-    servers: Annotated[int, Meta(ge=1, le=64, description="parameter servers; default: the topology's")] | None = None
+    slow_learners: Annotated[
+        int, Meta(ge=0, le=64, description="number of learners that are slower than the others")
+    ] = 0
+    slow_factor: Annotated[
+        float, Meta(ge=1, le=1_000_000, description="factor by which the slow learners are slower")
+    ] = 5.0
+    servers: (
+        Annotated[int, Meta(ge=1, le=64, description="number of parameter servers; default: the topology's")] | None
+    ) = None
     servers_apart: Annotated[bool, Meta(description="whether parameter servers are on separate machines")] = False
-    weights: Annotated[int, Meta(ge=1, description="exchanged weights; default: the network's")] | None = None
+    weights: (
+        Annotated[int, Meta(ge=1, description="number of weights that are exchanged; default: the network's")] | None
+    ) = None
     weight_bytes: Annotated[float, Meta(gt=0, le=8, description="bytes of each weight in a message")] | None = None
-    updates: Annotated[int, Meta(ge=1, le=10_000_000, description="simulated updates of all learners")] | None = None
+    updates: (
+        Annotated[int, Meta(ge=1, le=10_000_000, description="number of updates to simulate, of all learners together")]
+        | None
+    ) = None
 
 
 def read(words: Sequence[str]) -> tuple[SimulateKeys, dict[str, float], list[str]]:

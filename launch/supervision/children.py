@@ -266,7 +266,7 @@ class Children:
         )
         yield "name", hello.id.socket_id, child.id.socket_id, "start the process with its own settings file"
         if child.role.makes_rows:
-            way_out = "attach it without changing this, or start another run with the change"
+            way_out = "attach the simulator without this change, or start another run with it"
             for field in [*self._expected_shape, *sorted(hello.shape.keys() - self._expected_shape.keys())]:
                 yield (
                     field,

@@ -150,8 +150,8 @@ class Loop:
     def _interrupt(self, signals: Sequence[int]) -> None:
         self._stopping = max(1, self._stopping + sum(number != signal.SIGHUP for number in signals))
         self._asked_s.clear()
-        said = "ends now" if self._stopping > 1 else "saves and ends (a second signal ends it now)"
-        self._tell(f"{self._clock()}  every run {said}; the same command continues them")
+        said = "end now" if self._stopping > 1 else "save and end (a second signal ends them now)"
+        self._tell(f"{self._clock()}  all runs {said}; the same command continues the sweep")
 
     def _stop(self, runs: set[RunId]) -> None:
         now_s = time.monotonic()
@@ -237,7 +237,7 @@ class Loop:
         if started.hosts:
             self._left_out |= {*started.hosts}
             self._starts[run, started.from_steps] -= 1  # the hosts are to blame; each repeat uses up hosts
-        said = f"; no other run uses {', '.join(started.hosts)} until the next sweep of this file"
+        said = f"; {', '.join(started.hosts)} will not be used for other runs until the sweep is started again"
         self._say(run, f"lacks nodes at {outcome.env_steps:,} steps: {outcome.error}{said if started.hosts else ''}")
 
     def _outcome(self, run: RunId) -> RunOutcome:
@@ -299,7 +299,8 @@ class Loop:
             if dropped:
                 self._state.add(dropped)
                 said = (
-                    f"its best {as_number(dropped.score)} is worse than the others' median {as_number(dropped.bound)}"
+                    f"its best score {as_number(dropped.score)} is worse than {as_number(dropped.bound)}, "
+                    "the median of the other trials"
                 )
                 self._tell(f"{self._clock()}  trial {number} is dropped at {dropped.env_steps:,} steps: {said}")
 

@@ -238,7 +238,8 @@ def weights_of_rollouts(topology: Topology) -> Refusals:
     if topology.simulators.blocks > SLOTS:
         yield (
             "simulators.weights",
-            f"{SLOTS} versions of the weights are kept, and {topology.simulators.blocks} rollouts (blocks) may be open",
+            f"each open rollout needs its version of the weights, but {SLOTS} versions are kept, and "
+            f"simulators.blocks allows {topology.simulators.blocks} open rollouts",
             f"write simulators.blocks: {SLOTS} or less, or weights: newest",
         )
     if topology.inference.batch_rows or topology.learners.pull_rows:
@@ -256,8 +257,8 @@ def noise_that_lasts(topology: Topology) -> Refusals:
     if steps > 1 and topology.inference.batch_rows:
         yield (
             "algorithm.noise_steps",
-            "the noise of an environment is kept by its place in the batch, and with inference.batch_rows each batch "
-            "has other environments",
+            "the random numbers of an environment follow from its place in the batch, and with "
+            "inference.batch_rows this place changes from step to step",
             "write 1, or inference.batch_rows: 0",
         )
 
@@ -272,7 +273,7 @@ def minibatches_with_transitions(topology: Topology) -> Refusals:
     if topology.algorithm.minibatches > most:
         yield (
             "algorithm.minibatches",
-            f"a minibatch needs at least one of the {what} of a batch, and there are {most}",
+            f"each minibatch needs at least one of the {most} {what} in a batch",
             f"write a number from 1 to {most}, or more simulators.envs",
         )
 
@@ -359,14 +360,15 @@ def least_starts(topology: Topology) -> Iterator[tuple[int, str]]:
         every, rest = topology.replay.sequence_every, topology.replay.sequence_rows - 1 + n
         yield (
             (every + rest - horizon) * environments,
-            f"a sequence may begin {every} steps late (sequence_every) and is complete {rest} steps later "
-            f"(burn_in_steps, sequence_steps, n_step), in each of {environments} environments",
+            f"learning starts with a complete sequence, which begins within {every} steps (sequence_every) "
+            f"and is complete {rest} steps later (burn_in_steps, sequence_steps, n_step), in each of "
+            f"{environments} environments",
         )
     else:  # the rollout before the update adds one horizon
         yield (
             (n - horizon) * environments,
-            f"a transition is complete {n} steps later (n_step), in each of {environments} environments, which play "
-            f"{horizon} steps a rollout (horizon)",
+            f"learning starts with a complete transition, which takes {n} more steps (n_step) in each of "
+            f"{environments} environments; a rollout has {horizon} of them (horizon)",
         )
 
 
@@ -382,7 +384,8 @@ def replay_holds(topology: Topology) -> Refusals:
     if topology.replay.capacity_steps < least:
         yield (
             "replay.capacity_steps",
-            f"it must hold a minibatch, and for each of {environments} environments a rollout, {parts} ({rows} rows)",
+            f"the replay must hold a minibatch, and {rows} rows for each of {environments} environments (a "
+            f"rollout, {parts})",
             f"write {least} or more",
         )
 
@@ -419,7 +422,8 @@ def statistics_of_observations(topology: Topology) -> Refusals:
     if topology.replay and topology.model.normalize_observation:
         yield (
             "model.normalize_observation",
-            f"{topology.algorithm.name} learns from a replay, and statistics are collected from whole batches",
+            "the statistics of observations are collected from whole rollouts, but "
+            f"{topology.algorithm.name} learns from minibatches of a replay",
             "leave the key out, or use another algorithm",
         )
 

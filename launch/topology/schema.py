@@ -75,15 +75,17 @@ class SimulatorsSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=64,
-            description="blocks of shared memory for each group: 1 = simulators wait while the trainer learns "
-            "(on-policy), 2 = they may play one rollout ahead, and so on",
+            description="number of rollouts for which each group has shared memory, one block for each: 1 = "
+            "simulators wait while the trainer learns (on-policy), 2 = they may play one rollout ahead, "
+            "and so on",
         ),
     ] = 1
     weights: Annotated[
         Literal["newest", "rollout"],
         Meta(
-            description="weights that act; newest = the newest published ones, rollout = those that were published "
-            "when the rollout was opened, so that a run can be repeated also with several blocks"
+            description="weights with which actions are chosen; newest = the newest published ones, rollout = for a "
+            "whole rollout those that were the newest when it was opened, so that a run can be repeated "
+            "also with several blocks"
         ),
     ] = "newest"
     pin: Annotated[bool, Meta(description="pin each process to one of the allowed cores")] = False
@@ -246,15 +248,15 @@ class CheckpointSection(Section, frozen=True, kw_only=True):
     every_s: Annotated[
         Annotated[float, Meta(gt=0.0, le=10**9)] | None,
         Meta(
-            description="seconds between checkpoints, if every_steps does not come first; longer if saving would "
-            "otherwise take more than a twentieth of the time; null = by steps only"
+            description="seconds after which a checkpoint is saved, unless every_steps comes first; longer if saving "
+            "would otherwise take more than a twentieth of the time; null = by steps only"
         ),
     ] = 300.0
     every_steps: Annotated[
         Annotated[int, Meta(ge=1, le=10**12)] | None,
         Meta(
-            description="agent steps between checkpoints, if every_s does not come first; one more is saved at the "
-            "end; null = a tenth of total_steps"
+            description="agent steps after which a checkpoint is saved, unless every_s comes first; one more is saved "
+            "at the end; null = a tenth of total_steps"
         ),
     ] = None
     keep: Annotated[
@@ -420,8 +422,8 @@ class NodesSection(Section, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=3_600,
-            description="seconds without an answer of the head after which a node ends its processes; the head "
-            "treats a node as lost after one and a half times as long without a message",
+            description="seconds without an answer of the head after which a node ends its processes; if the head "
+            "receives no message from a node for 1.5 times as long, it treats the node as lost",
         ),
     ] = 10.0
     lost: Annotated[

@@ -289,7 +289,7 @@ def test_observations_and_actions_are_those_of_an_environment_of_dm_env(
     for place in (-3.0, 0.0, 5.0):
         observation = {"place": np.array([place]), "door": np.array(place > 0)}
         np.testing.assert_allclose(player.act(observation), loaded.act(observation, greedy=True), rtol=1e-4, atol=1e-5)
-    assert "environments of dm_env are made by actorlearn" in player.about["not_made"]
+    assert "only actorlearn makes environments of dm_env" in player.about["not_made"]
 
 
 MIXED = Dict(

@@ -202,7 +202,7 @@ def test_other_observations_are_refused(tmp_path: Path, observation: Any, error:
 
 def test_the_beginning_of_a_name_is_answered_with_the_whole_one(tmp_path: Path) -> None:
     run_folder(tmp_path / "multi-policy-1", policy_settings())
-    with pytest.raises(ValueError, match="its name is the beginning of .*multi-policy-1: write the whole name"):
+    with pytest.raises(ValueError, match="did you mean .*multi-policy-1\\?"):
         actorlearn.load_policy(tmp_path / "multi")
 
 

@@ -237,7 +237,9 @@ def test_an_environment_that_can_be_saved_is_restored() -> None:
 
 
 def test_unsupported_specs_and_rewards_are_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"observation_spec\(\)\[0\] is .*; its dtype must be bool, or that of"):
+    with pytest.raises(
+        ValueError, match=r"observation_spec\(\)\[0\] is .*; its dtype must be bool, an integer type or"
+    ):
         make.spec(named.env(f"{__name__}:Named"))
     played, row = begun(f"{__name__}:Twice")
     with pytest.raises(ValueError, match=r"the reward \[1\.0, 2\.0\]; it must be one number"):
@@ -245,7 +247,7 @@ def test_unsupported_specs_and_rewards_are_refused_in_one_line() -> None:
 
 
 def test_an_environment_of_dm_env_has_no_recipe() -> None:
-    assert "environments of dm_env are made by actorlearn" in recipe(named.env(f"{__name__}:Walk")).missing
+    assert "only actorlearn makes environments of dm_env" in recipe(named.env(f"{__name__}:Walk")).missing
 
 
 def test_an_environment_of_dm_control_needs_shimmy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +274,7 @@ def test_an_environment_that_shimmy_converts_has_no_recipe(tmp_path: Path, monke
     module = ModuleType("tasks")
     module.Cheetah = type("Cheetah", (Walk,), {"__module__": "dm_control.rl.control"})  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tasks", module)
-    assert "environments of dm_env are made by actorlearn" in recipe(named.env("tasks:Cheetah")).missing
+    assert "only actorlearn makes environments of dm_env" in recipe(named.env("tasks:Cheetah")).missing
     own = "shimmy.dm_control_compatibility:DmControlCompatibilityV0"
     assert recipe(named.env(own)).calls == ((own, {}),)
 

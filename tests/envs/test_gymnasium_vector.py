@@ -235,7 +235,7 @@ def test_a_vector_that_takes_one_seed_gets_one_that_depends_on_all_seeds() -> No
         ({"kwargs": {"mode": "Never"}}, r"is 'Never'; it must be one of gymnasium"),
         (
             {"time_limit_steps": 2},
-            r"limit of 2 steps \(env\.time_limit_steps, or that of env\.id\) cannot be .*:Two has no .* max_episode_",
+            r"limit of 2 steps \(env\.time_limit_steps, or that of env\.id\) cannot be .*:Two cannot .* max_episode_",
         ),
         ({"kwargs": {"size": 1}}, "it takes num_envs, step=None, reset=None, mode='NextStep'"),
         ({"scale_actions": False, "id": "absent"}, ""),
@@ -284,7 +284,8 @@ def test_a_final_observation_that_is_missing_is_refused() -> None:
     row = poisoned_row(env.spec, 2)
     env.reset(row)
     with pytest.raises(
-        MalformedStepError, match='environment 0 of .*: info is {}; of mode SAME_STEP it must have "final_'
+        MalformedStepError,
+        match='environment 0 of .*: info is {}; with autoreset mode SAME_STEP it must have the key "final_',
     ):
         for _ in range(3):
             env.step(np.zeros(2, np.int64), row)

@@ -83,7 +83,10 @@ def test_a_function_that_makes_no_environment_is_refused(tmp_path: Path) -> None
 
 def test_a_class_or_function_that_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
     file = (tmp_path / "open").open("w")
-    with file, pytest.raises(ValueError, match="cannot be sent to other processes.*make what it needs inside"):
+    with (
+        file,
+        pytest.raises(ValueError, match="cannot be sent to other processes.*make the objects that it needs inside"),
+    ):
         pickled.write(lambda: file.name, tmp_path / pickled.FILE)
 
 

@@ -29,14 +29,16 @@ def test_the_parts_of_an_observation_are_named_with_the_conversion_of_each(monke
 
 
 def test_environments_of_other_kinds_have_no_recipe() -> None:
-    assert recipe(named.env("ALE/Pong-v5")).missing == "environments of kind atari are made by actorlearn"
+    assert recipe(named.env("ALE/Pong-v5")).missing == "only actorlearn makes environments of kind atari"
     assert "not registered" in recipe(named.env("NoSuchGame-v0")).missing
 
 
 @pytest.mark.parametrize("keys", [{}, {"id": "a-label", "vector": f"{__name__}:Together"}], ids=["id", "vector"])
 def test_a_recipe_of_a_vector_class_has_its_spaces_and_no_calls(keys: dict[str, str]) -> None:
     found = recipe(named.env(**{"id": f"{__name__}:Together", **keys}))
-    assert found.missing.startswith("actorlearn made it with a vector class; a single one cannot be made: env.id: ")
+    assert found.missing.startswith(
+        "training used a vector environment, and a single environment of this id cannot be made: env.id: "
+    )
     assert found.calls == () and found.channels_last and found.action_space == Discrete(2, start=1)
 
 

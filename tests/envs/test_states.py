@@ -172,7 +172,7 @@ def test_a_state_of_other_wrappers_is_refused() -> None:
     wrapped = named.env(id=bare.id, wrappers=(WrapperSettings(name=f"{HERE}:Counts"),))
     with opened(bare, [1]) as env, opened(wrapped, [1]) as other:
         play(env, random_actions(env.spec, 1, 3))
-        with pytest.raises(ValueError, match="number or wrappers differ from these 1;"):
+        with pytest.raises(ValueError, match=r"\(1\) or their wrappers differ from those of the saved state"):
             other.restore(env.state())
 
 

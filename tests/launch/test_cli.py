@@ -580,7 +580,10 @@ def test_check_assumes_nodes_with_gpus_where_this_machine_has_none(
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["nodes"] == {"node-0": [0, 2], "node-1": [1]}
     text = ask("check", topology, *keys).stdout
-    assert "and 1 GPU; learners on machines like this one with enough GPUs: node-0: 0, 2; node-1: 1\n" in text
+    assert (
+        "and 1 GPU; learners of each node, on machines like this one with enough GPUs: node-0: 0, 2; node-1: 1\n"
+        in text
+    )
 
 
 def test_check_tells_the_plan_also_where_learners_do_not_fit_on_nodes_like_this_machine(
@@ -623,8 +626,8 @@ def test_check_says_what_the_graph_of_learners_promises(topology: Path, monkeypa
         "each learner averages with 1 other(s), the graph repeats after 2 exchanges, all learners are connected within"
         in text
     )
-    assert "to 0.000 of their size (spectral radius), exchanges in step keep the mean" in text
-    assert "average undoes 20% of each step: gossip.age_corrected: true corrects their age" in text
+    assert "to 0.000 of their size (spectral radius), exchanges of all learners at the same time keep the mean" in text
+    assert "this undoes 20% of each optimizer step. gossip.age_corrected: true corrects for the age" in text
     for better in ("gossip.age_corrected=true", "gossip.max_staleness=0", "gossip.graph=none"):
         assert "undoes" not in ask("check", topology, *changes, better).stdout
     text = ask("check", topology, *changes, "gossip.graph=[[1],[0],[3],[2,0]]").stdout

@@ -78,5 +78,5 @@ def test_a_record_that_never_holds_still_is_an_error() -> None:
             self.view(np.ndarray)[:] += 1
             return self.view(np.ndarray)[key]  # type: ignore[index]
 
-    with pytest.raises(RuntimeError, match="the record could not be read in 1000 attempts"):
+    with pytest.raises(RuntimeError, match="a record in shared memory could not be read in 1000 attempts"):
         CommittedRecord(np.zeros(1, np.int64).view(Restless), np.zeros((SLOTS, 2), np.int64)).read()

@@ -78,8 +78,12 @@ def test_learners_of_a_store_do_not_go_back_to_before_the_first_checkpoint_of_on
             save(tmp_path / directory, each)
     (tmp_path / "learner-4").mkdir()  # it has counted nothing
     write_best(tmp_path, Best(150, 1.0, "training"))
-    for at, late in ((100, "2 (130 steps), 3 (210 steps)"), (200, "3 (210 steps)"), ("best", "3 (210 steps)")):
-        said = f"^at {at}: .* learners is newer, so .*: {re.escape(late)}; write newest, .*: 300; or, if .* move"
+    for at, late in (
+        (100, "learner 2 (at 130 steps), learner 3 (at 210 steps)"),
+        (200, "learner 3 (at 210 steps)"),
+        ("best", "learner 3 (at 210 steps)"),
+    ):
+        said = f"^at {at}: these .* later: {re.escape(late)}; .*; write newest, or .*: 300; or, if .* move"
         with pytest.raises(ValueError, match=said):
             choose_of_all(tmp_path, at, in_step=False, central=True)
     chosen = choose_of_all(tmp_path, 300, in_step=False, central=True)

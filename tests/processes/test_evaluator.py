@@ -207,7 +207,8 @@ def scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: list[Proce
 def test_an_evaluator_that_finds_no_final_weights_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warned, over = scored(tmp_path, monkeypatch, [peer("trainer-0.0")])
     assert isinstance(warned, Warned) and isinstance(over, Finished)
-    said = "the final weights were not evaluated, because this machine has none; `actorlearn eval RUN` evaluates them"
+    said = "the final weights were not evaluated, because this machine has received no weights; "
+    said += "`actorlearn eval RUN` evaluates them"
     assert warned.text == said
 
 

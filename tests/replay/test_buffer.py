@@ -316,7 +316,7 @@ def test_a_part_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
 
 
 def test_rings_that_a_flush_would_overrun_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="rings of 12 rows are too short for 10 rows per flush"):
+    with pytest.raises(ValueError, match="the replay holds 12 rows of each environment, too few for 10 new rows"):
         make(tmp_path, msgspec.structs.replace(box(), size=12), OffPolicySettings(n_step=2))
 
 

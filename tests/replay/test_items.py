@@ -142,5 +142,5 @@ def test_rings_without_room_for_an_item_are_refused(tmp_path: Path, size: int, f
     if fits:
         make(tmp_path, shape, OffPolicySettings(n_step=2))
         return
-    with pytest.raises(ValueError, match="rings of 13 rows are too short .* sequences of 4 rows, one every 3, "):
+    with pytest.raises(ValueError, match="the replay holds 13 rows .* too few .* sequences of 4 rows, one every 3, "):
         make(tmp_path, shape, OffPolicySettings(n_step=2))

@@ -444,7 +444,10 @@ def test_the_best_checkpoint_is_kept_and_found(capsys: pytest.CaptureFixture[str
     assert told == [best["mean"], best["env_steps"], "evaluation"]
     assert "best_score" not in run.evaluate(2)
     evaluate(run.name, 2, None, None, record=False, json=False, at="best")
-    scored = f"best: scored {best['mean']:g} in an evaluation at {best['env_steps']:,} steps; weights of {at:,} steps"
+    scored = (
+        f"best checkpoint: weights of {at:,} steps; the best score, {best['mean']:g}, was reached in an evaluation at "
+    )
+    scored += f"{best['env_steps']:,} steps"
     assert scored in capsys.readouterr().out.splitlines()
     *older, newest = run.checkpoints()
     assert older == [at] if at != newest else len(older) <= 1  # after the last save nothing is removed

@@ -284,7 +284,7 @@ def test_a_sweep_over_hosts_survives_a_dead_host_and_kills_of_itself_and_a_head(
             assert tried.end(*words) == 0, tried.said.read_text()
         check_ledger(tried, RATES[:2], [1, 2])
         said = tried.said.read_text()
-        assert f"no other run uses {hosts[2]} until the next sweep of this file" in said
+        assert f"{hosts[2]} will not be used for other runs until the sweep is started again" in said
         starts = [start for starts in tried.history().starts.values() for start in starts]
         assert {host for start in starts for host in start.hosts} == {*hosts}
         assert all(len(runs) == 1 for runs in deals(tried)), "one run at a time on each"

@@ -16,7 +16,10 @@ class DQNSettings(QSettings, frozen=True, kw_only=True, tag="dqn"):
     huber_delta: Annotated[
         float,
         Meta(
-            gt=0, le=1_000_000, description="error beyond which the loss is linear; priorities are also clipped to it"
+            gt=0,
+            le=1_000_000,
+            description="temporal-difference error beyond which the loss is linear instead of quadratic; it is also "
+            "the largest error that counts for a priority",
         ),
     ] = 1.0
 

@@ -34,18 +34,18 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     proximal: Annotated[
         Literal["behaviour", "recomputed", "interpolated"],
         Meta(
-            description="the proximal policy: PPO clips the ratio of the new policy to it, and weights the "
-            "advantages by the ratio of it to the acting policy. behaviour = the acting policy, as in "
-            "PPO; recomputed = the policy before the update, at the cost of one more forward pass "
-            "(decoupled PPO); interpolated = between the acting and the new policy, by the policy lag "
-            "(A-3PO)"
+            description="the proximal policy. PPO clips the probability ratio of the new policy to it, and multiplies "
+            "advantages by the ratio of the proximal to the acting policy. behaviour = the acting policy, "
+            "as in the PPO paper; recomputed = the policy before the update (decoupled PPO), which needs "
+            "one more forward pass; interpolated = between the acting and the new policy, by the policy "
+            "lag (A-3PO)"
         ),
     ] = "behaviour"
     weight_clip: Annotated[
         Annotated[float, Meta(gt=0, le=1_000_000)] | None,
         Meta(
-            description="largest weight of an advantage, which is the ratio of the proximal to the acting policy; null "
-            "= not limited"
+            description="limit of the ratio of the proximal to the acting policy, by which advantages are multiplied; "
+            "null = not limited"
         ),
     ] = None
     advantages: Annotated[
@@ -60,9 +60,9 @@ class PPOSettings(ActorCriticSettings, frozen=True, kw_only=True, tag="ppo"):
     target_kl: Annotated[
         Annotated[float, Meta(gt=0, le=1_000)] | None,
         Meta(
-            description="an update leaves out its remaining minibatches and epochs, as in Stable-Baselines3, once the "
-            "estimate of KL(acting policy, new policy) over a minibatch exceeds 1.5 times this value, in nats; CleanRL "
-            "compares with the value itself, after each epoch; null = all epochs are learned"
+            description="limit of KL(acting policy, new policy), in nats. When the estimate over a minibatch exceeds "
+            "1.5 times this value, the update leaves out its remaining minibatches and epochs, as in "
+            "Stable-Baselines3; CleanRL compares with the value itself, after each epoch. null = no limit"
         ),
     ] = None
 
@@ -88,7 +88,8 @@ SPEC = AlgorithmSpec(
         Metric(
             "learned_share",
             "",
-            "with target_kl: share of an update's minibatches that were learned from before the update ended",
+            "with algorithm.target_kl: share of an update's minibatches that were learned from before "
+            "this limit ended the update",
             learning=True,
         ),
     ),

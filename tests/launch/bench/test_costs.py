@@ -116,7 +116,7 @@ def test_games_of_an_evaluator_do_not_count_as_cost_of_the_simulators(playing: f
 
 
 def test_a_run_without_reports_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no reports of learning"):
+    with pytest.raises(RunError, match="no report with share_learn"):
         costs_of_run(run_of(tmp_path, []), WORK, 2.0, REST)
 
 
@@ -139,6 +139,6 @@ def test_reports_from_before_learning_are_no_costs_of_learning(tmp_path: Path) -
     storing, learned = {**row, "share_learn": 0.0, "minibatches": 0.0}, {**row, "minibatches": 4.0}
     costs = costs_of_run(run_of(tmp_path, [storing, storing, storing, learned]), WORK, 2.0, REST)
     assert costs == costs_of_run(run_of(tmp_path, [learned]), WORK, 2.0, REST)
-    with pytest.raises(RunError, match="no reports of learning"):
+    with pytest.raises(RunError, match="no report with share_learn"):
         costs_of_run(run_of(tmp_path, [storing]), WORK, 2.0, REST)
     assert costs_of_run(run_of(tmp_path, [storing], epochs=0), WORK, 2.0, REST), "a run that never learns has costs too"

@@ -117,7 +117,7 @@ def test_the_table_shows_the_worst_seed_and_every_failure(tmp_path: Path) -> Non
     assert [row["verdict"] for row in rows[1:]] == ["failed", "-", "one seed", "-", "-"]
     assert (rows[5]["IQM"], rows[5]["worst"], rows[5]["table"]) == ("0.80 (0.70 to 0.90)", "0.70", "-")
     assert rows[3]["IQM"] == "0.90 (one run: no interval)"
-    assert "catch: 2 of 3 runs have ended; the same command continues it" in made.notes
+    assert "catch: 2 of 3 runs have ended; the same command continues the others" in made.notes
     assert "catch, seed 2 failed: broken" in made.notes
     assert "none was not run: pip install 'no_such_module'" in made.notes
     assert "1 of 2 rows are at or above the table" in made.notes

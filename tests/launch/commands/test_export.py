@@ -169,14 +169,14 @@ def test_a_card_describes_the_policy_its_score_and_how_to_train_it_again() -> No
 def test_a_card_omits_what_is_unknown() -> None:
     unmade = {
         **TOLD,
-        "not_made": "environments of kind atari are made by actorlearn",
+        "not_made": "only actorlearn makes environments of kind atari",
         "takes_rows": True,
         "episode_return_mean": None,
     }
     text = card(VIEW, [Life(None, KEYS, {})], unmade, None, FILES)
     assert "model-index" not in metadata(text) and "| score |" not in text
     assert "| score in training | –, " in text and "commit" not in text
-    assert "python play.py" not in text and "`play.py` cannot make the environment: environments of kind atari" in text
+    assert "python play.py" not in text and "`play.py` cannot make the environment: only actorlearn makes" in text
     assert "# rows float32[4], one or N" in text
     known = card(VIEW, LIVES, {**unmade, "takes_rows": False}, None, FILES)
     assert "# observations as the environment gives them, one or N" in known
@@ -216,6 +216,6 @@ def test_a_card_lists_the_keys_that_each_resume_has_changed() -> None:
         "| resumed | at 7,000 steps, without changed keys; at 8,000 steps, with seed: 4 → 5 |",
         "| environment since | the policy plays with env.time_limit_steps: 0 → 50 |",
         "* `topology.yaml`: the configuration since the resume at 8,000 steps, with all defaults",
-        "one set of keys from the first step; the row *resumed* lists those of earlier steps",
+        "used others before it was resumed; the row *resumed* lists the changes",
     ):
         assert part in text, part

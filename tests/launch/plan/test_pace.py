@@ -57,8 +57,8 @@ def test_the_plan_adds_simulators_for_slow_environments(monkeypatch: pytest.Monk
     assert (made.topology.simulators.count, made.topology.simulators.envs) == (8, 2)
     (why,) = (choice.why for choice in made.choices if choice.key == "simulators.count")
     assert why == (
-        "a step of this environment takes 20 ms, so it has one simulator for each core, rounded down to a power of two "
-        "and at most 16; the machine has 8 cores"
+        "a step of this environment takes 20 ms, so the run has one simulator for each core, rounded down to a power "
+        "of two and at most 16; the machine has 8 cores"
     )
 
 
@@ -92,5 +92,5 @@ def test_a_resumed_run_keeps_the_horizon_that_its_first_plan_chose() -> None:
 def test_the_plan_estimates_the_time_of_an_update_and_warns_of_long_ones() -> None:
     topology = parse(PPO, ["algorithm.horizon=64"])
     assert expectation(topology, 0.1, 2.0) == "about every 51 s: 1,024 steps at about 20 steps/s"
-    assert "lower it or simulators.envs" in warning(topology, 0.1, 2.0)
+    assert "lower algorithm.horizon or simulators.envs" in warning(topology, 0.1, 2.0)
     assert (warning(topology, 0.02, 2.0), warning(topology, 0.0, 2.0), expectation(topology, 0.0, 2.0)) == ("", "", "")

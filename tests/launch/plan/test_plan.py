@@ -73,10 +73,12 @@ def test_more_processes_than_rows_are_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize("key", ["simulators.decorrelation_steps=5", "simulators.reset=wait"])
 def test_keys_that_start_games_at_any_time_are_refused_for_environments_that_cannot(key: str) -> None:
-    description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class resets all its games together")
+    description = msgspec.structs.replace(DESCRIPTION, no_restart="my:Class cannot reset single games")
     plan(parse("env: {id: CartPole-v1}"), description)
     topology = parse("env: {id: CartPole-v1}", [key])
-    says = r"simulators.*: (5|wait): this key starts new games at any time, but my:Class resets .* together; leave"
+    says = (
+        r"simulators.*: (5|wait): this key starts new games at any time, but my:Class cannot reset single games; leave"
+    )
     with pytest.raises(TopologyError, match=says):
         plan(topology, description)
 

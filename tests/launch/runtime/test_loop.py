@@ -413,7 +413,8 @@ def test_a_resumed_run_names_the_attached_simulators_that_are_missing(tmp_path: 
     assert said == [
         "at 20 steps, from checkpoints/20; simulators begin new games, because the checkpoint is not exact: "
         "it has no snapshots of simulators",
-        "without simulator-2, simulator-3 (attached before); attach as many again if you need them",
+        "simulator-2, simulator-3: attached before the resume, and not started now; attach as many again if you need "
+        "them",
     ]
 
 
@@ -575,7 +576,8 @@ def test_a_resume_of_a_run_that_has_reached_its_stop_at_steps_says_why_it_ends_a
     tmp_path: Path, lead: Lead
 ) -> None:
     saved(tmp_path / "run" / "checkpoints" / "20")
-    said = "stop_at_steps: the run has reached its 20 steps and ends at once; resume with stop_at_steps=null to go on"
+    said = "stop_at_steps: 20: the run has already learned from this many steps, and ends at once; "
+    said += "resume with stop_at_steps=null to go on"
     for resume, keys, expected in (
         (False, "stop_at_steps=20", 0),
         (True, "stop_at_steps=20", 1),
@@ -681,7 +683,7 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
         assert any(p.id.role == "evaluator" for p in run.table.listed)
         assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
-    left_out = "without trainer-2 (detached before); attach as many again if you need them"
+    left_out = "trainer-2: detached before the resume, and not started now; attach as many again if you need them"
     assert began.startswith("at 20 steps, from checkpoints/20; simulators begin new games, because mode: gossip: ")
     assert said == ([] if all_of_them else [left_out])
 
@@ -806,7 +808,7 @@ def test_an_invalid_last_row_does_not_prevent_the_summary(tmp_path: Path, lead: 
         lead(run, *said, lambda: run.reporter.forget_learner("trainer-0"))
     summary = read_object(tmp_path / "run" / "summary.json")
     assert (summary["status"], summary["env_steps"], summary["complaints"]) == ("stopped", 5, 1)
-    assert any(kind == "warned" and "the last row was not written" in cause for kind, cause in notes(tmp_path / "run"))
+    assert any(kind == "warned" and "last report was not written" in cause for kind, cause in notes(tmp_path / "run"))
 
 
 def test_overrides_of_an_attached_learner_may_change_only_keys_of_env(tmp_path: Path, lead: Lead) -> None:
@@ -930,10 +932,10 @@ def test_a_run_does_not_go_back_to_before_the_first_checkpoint_of_a_learner_with
         for name in ("100", "200", "learner-1/110", "learner-1/210"):
             saved(root / name)
     said = (
-        r"^run: at 100: the first checkpoint of these learners is newer, so counts and a replay that they may have had "
-        r"then would be lost: 1 \(110 steps\); write newest, or steps at which all have an earlier one: 200; or, if "
-        r"they were added later, move their folders, such as .*/checkpoints/learner-1, out of the run, so that they "
-        r"begin anew$"
+        r"^run: at 100: these learners saved their first checkpoint later: learner 1 \(at 110 steps\); counts and a "
+        r"replay that they may have had then would be lost; write newest, or steps at which all learners have one: "
+        r"200; or, if they were added later, move their folders, such as .*/checkpoints/learner-1, out of the run, so "
+        r"that they start anew$"
     )
     with pytest.raises(RunError, match=said):
         loop.run(of, tmp_path / "run", resume_at=100)

@@ -121,7 +121,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "chunks with parameter servers": (
         OK + "mode: async\nlearners: {chunks: 4}\nparameter_servers: {count: 1}\n",
-        ["t:3", "learners.chunks = 4", "only the store in shared memory has chunks", "parameter_servers.count: 0"],
+        ["t:3", "learners.chunks = 4", "chunks divide a store in shared memory", "parameter_servers.count: 0"],
     ),
     "quorum of more learners than there are": (
         OK + "mode: async\nlearners: {count: 2, quorum: 3}\nparameter_servers: {count: 1}\n",
@@ -334,11 +334,11 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "more parts than environments": (
         OK + "algorithm: {minibatches: 9}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:2", "algorithm.minibatches = 9", "the environments of a batch, and there are 8", "1 to 8"],
+        ["t:2", "algorithm.minibatches = 9", "the 8 environments in a batch", "1 to 8"],
     ),
     "more parts than transitions": (
         OK + "algorithm: {name: ppo, horizon: 2, minibatches: 17}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:2", "algorithm.minibatches = 17", "the transitions of a batch, and there are 16", "1 to 16"],
+        ["t:2", "algorithm.minibatches = 17", "the 16 transitions in a batch", "1 to 16"],
     ),
     "idle inference servers": (
         OK + "simulators: {count: 2}\ninference: {count: 3}\n",
@@ -388,7 +388,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "returns longer than what is stored first": (
         OK + "algorithm: {name: dqn, n_step: 40, horizon: 2}\nsimulators: {count: 4, envs: 8}\n",
-        ["t:", "replay.learning_starts_steps = 1000", "40 steps later (n_step)", "32 environments", "1216 or more"],
+        ["t:", "replay.learning_starts_steps = 1000", "40 more steps (n_step)", "32 environments", "1216 or more"],
     ),
     "no replay for an algorithm that learns from one": (
         DQN + "replay: null\n",
@@ -418,7 +418,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "rings shorter than a rollout": (
         DQN + "replay: {capacity_steps: 55, batch_size: 32}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:3", "replay.capacity_steps = 55", "8 environments", "(7 rows)", "write 56 or more"],
+        ["t:3", "replay.capacity_steps = 55", "7 rows for each of 8 environments", "write 56 or more"],
     ),
     "target within a rollout": (
         DQN + "simulators: {count: 2, envs: 5, weights: rollout}\n",
@@ -441,7 +441,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
         [
             "t:3",
             "learning_starts_steps = 100",
-            "10 steps late",
+            "within 10 steps",
             "complete 30 steps later",
             "4 environments",
             "write 144 or more",
@@ -449,7 +449,13 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "sequences longer than a replay": (
         OK + "algorithm: {name: r2d1}\nreplay: {capacity_steps: 100}\nsimulators: {count: 2, envs: 4}\n",
-        ["t:3", "capacity_steps = 100", "8 environments", "stack, n_step and sequence (45 rows)", "write 360 or more"],
+        [
+            "t:3",
+            "capacity_steps = 100",
+            "45 rows for each of 8 environments",
+            "stack, n_step and sequence",
+            "write 360 or more",
+        ],
     ),
     "statistics that nobody takes": (
         OK + "model: {normalize_observation: false, statistics_rows: 100}\n",
@@ -457,7 +463,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "statistics and replay": (
         DQN + "model: {normalize_observation: true}\n",
-        ["t:3", "model.normalize_observation = true", "whole batches", "leave the key out"],
+        ["t:3", "model.normalize_observation = true", "whole rollouts", "leave the key out"],
     ),
     "epochs and replay": (
         OK + "algorithm: {name: dqn, epochs: 4}\n",
@@ -535,7 +541,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "more rollouts than versions": (
         OK + "simulators: {weights: rollout, blocks: 4}\n",
-        ["t:2", "simulators.weights = 'rollout'", "3 versions", "4 rollouts", "blocks: 3 or less"],
+        ["t:2", "simulators.weights = 'rollout'", "3 versions", "4 open rollouts", "blocks: 3 or less"],
     ),
     "rows of several rollouts": (
         OK + "simulators: {weights: rollout}\ninference: {count: 1, batch_rows: 2}\n",
@@ -543,7 +549,7 @@ FILES: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "noise of changing batches": (
         OK + "algorithm: {noise_steps: 4}\ninference: {count: 1, batch_rows: 2}\n",
-        ["t:2", "algorithm.noise_steps = 4", "each batch has other environments", "inference.batch_rows: 0"],
+        ["t:2", "algorithm.noise_steps = 4", "this place changes from step to step", "inference.batch_rows: 0"],
     ),
     "no deadline": (
         OK + "inference: {deadline_ms: null}\n",

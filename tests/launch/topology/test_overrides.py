@@ -92,7 +92,7 @@ def test_a_final_rate_that_changes_with_the_learning_rate_is_named() -> None:
     topology = parse(SCHEDULED, ["optimizer.learning_rate=5.0e-4"])
     assert topology.in_proportion == {"optimizer.learning_rate_final": pytest.approx(1e-4)}
     said = [str(choice) for choice in choose(topology, (), Cores(2))[1]]
-    assert "optimizer.learning_rate_final: 0.0001, because it stays in proportion to learning_rate" in "\n".join(said)
+    assert "optimizer.learning_rate_final: 0.0001, because only learning_rate was overridden" in "\n".join(said)
     assert parse(SCHEDULED, ["seed=2"]).in_proportion == {}
 
 

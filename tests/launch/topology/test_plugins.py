@@ -29,7 +29,7 @@ class Played(A2C):
     ("keys", "says"),
     [
         (["replay.batch_size=2000"], "needs 2000 stored transitions"),
-        (["replay.capacity_steps=40"], "it must hold a minibatch, and for each of"),
+        (["replay.capacity_steps=40"], "the replay must hold a minibatch, and"),
         (["model.recurrence=lstm"], "replays single transitions"),
         (
             ["simulators.weights=rollout", "algorithm.target_every_steps=7"],
