@@ -83,7 +83,7 @@ def test_a_run_begins_when_all_nodes_have_joined(tmp_path: Path, monkeypatch: py
 def test_nodes_of_one_machine_share_its_cores_and_a_warning_names_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, monkeypatch) as made:
+    with cluster(tmp_path, monkeypatch, "env.id=ALE/Pong-v5") as made:
         monkeypatch.setattr("launch.nodes.agent.usable_cores", lambda: 4096.0)
         made.begin("node-0", "node-1")
         said = [note.cause for note in made.of(ev.Note) if note.kind == "warned"]
