@@ -238,7 +238,7 @@ class PlugIns(Generic[PlugInT]):
             spec = self.spec_type.of(name, found, module)
             spec.check(found, "it")
         except ValueError as error:
-            raise ValueError(f"{what} does not fit: {error}") from None
+            raise ValueError(f"{what} cannot be used: {error}") from None
         return spec
 
 

@@ -220,7 +220,7 @@ def test_a_topology_with_a_class_derived_from_sac_scales_its_actions(
     [
         ("a3c", "must be a2c, c51, dqn, impala, ppo, pqn, r2d1, sac, vaco or package.module:Name"),
         ("strangers:Nobody", "strangers has no 'Nobody'"),
-        ("strangers:Half", "does not fit: it lacks columns, act, prepare, loss"),
+        ("strangers:Half", "cannot be used: it lacks columns, act, prepare, loss"),
         ("strangers:Wrong", "its Settings must be a subclass of actorlearn.algorithms.settings.AlgorithmSettings"),
         ("strangers:number", "must be a class or an AlgorithmSpec, not 3"),
         ("strangers.deep:Name", "'strangers' is not a package|has no module"),

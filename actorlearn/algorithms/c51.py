@@ -4,9 +4,10 @@ The distribution is over K fixed returns, the atoms, from `value_min` to `value_
 `n_step: 3`, prioritised replay and a noisy network this is Rainbow (Hessel et al. 2018). With epsilon-greedy
 exploration instead of the noise it is eps-Rainbow (Stooke & Abbeel 2018).
 
-The loss is the cross-entropy with the target distribution, projected onto the atoms. The priority of a transition is
-the KL divergence of both, which is the cross-entropy minus the target's entropy. As in accel_rl it is clipped to
-[1e-6, 1e6]. Logarithms of probabilities come from log_softmax; accel_rl clips probabilities at 1e-6 instead.
+The loss is the cross-entropy of the predicted distribution with the target distribution, projected onto the atoms. The
+priority of a transition is KL(target || prediction): the cross-entropy minus the target's entropy. As in accel_rl, the
+code of Stooke & Abbeel, it is clipped to [1e-6, 1e6]. Logarithms of probabilities come from log_softmax; accel_rl takes
+them of probabilities clipped at 1e-6.
 """
 
 from __future__ import annotations

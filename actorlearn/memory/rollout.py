@@ -224,7 +224,7 @@ class Rollouts:
         return {"newest": list(self._newest), "open": opened}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned, so that the same rollouts begin with the same versions and steps."""
+        """Restore what `state` returned: each rollout has the version of weights and the steps with which it began."""
         version, env_steps, rollouts_learned = state["newest"]
         self._newest = version, env_steps, rollouts_learned
         self._before = {int(rollout): (version, steps) for rollout, (version, steps) in state["open"].items()}

@@ -245,11 +245,11 @@ def _refuse_loss(own: Mapping[int, Path], steps: int, at: str | int) -> None:
         return
     whole = ", ".join(f"{each:_}" for each in saved[0] if each >= max(late.values()))
     raise ValueError(
-        f"at {at}: these learners saved their first checkpoint later: "
-        f"{', '.join(f'learner {learner} (at {first:_} steps)' for learner, first in late.items())}; counts and a "
-        "replay that they may have had then would be lost; write "
-        f"newest{f', or steps at which all learners have one: {whole}' if whole else ''}; or, if they were added "
-        f"later, move their folders, such as {own[max(late)]}, out of the run, so that they start anew"
+        f"at {at}: these learners have no checkpoint that old, so their counts and their replay would be lost: "
+        f"{', '.join(f'learner {learner} (first at {first:_} steps)' for learner, first in late.items())}; write "
+        f"newest instead of {at}{f', or steps at which all have one: {whole}' if whole else ''}; if these learners "
+        f"were added later, you can also move their folders, such as {own[max(late)]}, out of the run: they then start "
+        "anew"
     )
 
 

@@ -78,7 +78,7 @@ def make_keys(folder: Path, names: Iterable[str]) -> list[Path]:
     head, listed = folder / HEAD_FILE, folder / LIST_FOLDER
     for name in wanted:
         if not NAME.fullmatch(name) or f"{name}.key" == HEAD_FILE:
-            raise KeysError(f"{name!a:.100}: {_NAME_RULE}; write node-1")
+            raise KeysError(f"{name!a:.100}: {_NAME_RULE}; for example node-1")
         if wanted.count(name) > 1 or any(path.exists() for path in (folder / f"{name}.key", listed / f"{name}.pub")):
             raise KeysError(
                 f"{name}: this node has a key in {folder} already; use another name, or revoke the key first"

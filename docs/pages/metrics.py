@@ -39,8 +39,8 @@ The column *learners* says how one value is computed from those of several learn
 largest of them, or it is the first learner's value. *Counted together* means that all learners add to one shared count.
 Metrics marked `*` are also listed for each learner under `{LEARNERS}`.
 
-The unit *share* means a fraction from 0 to 1. For example, if `policy_lag_0` is 0.8, then 80 % of the steps are as its
-column *meaning* says: weights 0 updates old chose their actions.
+The unit *share* means a fraction from 0 to 1. For example, if `policy_lag_0` is 0.8, then the actions
+of 80 % of the steps were chosen by the newest weights, which are 0 updates old.
 
 * A column is missing or null if there was nothing to count, or if the number was not finite.
 * A name that starts with `{SECONDARY}` is that metric of the secondary learner (`replay.secondary_batch_size`).

@@ -264,7 +264,7 @@ def _activation(value: Any, values: Values, default: str) -> Keys:
     if not _perceptron(values):
         return {}
     if word not in _ACTIVATIONS:
-        raise NoCounterpartError(f"only {', '.join(_ACTIVATIONS.values())} have a counterpart")
+        raise NoCounterpartError(f"actorlearn has only the activation functions {', '.join(_ACTIVATIONS.values())}")
     return {"model.activation": _ACTIVATIONS[word]}
 
 

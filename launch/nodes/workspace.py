@@ -51,7 +51,10 @@ _OMITTED = b"\n[... %d bytes are omitted; the complete log is in the folder of t
 
 
 class NodeWorkspace:
-    """The processes, shared memory and sockets of a node in one epoch, from Prepare to its end."""
+    """The processes, shared memory and sockets of a node while it is in the run, which is one epoch of this node.
+
+    It is made when the head sends Prepare, and closed when the epoch ends.
+    """
 
     def __init__(self, prepare: Prepare, run_id: str, folder: Path, outbox: Outbox, head: str) -> None:
         """Make folder, shared memory, sockets and node; ``head``: the host that this machine connects to.

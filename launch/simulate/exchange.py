@@ -60,9 +60,9 @@ class SimulatedExchange:
         yield self.optimize(peer)
 
     def exchanges_now(self, peer: Peer) -> bool:
-        """Count an optimizer step; return whether learners exchange at it.
+        """Count an optimizer step; return whether the learners exchange gradients or weights after it.
 
-        They do every ``local_steps`` steps, and at the last step of a batch.
+        They do after every ``local_steps`` optimizer steps, and after the last optimizer step of an update.
         """
         batch = max(1, round(self.scenario.work.optimizer_steps))
         step = peer.exchanges % batch + 1

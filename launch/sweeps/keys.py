@@ -77,7 +77,7 @@ class MedianKeys(Section, frozen=True, kw_only=True, tag_field="name", tag="medi
 
 
 class GoalKeys(Section, frozen=True, kw_only=True):
-    """The number by which trials are compared. The number of a trial is the mean over its seeds."""
+    """The metric by which trials are compared. The value of a trial is the mean of the metric over its seeds."""
 
     metric: Annotated[
         str,

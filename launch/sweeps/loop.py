@@ -181,8 +181,8 @@ class Loop:
                     folders.go_on_from(self.folder(parent), folder)
                 except (OSError, shutil.Error) as error:
                     raise FailedError(
-                        f"{self.folder(parent)}: {folder.name} cannot continue from its checkpoint: {error}; "
-                        "restore it, or name another --folder"
+                        f"{folder.name} cannot continue from a checkpoint of {self.folder(parent)}: {error}; "
+                        "restore that checkpoint, or start the sweep in another --folder"
                     ) from None
         self._starts[run, from_steps] += 1
         words = self._words(run, trial, slot.hosts, resumed=own)

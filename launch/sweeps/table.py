@@ -24,7 +24,7 @@ _NARROWEST = 4
 
 @dataclass(frozen=True)
 class TrialRow:
-    """The results of one trial over its seeds; for a population, of a member of the last generation."""
+    """The results of one trial over its seeds. In a population, a trial is a member of the last generation."""
 
     trial: int
     values: Mapping[str, Any]

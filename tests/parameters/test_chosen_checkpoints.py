@@ -79,11 +79,11 @@ def test_learners_of_a_store_do_not_go_back_to_before_the_first_checkpoint_of_on
     (tmp_path / "learner-4").mkdir()  # it has counted nothing
     write_best(tmp_path, Best(150, 1.0, "training"))
     for at, late in (
-        (100, "learner 2 (at 130 steps), learner 3 (at 210 steps)"),
-        (200, "learner 3 (at 210 steps)"),
-        ("best", "learner 3 (at 210 steps)"),
+        (100, "learner 2 (first at 130 steps), learner 3 (first at 210 steps)"),
+        (200, "learner 3 (first at 210 steps)"),
+        ("best", "learner 3 (first at 210 steps)"),
     ):
-        said = f"^at {at}: these .* later: {re.escape(late)}; .*; write newest, or .*: 300; or, if .* move"
+        said = f"^at {at}: .*: {re.escape(late)}; write newest instead of {at}, or .*: 300; if .* move"
         with pytest.raises(ValueError, match=said):
             choose_of_all(tmp_path, at, in_step=False, central=True)
     chosen = choose_of_all(tmp_path, 300, in_step=False, central=True)

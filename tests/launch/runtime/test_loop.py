@@ -932,10 +932,10 @@ def test_a_run_does_not_go_back_to_before_the_first_checkpoint_of_a_learner_with
         for name in ("100", "200", "learner-1/110", "learner-1/210"):
             saved(root / name)
     said = (
-        r"^run: at 100: these learners saved their first checkpoint later: learner 1 \(at 110 steps\); counts and a "
-        r"replay that they may have had then would be lost; write newest, or steps at which all learners have one: "
-        r"200; or, if they were added later, move their folders, such as .*/checkpoints/learner-1, out of the run, so "
-        r"that they start anew$"
+        r"^run: at 100: these learners have no checkpoint that old, so their counts and their replay would be lost: "
+        r"learner 1 \(first at 110 steps\); write newest instead of 100, or steps at which all have one: 200; if these "
+        r"learners were added later, you can also move their folders, such as .*/checkpoints/learner-1, out of the "
+        r"run: they then start anew$"
     )
     with pytest.raises(RunError, match=said):
         loop.run(of, tmp_path / "run", resume_at=100)
