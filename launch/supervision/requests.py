@@ -8,7 +8,6 @@ and save take seconds, and are answered when they are done (``pending.py``). Sav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from string import digits
 from typing import Any
 
 from actorlearn import __version__
@@ -231,6 +230,6 @@ def _stays(child: Child, leaving: Sequence[str]) -> bool:
 
 def _nearest_or_all(word: str, known: Sequence[str]) -> str:
     close = nearest(word, known, ROUGHLY)
-    if word.rstrip(digits).removesuffix("-") in ROLES.names():  # no misspelling: its process has ended, or never was
+    if (word.rpartition("-")[0] or word) in ROLES.names():  # no misspelling: its process has ended, or never was
         close = ""
     return f"did you mean {close}?" if close else f"choose from {', '.join(known)}"

@@ -138,6 +138,7 @@ def test_detach_drains_a_simulator_and_removes_it_from_the_list() -> None:
         (["simulator-0", "simulator-1"], "needs at least one simulator"),
         (["simulator-9"], "'simulator-9' is not a simulator of this run; choose from simulator-0, simulator-1"),
         (["evaluator-0"], "'evaluator-0' is not a simulator of this run; choose from simulator-0, simulator-1"),
+        (["simulator1"], "'simulator1' is not a simulator of this run; did you mean simulator-1?"),
         (["simlator-1"], "'simlator-1' is not a simulator of this run; did you mean simulator-1?"),
         (["trainer"], "detach trainer: the run needs its only learner; detach simulators, or stop the run"),
     ],
