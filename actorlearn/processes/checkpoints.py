@@ -350,7 +350,7 @@ def _merged(settings: TrainerSettings, mine: Found, shared: Found) -> tuple[Chec
 
 
 def _without_experience(saved: Checkpoint) -> Checkpoint:
-    """Return another learner's checkpoint for a new learner, without that learner's own step counts.
+    """Return another learner's checkpoint for a new learner, without that learner's own step counts and replay.
 
     The new learner's replay is empty, so no minibatches are due.
     """
@@ -361,7 +361,8 @@ def _without_experience(saved: Checkpoint) -> Checkpoint:
         for name, tensor in saved.tensors.items()
         if name.removeprefix(f"{SECONDARY}.") == "replay.counters"
     }
-    return replace(saved, tensors={**saved.tensors, **counters}, state={**saved.state, **counts, **games})
+    state = {name: value for name, value in saved.state.items() if name != "replay"}
+    return replace(saved, tensors={**saved.tensors, **counters}, state={**state, **counts, **games})
 
 
 def _learned_since(state: Mapping[str, Any], tensors: Mapping[str, Tensor], learner: int) -> dict[str, Any]:

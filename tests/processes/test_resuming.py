@@ -36,10 +36,11 @@ def settings(run_dir: Path, learner: int, mode: str) -> TrainerSettings:
     return msgspec.structs.replace(made, **changed, optimizer=named.optimizer(name="adam"))
 
 
-def save(run_dir: Path, learner: int, env_steps: int) -> Path:
+def save(run_dir: Path, learner: int, env_steps: int, replay: bool = False) -> Path:
     names = ("weights.a", "optimizer.mean", "optimizer.square", "optimizer.steps", "target.a", "replay.counters")
     tensors = {name: torch.full((2,), float(env_steps)) for name in names}
-    state = dict.fromkeys(("env_steps", "updates", "rollouts_learned", "policy_version"), env_steps)
+    state: dict[str, Any] = dict.fromkeys(("env_steps", "updates", "rollouts_learned", "policy_version"), env_steps)
+    state |= {"replay": {"shape": {}}} if replay else {}
     directory = settings(run_dir, learner, "alone").checkpoints
     return checkpoint.save(directory, env_steps, tensors, state, keep=9)
 
@@ -68,8 +69,9 @@ def test_learners_without_a_store_resume_from_their_own_checkpoints(tmp_path: Pa
 def test_a_learner_without_a_checkpoint_takes_the_weights_of_the_first_and_none_of_its_counts(
     tmp_path: Path, mode: str
 ) -> None:
-    save(tmp_path, 0, 40)
+    save(tmp_path, 0, 40, replay=True)
     saved, _ = open_checkpoint(settings(tmp_path, 1, mode), lambda: None)
+    assert "replay" not in saved.state, "each step is stored in the replay of one learner"
     assert saved.state["env_steps"] == float(saved.tensors["weights.a"][0]) == 40
     assert (saved.state["rollouts_learned"], saved.state["in_flight"], saved.state["account"]) == (0, 0, {})
     assert (saved.state["episodes_finished"], saved.state["recent_returns"]) == (0, [])
