@@ -187,11 +187,12 @@ class Learning:
     def _has_statistics(self) -> bool:
         """Whether the observation statistics include enough observations to learn.
 
-        They do if the weights have learned, also if the run was resumed with another number of observations needed.
+        If the weights have learned, one is enough: the run was resumed with another number of observations needed.
         """
         if self._normalized is None:
             return False
-        return self.consumed.learned or float(self._normalized.number) >= self._rows_needed
+        needed = min(1, self._rows_needed) if self.consumed.learned else self._rows_needed
+        return float(self._normalized.number) >= needed
 
     def collected(self) -> dict[str, int]:
         """Return how many observations the statistics include and need, as metrics; {} if they include enough."""

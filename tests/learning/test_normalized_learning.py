@@ -121,6 +121,16 @@ def member(learner: int, **changed: int) -> Learning:
     return make(msgspec.structs.replace(settings, **changed))
 
 
+def test_a_run_that_had_no_statistics_collects_them_before_it_learns(tmp_path: Path) -> None:
+    """With ``algorithm.epochs: 0``, steps count as used, and neither weights nor statistics learn from them."""
+    played = learning(NORMALIZED, epochs=0)
+    played.update(gathered(0, 0), Position(0, 0), 0)
+    checkpoint.save(tmp_path, STEPS, played.tensors(), {}, 1, played.save)
+    made = member(0)
+    made.restore(newest_checkpoint(tmp_path))
+    assert made.lacks_statistics
+
+
 def test_a_run_that_has_learned_collects_no_more_statistics_if_it_is_resumed_with_more_steps(tmp_path: Path) -> None:
     made = member(0)
     assert made.lacks_statistics
