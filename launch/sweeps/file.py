@@ -93,7 +93,11 @@ class Sweep:
         ``saved``: whether the trial continues a topology that a run has saved, whose ``nodes`` are then replaced.
         """
         nodes = [Override(text, Origin(str(self.path))) for text in self.overrides_of_nodes()] if saved else []
-        pins = [Override(f"{key}={value}", Origin(str(self.path))) for key, value in self.pins.items()]
+        fixed = self.pins
+        if saved and not fixed:  # if trials differ in learners, the saved values are for those of another trial
+            made = self.topology(values)
+            fixed = {key: attrgetter(key)(made) for key in BY_CORES if key not in made.written}
+        pins = [Override(f"{key}={value}", Origin(str(self.path))) for key, value in fixed.items()]
         own = _overrides("overrides", self.keys.overrides, self.origins)
         return [*nodes, *pins, *own, *_overrides("vary", values, self.origins)]
 

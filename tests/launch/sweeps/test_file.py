@@ -17,7 +17,7 @@ from launch.sweeps.decisions import Listed, Population
 from launch.sweeps.file import Sweep, changed, read
 from launch.sweeps.keys import SweepKeys
 from launch.topology import strict_yaml
-from launch.topology.load import TopologyError, dump, load, plain
+from launch.topology.load import TopologyError, dump, load, parse, plain
 from tests.sizes import ROOT
 
 TOPOLOGY = "env: {id: CartPole-v1}\ntotal_steps: 1_000\n"
@@ -95,9 +95,13 @@ def test_trials_of_several_learners_have_the_simulators_and_threads_of_single_ru
 ) -> None:
     monkeypatch.setattr("launch.topology.defaults.usable_cores", lambda: 8.0)
     (tmp_path / "pong.yaml").write_text("env: {id: ALE/Pong-v5}\n")
-    trial = read(write(tmp_path, f"topology: pong.yaml\nvary: {json.dumps({key: [value]})}")).topology({key: value})
+    sweep = read(write(tmp_path, f"topology: pong.yaml\nvary: {json.dumps({key: [value]})}"))
+    trial = sweep.topology({key: value})
     single = load(tmp_path / "pong.yaml", ["learners.count=8"])
     assert (trial.simulators, trial.trainer) == (single.simulators, single.trainer)
+    parent = dump(load(tmp_path / "pong.yaml", []))  # a member of a population continues from a run with one learner
+    continued = parse(parent, sweep.overrides({key: value}, saved=True))
+    assert (continued.simulators, continued.trainer) == (single.simulators, single.trainer)
     assert single.simulators.environments * single.learners.count == 32
 
 
