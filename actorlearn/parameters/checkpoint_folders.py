@@ -15,9 +15,10 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ def newest(*directories: Path, beat: Beat = silent, among: Collection[int] = ())
         wrong: dict[Path, str] = {}
         seen: dict[Path, tuple[int, int] | None] = {}
         those = [f for d in directories for f in folders(d) if not among or steps_of(f) in among]
-        for folder in sorted(those, key=lambda folder: (steps_of(folder), _shared_changes(folder)), reverse=True):
+        for folder in _newest_first(those):
             seen[folder] = identity(folder)
             try:
                 damaged = tuple((short(f), damage) for f, damage in wrong.items())
@@ -320,6 +321,12 @@ def identity(folder: Path) -> tuple[int, int] | None:
 def steps_of(folder: Path) -> int:
     """Return the number of environment steps that a checkpoint's name contains."""
     return int(folder.name.removeprefix(".").removesuffix(_BEFORE))
+
+
+def _newest_first(found: Iterable[Path]) -> Iterator[Path]:
+    """Yield folders of checkpoints by steps and, if several have the same, by changes of shared weights."""
+    for _, equal in groupby(sorted(found, key=steps_of, reverse=True), key=steps_of):
+        yield from sorted(equal, key=_shared_changes, reverse=True)
 
 
 def _shared_changes(folder: Path) -> float:
