@@ -80,10 +80,11 @@ def soonest(there: Collection[int], env_steps: int | None) -> set[int]:
 
 
 def newest_before(there: Collection[int], root: Path, env_steps: int | None) -> set[int]:
-    """Return a set with the largest number in ``there`` that is not later than the first learner's best checkpoint.
+    """Return a set with the largest number in ``there`` that is not later than the best checkpoint of learner 0.
 
-    A learner with central weights is resumed from this checkpoint if the first is resumed from its best one
-    (`choose_of_all`). ``env_steps``: steps of the best score; None: there is none. The set is empty if all are later.
+    A learner with central weights is resumed from this checkpoint if learner 0 is resumed from its best one
+    (`choose_of_all`). If learner 0 has none, the number is not later than the best score. ``env_steps``: steps of the
+    best score; None: there is none. The set is empty if all are later.
     """
     if env_steps is None:
         return set()
