@@ -18,6 +18,7 @@ from actorlearn.parameters.checkpoint_folders import (
     directories,
     directory_of,
     find_common,
+    folders,
     learners_so_far,
     nearest_state,
     newest,
@@ -30,6 +31,7 @@ from actorlearn.replay.rows import ReplayShape
 from launch.errors import RunError
 from launch.plan import exactness
 from launch.plan.plan import Plan, Resumption
+from launch.plan.roles import behind_steps
 from launch.plan.segments import replay_shape
 from launch.reports.accounting import counters_of, row_of
 from launch.reports.checks import is_number
@@ -52,9 +54,12 @@ _SHAPED_BY = {
 """Part of a ReplayShape -> keys that set it; a part that determines other parts comes before them."""
 
 
-def find_resumption(plan: Plan, detached: Collection[str], before: Mapping[str, Any], only_scores: bool) -> Resumption:
-    """Return the checkpoints from which a run continues; ``detached``: names of processes that the user has detached.
+def find_resumption(
+    plan: Plan, detached: Mapping[str, bool], before: Mapping[str, Any], only_scores: bool
+) -> Resumption:
+    """Return the checkpoints from which a run continues.
 
+    ``detached``: process that was detached -> whether on request; else the supervisor removed it because it had failed.
     ``before``: the topology with which the run was last started, as plain values. ``only_scores``: whether the run may
     have learned from more than total_steps steps. Raises RunError if there is no checkpoint, if the run has learned
     from more and ``only_scores`` is false, or if saved weights or a saved replay do not fit the topology.
@@ -270,10 +275,18 @@ def _counters_of_left(root: Path, learners: Collection[int], env_steps: int) -> 
         yield counters_of(state)
 
 
-def _left_out(plan: Plan, detached: Collection[str]) -> Mapping[int, str]:
-    """Return the learners that are not resumed, because they were detached and their weights are old.
+def _left_out(plan: Plan, detached: Mapping[str, bool]) -> Mapping[int, str]:
+    """Return the learners that are not resumed: those detached on request, and those that failed long ago.
 
-    Returns learner -> name of its trainer; empty if all learners were detached, because then all are resumed.
+    The weights of the latter are too old to be mixed with those of others (`behind_steps`). Returns learner -> name of
+    its trainer; empty if these are all learners, because then all are resumed.
     """
-    gone = {trainer.learner: trainer.name for trainer in plan.trainers if trainer.name in detached}
+    own, behind = directories(plan.addresses.run_dir / "checkpoints"), behind_steps(plan.topology)
+    last = {learner: max(map(steps_of, folders(directory)), default=0) for learner, directory in own.items()}
+    least = 0 if behind is None else max(last.values(), default=0) - behind
+    gone = {
+        trainer.learner: trainer.name
+        for trainer in plan.trainers
+        if trainer.name in detached and (detached[trainer.name] or last.get(trainer.learner, 0) < least)
+    }
     return gone if len(gone) < len(plan.trainers) else {}

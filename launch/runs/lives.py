@@ -82,21 +82,21 @@ def find_attached(events: Path) -> list[str]:
     return list(found)
 
 
-def find_detached(events: Path) -> set[str]:
-    """Return the names of the processes that were detached on request and not started again since.
+def find_detached(events: Path) -> dict[str, bool]:
+    """Return the processes that were detached and not started again since; name -> whether on request.
 
-    ``events``: path of events.jsonl. A learner that the supervisor removed, because a process of it had failed, is not
-    listed. It has an event "gave up" before. So has a failed trainer, but the cause of its "detached" is then "fatal".
+    ``events``: path of events.jsonl. If not on request, the supervisor removed a learner because a process of it had
+    failed: it has an event "gave up" before. So has a failed trainer, but the cause of its "detached" is then "fatal".
     """
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     given_up: set[str] = set()
     for event in Lines(events).new():
         kind, name = event.get("kind"), str(event.get("process"))
         if kind == "gave up":
             given_up.add(name)
-        elif kind == "detached" and (name not in given_up or event.get("cause") == "fatal"):
-            found.add(name)
+        elif kind == "detached":
+            found[name] = name not in given_up or event.get("cause") == "fatal"
         elif kind == "spawned":
-            found.discard(name)
+            found.pop(name, None)
             given_up.discard(name)
     return found

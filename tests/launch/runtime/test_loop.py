@@ -704,9 +704,13 @@ def test_a_learner_that_was_removed_because_it_failed_comes_back_with_a_resume(t
     rows = [dict(zip(("kind", "process", "cause"), event, strict=True)) | {"incarnation": 0} for event in events]
     write_lines(tmp_path / "run" / "events.jsonl", rows)
     saved(tmp_path / "run" / "checkpoints" / "20")
-    with runner(tmp_path / "run", None, True, "mode=gossip", "learners.count=4") as run:
-        lead(run)
-        assert [p.id.learner for p in run.table.listed if p.id.role == "trainer"] == [0, 3]
+    for newest, resumed in ((30, [0, 3]), (900, [3])):  # those of learner 0 are then too old
+        saved(tmp_path / "run" / "checkpoints" / "learner-3" / f"{newest}")
+        with runner(
+            tmp_path / "run", None, True, "mode=gossip", "learners.count=4", "checkpoint.every_steps=10"
+        ) as run:
+            lead(run)
+            assert [p.id.learner for p in run.table.listed if p.id.role == "trainer"] == resumed
 
 
 @pytest.mark.parametrize(
