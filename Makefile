@@ -52,7 +52,7 @@ lint: setup  ## ruff, mypy --strict and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint  ## lint, every unit test, and a few whole runs: about eight minutes on two cores
+test: lint  ## lint, most unit tests, and a few whole runs: eight to nine minutes on two cores
 	@cd "$(ROOT)"
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "smoke or not (system or nightly or slow or gpu)"
 
