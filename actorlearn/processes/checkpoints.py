@@ -151,7 +151,8 @@ class Checkpoints:
         self._saved_updates = -1
         """Updates of the newest checkpoint. An update that only sets statistics of observations adds no steps."""
         self._saved_changes = 0
-        """Changes of shared weights in the newest checkpoint. Merging local steps into these weights adds no steps."""
+        """Changes of shared weights in the newest checkpoint; 0 before this process has saved one. Merging local steps
+        into these weights adds no steps."""
         self._failed = False
         self._saved_s, self._took_s = time.monotonic(), 0.0
         """Time at which the newest checkpoint was saved, and the duration of the save, in seconds."""

@@ -124,7 +124,7 @@ class Resumption:
     damaged: tuple[str, ...] = ()
     """Warnings about newer, damaged checkpoints that the trainers do not report themselves."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Learner that is not resumed, because it was detached before -> name of its trainer."""
+    """Learner that is not resumed, because it was detached or had failed long before -> name of its trainer."""
     left: tuple[Mapping[str, int], ...] = ()
     """Counters of each learner that the run had before and that is not resumed, such as steps and games."""
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

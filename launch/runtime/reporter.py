@@ -285,7 +285,7 @@ def initial_notes(plan: Plan, attached: Sequence[str]) -> Iterator[ev.Note]:
         yield ev.Note("resumed", cause="the best score and the mean of training games start anew: env.* has changed")
     for choice in plan.choices:
         yield ev.Note("chosen", cause=str(choice), fields=asdict(choice))
-    for how, names in (("attached", attached), ("detached", before.left_out.values())):
+    for how, names in (("attached", attached), ("detached or removed", before.left_out.values())):
         if names:
             cause = (
                 f"{', '.join(names)}: {how} before the resume, and not started now; attach as many again if "

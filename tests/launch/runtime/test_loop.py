@@ -683,7 +683,9 @@ def test_a_learner_that_was_detached_does_not_come_back_with_its_old_weights(
         assert any(p.id.role == "evaluator" for p in run.table.listed)
         assert (run.workspace.addresses.shm / "weights-2").exists() == all_of_them
     began, *said = [cause for kind, cause in notes(tmp_path / "run")[len(events) :] if kind == "resumed"]
-    left_out = "trainer-2: detached before the resume, and not started now; attach as many again if you need them"
+    left_out = (
+        "trainer-2: detached or removed before the resume, and not started now; attach as many again if you need them"
+    )
     assert began.startswith("at 20 steps, from checkpoints/20; simulators begin new games, because mode: gossip: ")
     assert said == ([] if all_of_them else [left_out])
 
